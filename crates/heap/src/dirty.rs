@@ -32,9 +32,12 @@ struct List {
 impl List {
     fn insert(&mut self, lsn: u64, frame: Arc<Frame>) {
         let number = frame.number();
-        if let Some(later) = self.records.insert(number, lsn) {
-            self.frames.remove(&(later, number));
+        match self.records.get(&number) {
+            Some(earlier) if *earlier <= lsn => return,
+            Some(later) => drop(self.frames.remove(&(*later, number))),
+            None => {}
         }
+        self.records.insert(number, lsn);
         self.frames.insert((lsn, number), frame);
     }
 
@@ -52,8 +55,12 @@ impl Dirty {
 
     /// Notes that a record has changed a page, unless it is known as changed.
     pub fn note(&self, lsn: u64, frame: &Arc<Frame>) {
+        // Where it is listed, or its batch is not done, whoever is done with that sees the new image.
+        if frame.is_listed() {
+            return;
+        }
+        let mut list = self.lock();
         if frame.list() {
-            let mut list = self.lock();
             list.insert(lsn, Arc::clone(frame));
             self.set_count(&list);
         }
@@ -81,21 +88,19 @@ impl Dirty {
     /// Takes note of how pages that were taken together were written: up to which record, `None` where
     /// they were not.
     pub fn written(&self, frames: Vec<(u64, Arc<Frame>, Option<u64>)>) {
-        let (first, mut again) = (frames.first().map(|(lsn, ..)| *lsn), Vec::new());
-        let taken = frames.len();
+        let (first, taken) = (frames.first().map(|(lsn, ..)| *lsn), frames.len());
+        // The lane lists nothing meanwhile: each page is in the list once, and not while it is written.
+        let mut list = self.lock();
         for (from, frame, written) in frames {
             match written {
                 Some(lsn) if frame.is_written(lsn) => {}
-                // The lane may have listed it meanwhile: by a later record than it lacks.
                 Some(lsn) => {
                     frame.list();
-                    again.push((lsn + 1, frame));
+                    list.insert(lsn + 1, frame);
                 }
-                None => again.push((from, frame)),
+                None => list.insert(from, frame),
             }
         }
-        let mut list = self.lock();
-        again.into_iter().for_each(|(lsn, frame)| list.insert(lsn, frame));
         if let Some(at) = list.writing.iter().position(|lsn| Some(*lsn) == first) {
             list.writing.swap_remove(at);
         }
@@ -110,6 +115,12 @@ impl Dirty {
         let list = self.lock();
         let least = list.frames.keys().next().map(|(lsn, _)| *lsn);
         least.into_iter().chain(list.writing.iter().copied()).min()
+    }
+
+    /// Whether one of these pages is to be written, or any page is being written.
+    pub fn has_any(&self, mut pages: std::ops::Range<u32>) -> bool {
+        let list = self.lock();
+        list.in_flight > 0 || pages.any(|page| list.records.contains_key(&page))
     }
 
     /// Resolves when pages were written, or there is something else to look at.

@@ -134,9 +134,8 @@ impl Ring {
                 repaired += 1;
             }
         }
-        if repaired > 0 {
-            device.flush(Io::FOREGROUND).await?;
-        }
+        // Also what was whole: a killed process may have written it, and nobody has made it durable.
+        device.flush(Io::FOREGROUND).await?;
         Ok(repaired)
     }
 }

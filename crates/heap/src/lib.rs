@@ -18,6 +18,7 @@ mod recovery;
 mod row_id;
 mod rows;
 mod snapshots;
+mod sorter;
 mod space;
 mod store;
 mod transaction;
@@ -31,5 +32,8 @@ pub use pace::RecoveryEstimate;
 pub use recovery::Replayed;
 pub use row_id::RowId;
 pub use rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
-pub use store::{Change, Header, Key, NewStore, OpenStore, Options, Outcome, Store, View, create};
+pub use store::{
+    BuildIndex, Change, Header, Key, KeyOf, Load, LoadIndex, NewStore, OpenStore, Options, Outcome,
+    Store, View, create,
+};
 pub use transaction::{Isolation, RowKey, RowRef, Savepoint, Transaction};

@@ -21,6 +21,16 @@ impl Default for Rates {
 }
 
 impl Rates {
+    /// The rates, or what a disk does at least where they cannot be; nothing was measured where they are 0.
+    pub fn sane(self) -> Rates {
+        let Rates { redo, pages } = Rates::default();
+        let of = |rate: u64, default: u64| if rate == 0 { default } else { rate };
+        Rates {
+            redo: of(self.redo, redo).clamp(1 << 20, 1 << 40),
+            pages: of(self.pages, pages).clamp(50, 1 << 30),
+        }
+    }
+
     /// How long so much takes.
     pub fn time(&self, redo: u64, pages: u64) -> Duration {
         let seconds =

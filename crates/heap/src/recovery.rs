@@ -23,6 +23,12 @@ use crate::pace::Rates;
 /// Redo that is read before it is applied: its pages are read together, in their order.
 const CHUNK_BYTES: usize = 4 << 20;
 
+/// Pages that are read for it, about.
+const CHUNK_PAGES: usize = 2048;
+
+/// What a record takes in memory beside its bytes.
+const RECORD_BYTES: usize = 64;
+
 /// Reads of pages under way at once.
 const READS: usize = 64;
 
@@ -41,6 +47,8 @@ pub struct Replayed {
     pub redo: u64,
     /// Pages that were read.
     pub pages: u64,
+    /// The newest LSN of a page that was looked at.
+    pub(crate) newest: u64,
     /// How long the reads of pages took.
     pub reading: Duration,
     /// How long all took.
@@ -50,20 +58,25 @@ pub struct Replayed {
 impl Replayed {
     /// What was measured, where there was enough to do.
     pub(crate) fn rates(&self, before: Rates) -> Rates {
-        let rate = |count: u64, time: Duration, before: u64| match time >= MEASURED {
+        let rate = |count: u64, time: Duration, least: u64, before: u64| match count >= least
+            && time >= MEASURED
+        {
             true => (count as f64 / time.as_secs_f64()) as u64,
             false => before,
         };
         let applying = self.time.saturating_sub(self.reading);
         Rates {
-            redo: rate(self.redo, applying, before.redo).max(1),
-            pages: rate(self.pages, self.reading, before.pages).max(1),
+            redo: rate(self.redo, applying, REDO_MEASURED, before.redo),
+            pages: rate(self.pages, self.reading, PAGES_MEASURED, before.pages),
         }
+        .sane()
     }
 }
 
 /// What took less says nothing of how long more would take.
-const MEASURED: Duration = Duration::from_millis(200);
+const MEASURED: Duration = Duration::from_millis(50);
+const REDO_MEASURED: u64 = 16 << 20;
+const PAGES_MEASURED: u64 = 512;
 
 /// What is needed to apply redo.
 pub(crate) struct Replay<'a> {
@@ -81,13 +94,17 @@ impl Replay<'_> {
     pub async fn run(mut self, recovery: &mut Recovery) -> Result<Replayed, Error> {
         let (start, mut last) = (self.env.now(), self.from);
         loop {
-            let (mut records, mut bytes) = (Vec::new(), 0);
+            let (mut records, mut bytes, mut pages) = (Vec::new(), 0, BTreeMap::new());
             while bytes < CHUNK_BYTES {
                 let Some(record) = recovery.next().await? else { break };
                 last = last.max(record.lsn.0);
                 if record.kind == COMMIT && record.lsn.0 >= self.from {
-                    bytes += record.body.len();
+                    bytes += record.body.len() + RECORD_BYTES;
+                    note_pages(&record, &mut pages)?;
                     records.push(record);
+                }
+                if pages.len() >= CHUNK_PAGES {
+                    break;
                 }
             }
             if records.is_empty() {
@@ -97,7 +114,7 @@ impl Replay<'_> {
             }
             // Held, so that they stay in memory.
             let begun = self.env.now();
-            let held = self.read(&records).await?;
+            let held = self.read(pages).await?;
             self.done.reading += self.env.now().since(begun);
             // Nothing is written before the log is open: what it ends with may not be durable yet.
             let mut open = OpenPages::new(held);
@@ -108,17 +125,9 @@ impl Replay<'_> {
         }
     }
 
-    /// Has the pages of these records in memory. One that redo makes anew may be damaged on disk; if it is
-    /// whole it may be newer, and says so.
-    async fn read(&mut self, records: &[Record]) -> Result<Vec<Arc<Frame>>, Error> {
-        // Each page, and whether its first change makes it anew.
-        let mut pages = BTreeMap::new();
-        for record in records {
-            for change in changes(&record.body) {
-                let (page, change) = change.map_err(|unfit| unfit_at(record, 0, unfit))?;
-                pages.entry(page).or_insert(matches!(change, Change::Format { .. }));
-            }
-        }
+    /// Has these pages in memory. One that redo makes anew may be damaged on disk; if it is whole it may be
+    /// newer, and says so.
+    async fn read(&mut self, pages: BTreeMap<u32, bool>) -> Result<Vec<Arc<Frame>>, Error> {
         let (frames, session) = (self.frames, self.session);
         let read = async |page, is_fresh| match frames.load(session, page).await {
             Err(_) if is_fresh => Ok(frames.fresh(page).await),
@@ -139,8 +148,19 @@ impl Replay<'_> {
         while let Some(read) = reads.next().await {
             held.push(read?);
         }
+        let newest = held.iter().map(|frame| frame.current().lsn()).max().unwrap_or(0);
+        self.done.newest = self.done.newest.max(newest);
         Ok(held)
     }
+}
+
+/// Notes the pages of a record, and of each whether its first change makes it anew.
+fn note_pages(record: &Record, pages: &mut BTreeMap<u32, bool>) -> Result<(), Error> {
+    for change in changes(&record.body) {
+        let (page, change) = change.map_err(|unfit| unfit_at(record, 0, unfit))?;
+        pages.entry(page).or_insert(matches!(change, Change::Format { .. }));
+    }
+    Ok(())
 }
 
 /// A page to which redo is applied.

@@ -92,7 +92,7 @@ fn put(
 }
 
 /// With less room than this a page counts as full.
-const FULL_BELOW: usize = 1024;
+pub(crate) const FULL_BELOW: usize = 1024;
 
 /// With as much room as this it counts so no longer.
 const OPEN_FROM: usize = 2048;
@@ -184,7 +184,7 @@ pub(crate) fn put_long(
     value: &[u8],
 ) -> Result<(), Refused> {
     contents(pages, value).try_for_each(|(page, level, body)| {
-        allocate::mark(bundle, page, allocate::FULL)?;
+        allocate::mark(bundle, page, allocate::LONG)?;
         bundle.change(page, Change::Format { kind: Kind::Overflow, owner: table, level })?;
         bundle.change(page, Change::Bytes { at: HEADER_BYTES, bytes: &body })
     })
@@ -198,7 +198,7 @@ pub(crate) fn free_long(
     pages: &[u32],
 ) -> Result<(), Refused> {
     for page in pages {
-        if allocate::state(bundle, *page)? == 0 {
+        if allocate::state(bundle, *page)? != allocate::LONG {
             return Err(Refused::Changed);
         }
         allocate::mark(bundle, *page, 0)?;

@@ -87,6 +87,13 @@ impl Frames {
         }
     }
 
+    /// Has nothing of these pages in memory.
+    pub fn forget(&self, pages: std::ops::Range<u32>) {
+        for page in pages {
+            self.cache.remove(&page);
+        }
+    }
+
     /// The frame of a page, read from disk where it is not in memory. Who asks for a page that is being
     /// read waits for that.
     pub async fn load(&self, session: &Session, page: u32) -> Result<Arc<Frame>, Error> {

@@ -114,6 +114,11 @@ impl Frame {
         self.current().lsn() == lsn
     }
 
+    /// Whether it is listed as one that is to be written.
+    pub fn is_listed(&self) -> bool {
+        self.is_listed.load(Ordering::SeqCst)
+    }
+
     /// Lists it as one that is to be written; false where it is listed.
     pub fn list(&self) -> bool {
         !self.is_listed.swap(true, Ordering::SeqCst)

@@ -133,7 +133,11 @@ impl Edit<'_, '_> {
 }
 
 /// Puts cells into an empty page.
-fn insert_all(bundle: &mut Bundle<'_>, page: u32, cells: &[Vec<u8>]) -> Result<(), Refused> {
+pub(super) fn insert_all(
+    bundle: &mut Bundle<'_>,
+    page: u32,
+    cells: &[Vec<u8>],
+) -> Result<(), Refused> {
     let mut cells = cells.iter().enumerate();
     cells.try_for_each(|(place, bytes)| bundle.change(page, Change::Insert { place, bytes }))
 }
@@ -155,7 +159,7 @@ fn division(cells: &[Vec<u8>], is_last: bool) -> usize {
 }
 
 /// The shortest bytes that are more than `left` and at most `right`.
-fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
+pub(super) fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
     let common = left.iter().zip(right).take_while(|(left, right)| left == right).count();
     right[..(common + 1).min(right.len())].to_vec()
 }

@@ -6,15 +6,18 @@
 
 mod edit;
 mod search;
+mod tree;
 
 use bytes::Bytes;
-use cellar_page::PageRef;
+use cellar_page::{Kind, PageRef};
 
 use crate::bundle::{Bundle, Refused, Spares};
+use crate::change::Change;
 use crate::row_id::RowId;
 
 use edit::Edit;
 pub(crate) use search::{Cursor, Index, behind};
+pub(crate) use tree::{Pages, Tree};
 
 /// The longest key, in bytes: four entries fit a page, so that halves of a split are never empty.
 pub const KEY_BYTES_MAX: usize = 1980;
@@ -59,6 +62,24 @@ impl Entries {
             edit.remove(&leaf_cell(key, id))
         })
     }
+}
+
+/// Puts the cells of a root into that of an index that has nothing.
+pub(crate) fn set_root(
+    bundle: &mut Bundle<'_>,
+    index: Index,
+    level: u32,
+    cells: &[Vec<u8>],
+) -> Result<(), Refused> {
+    let is_empty = bundle.look(index.root, |page| {
+        page.kind() == Some(Kind::Leaf) && page.owner() == index.object && page.slots() == 0
+    })?;
+    if !is_empty {
+        return Err(Refused::Changed);
+    }
+    let kind = if level == 0 { Kind::Leaf } else { Kind::Inner };
+    bundle.change(index.root, Change::Format { kind, owner: index.object, level })?;
+    edit::insert_all(bundle, index.root, cells)
 }
 
 /// Bytes of the page number in a cell of an inner page.

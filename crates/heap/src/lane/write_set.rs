@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::bundle::{Bundle, Refused, Spares};
 use crate::change::CHANGE_BYTES;
 use crate::frames::Frame;
-use crate::index::Entries;
+use crate::index::{Entries, Index, set_root};
 use crate::locks::Held;
 use crate::row_id::RowId;
 use crate::rows;
@@ -49,6 +49,10 @@ pub(crate) enum Operation {
     FreeLong { table: u32, pages: Vec<u32> },
     /// An extent becomes an object's; the first of an index has its root.
     TakeExtent { extent: u32, object: u32, kind: allocate::Use, is_first: bool },
+    /// An extent, whose pages were written by the direct path, becomes an object's.
+    AdoptExtent { extent: u32, object: u32, kind: allocate::Use, marks: Bytes },
+    /// An index that has nothing gets these cells in its root.
+    SetRoot { index: Index, level: u32, cells: Vec<Vec<u8>> },
     /// Extents are an object's no longer.
     ReleaseExtents { object: u32, extents: Vec<u32> },
 }
@@ -74,6 +78,10 @@ impl Operation {
             Operation::PutLong { pages, value, .. } => 4 * CHANGE_BYTES * pages.len() + value.len(),
             Operation::FreeLong { pages, .. } => CHANGE_BYTES * pages.len(),
             Operation::TakeExtent { .. } | Operation::NewPage { .. } => 8 * CHANGE_BYTES,
+            Operation::AdoptExtent { marks, .. } => 4 * CHANGE_BYTES + marks.len(),
+            Operation::SetRoot { cells, .. } => {
+                cells.iter().map(|cell| CHANGE_BYTES + cell.len()).sum()
+            }
             Operation::ReleaseExtents { extents, .. } => 2 * CHANGE_BYTES * extents.len(),
         }
     }
@@ -111,6 +119,14 @@ impl Operation {
             }
             Operation::FreeLong { table, pages } => {
                 rows::free_long(bundle, spares, *table, pages)?;
+                Ok(None)
+            }
+            Operation::AdoptExtent { extent, object, kind, marks } => {
+                allocate::adopt_extent(bundle, *extent, *object, *kind, marks)?;
+                Ok(None)
+            }
+            Operation::SetRoot { index, level, cells } => {
+                set_root(bundle, *index, *level, cells)?;
                 Ok(None)
             }
             Operation::ReleaseExtents { object, extents } => {

@@ -27,9 +27,11 @@ pub(crate) fn byte_of(place: u32) -> usize {
     HEADER_BYTES + place as usize
 }
 
-/// The states of a page that is not free: it is in use, and in a table it has hardly any room.
+/// The states of a page that is not free: it is in use; in a table it has hardly any room, or is one of a
+/// long value.
 pub(crate) const IN_USE: u8 = 1;
 pub(crate) const FULL: u8 = 2;
+pub(crate) const LONG: u8 = 3;
 
 /// The state of a page.
 pub(crate) fn state(bundle: &Bundle<'_>, page: u32) -> Result<u8, Refused> {
@@ -92,6 +94,24 @@ pub(crate) fn take_extent(
         bundle.change(first + 1, root)?;
     }
     Ok(())
+}
+
+/// Makes an extent whose pages were written by the direct path an object's.
+pub(crate) fn adopt_extent(
+    bundle: &mut Bundle<'_>,
+    extent: u32,
+    object: u32,
+    kind: Use,
+    marks: &[u8],
+) -> Result<(), Refused> {
+    let geometry = bundle.geometry();
+    let (map, at) = geometry.map_entry(extent);
+    let [a, b, c, d] = object.to_le_bytes();
+    bundle.change(map, Change::Bytes { at, bytes: &[a, b, c, d, kind as u8, 0] })?;
+    let first = geometry.first_page(extent);
+    let format = Change::Format { kind: Kind::Space, owner: object, level: 0 };
+    bundle.change(first, format)?;
+    bundle.change(first, Change::Bytes { at: byte_of(0), bytes: marks })
 }
 
 /// Takes extents away from an object: nobody's from then on.

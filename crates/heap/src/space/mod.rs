@@ -248,6 +248,26 @@ impl Space {
         at.free.extend(pages);
     }
 
+    /// An extent that was taken belongs to the object now, and this is what its space page says.
+    pub fn adopt_extent(&self, object: u32, extent: u32, marks: &[u8]) {
+        let first = self.geometry.first_page(extent);
+        let mut state = self.lock();
+        let Some(at) = state.objects.get_mut(&object) else { return };
+        at.extents.insert(extent);
+        // Where the others are not known yet, all are read together later.
+        if at.is_loaded {
+            for (page, mark) in (first..).zip(marks) {
+                match *mark {
+                    0 => at.free.insert(page),
+                    allocate::IN_USE if at.kind == Use::Table && page > first => {
+                        at.open.insert(page)
+                    }
+                    _ => false,
+                };
+            }
+        }
+    }
+
     /// Pages that were taken are free, or were given back.
     pub fn return_pages(&self, pages: impl IntoIterator<Item = (u32, u32)>) {
         let mut state = self.lock();

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,19 +31,23 @@ pub(super) struct Schedule {
     is_pressed: AtomicBool,
     /// Pages are to be written before it is time.
     wanted: Event,
+    /// How many wait for their turn to write.
+    waiting: AtomicUsize,
     /// How many pages were written, each time, and where the log ended then.
     cleaned: Mutex<VecDeque<(u64, u64)>>,
 }
 
 impl Schedule {
-    pub fn new(pace: Pace) -> Schedule {
+    /// An opening has read so many pages, and the log ended at `end` then.
+    pub fn new(pace: Pace, end: u64, read: u64) -> Schedule {
         Schedule {
             pace,
             is_writing: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             is_pressed: AtomicBool::new(false),
             wanted: Event::new(),
-            cleaned: Mutex::default(),
+            cleaned: Mutex::new(VecDeque::from([(end, read)])),
+            waiting: AtomicUsize::new(0),
         }
     }
 
@@ -88,7 +92,7 @@ impl Inner {
 
     /// Waits while as many changed pages wait to be written as there may be.
     pub(super) async fn wait_for_writer(&self, session: &Session) -> Result<(), Error> {
-        let (dirty, max) = (&self.writer.dirty, self.options.dirty_max);
+        let (dirty, max) = (&self.writer.dirty, self.options.dirty_max.max(1));
         if dirty.count() < max {
             return Ok(());
         }
@@ -132,6 +136,10 @@ impl Inner {
                 let is_idle = !is_woken && end == std::mem::replace(&mut idle_at, end);
                 // An error has stopped the store.
                 let _ = inner.write_in_turn(is_idle).await;
+                // Who waits for a turn looks again each millisecond.
+                if inner.schedule.waiting.load(Ordering::SeqCst) > 0 {
+                    env.sleep(Duration::from_millis(2)).await;
+                }
             }
         };
         self.env.spawn("store writer", Box::pin(task));
@@ -152,27 +160,42 @@ impl Inner {
 
     /// Waits until nobody writes.
     pub(super) async fn turn(&self) -> Turn<'_> {
-        while self.schedule.is_writing.swap(true, Ordering::SeqCst) {
+        let Schedule { is_writing, waiting, .. } = &self.schedule;
+        let _waits = Waits::begin(waiting);
+        while is_writing.swap(true, Ordering::SeqCst) {
             self.env.sleep(Duration::from_millis(1)).await;
         }
-        Turn(&self.schedule.is_writing)
+        Turn(is_writing)
     }
 
-    /// Writes the pages that are changed now, or those whose time has come, and moves the checkpoint behind
-    /// what they lacked.
+    /// Writes all that changed and ends the store, and its log.
+    pub(super) async fn close(self: &Arc<Self>) -> Result<(), Error> {
+        self.schedule.is_closing.store(true, Ordering::SeqCst);
+        self.write_in_turn(true).await?;
+        self.stop(&Error::Stopped { why: "it was closed".into() });
+        // Who had its turn in between has ended when nothing of it is written any more.
+        drop(self.turn().await);
+        self.log.clone().close().await?;
+        Ok(())
+    }
+
+    /// Writes the pages that are changed now, or some of those whose time has come, and moves the checkpoint
+    /// behind what they lacked.
     async fn write_in_turn(&self, all: bool) -> Result<(), Error> {
         let turn = self.turn().await;
         // It may have been closed while somebody else wrote.
         self.check_running()?;
+        let ended = Ended(self);
         let is_pressed = self.schedule.is_pressed.swap(false, Ordering::SeqCst);
         let result = match all || is_pressed {
             true => self.write_all().await,
             false => self.write_due().await,
         };
-        drop(turn);
+        std::mem::forget(ended);
         if let Err(error) = &result {
             self.stop(error);
         }
+        drop(turn);
         result
     }
 
@@ -189,17 +212,13 @@ impl Inner {
     }
 
     async fn write_due(&self) -> Result<(), Error> {
-        let is_due = || self.is_due() && !self.schedule.is_pressed.load(Ordering::SeqCst);
-        while is_due() {
-            let mut batches = 0..BATCHES;
-            self.write_batches(|| batches.next().is_some() && is_due()).await?;
-            let checkpoint = self.checkpoint();
-            let behind = self.writer.dirty.first().unwrap_or(checkpoint).saturating_sub(checkpoint);
-            if behind >= self.schedule.pace.redo_max() / CHECKPOINTS {
-                self.move_checkpoint().await?;
-            }
+        let mut batches = 0..BATCHES;
+        self.write_batches(|| batches.next().is_some() && self.is_due()).await?;
+        let (before, next) = (self.checkpoint(), self.next_checkpoint());
+        match next.saturating_sub(before) >= self.schedule.pace.redo_max() / CHECKPOINTS {
+            true => self.move_checkpoint().await,
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes batches as long as there is more to write: one after the other to the ring, and meanwhile those
@@ -211,7 +230,10 @@ impl Inner {
             while placing.len() >= slots {
                 result = result.and(placing.next().await.unwrap_or(Ok(())));
             }
-            let end = self.lane.applied_end();
+            // The slot of a batch that is not in its places is not used again.
+            if result.is_err() {
+                break;
+            }
             let mut ring = pin!(self.writer.write_to_ring(&self.log));
             let in_ring = loop {
                 if placing.is_empty() {
@@ -226,7 +248,7 @@ impl Inner {
             };
             match in_ring {
                 Ok(Some(in_ring)) => {
-                    self.note_written(end, in_ring.pages());
+                    self.note_written(in_ring.pages());
                     placing.push_back(self.writer.write_to_places(in_ring));
                 }
                 Ok(None) => break,
@@ -241,14 +263,19 @@ impl Inner {
         result
     }
 
-    fn note_written(&self, end: u64, pages: usize) {
-        self.schedule.note(end, pages);
+    fn note_written(&self, pages: usize) {
+        self.schedule.note(self.lane.applied_end(), pages);
+        self.set_pace();
+    }
+
+    /// Says what an opening would have to do, and how long the log's ring is.
+    pub(super) fn set_pace(&self) {
         let (_, blocks) = self.log.ring();
         self.schedule.pace.set(blocks * LSN_BLOCK, self.estimate().pages);
     }
 
     /// Waits until the last commit is durable, also where nobody else waits for it.
-    async fn await_last(&self) -> Result<(), Error> {
+    pub(super) async fn await_last(&self) -> Result<(), Error> {
         let (lsn, end) = self.lane.last();
         if self.log.durable_lsn().0 < end {
             self.log.wait_durable(&self.writer.session, Lsn(end)).await?;
@@ -272,21 +299,53 @@ impl Inner {
         RecoveryEstimate { redo, pages, time }
     }
 
-    async fn move_checkpoint(&self) -> Result<(), Error> {
+    /// What is logged below is in the pages on disk.
+    fn next_checkpoint(&self) -> u64 {
         // In this order: what is acknowledged is written, or still in the list.
         let acknowledged = self.lane.visible().saturating_sub(1);
-        let checkpoint = self.writer.dirty.first().unwrap_or(u64::MAX).min(acknowledged);
+        self.writer.dirty.first().unwrap_or(u64::MAX).min(acknowledged)
+    }
+
+    async fn move_checkpoint(&self) -> Result<(), Error> {
+        let checkpoint = self.log.checkpoint_for(Lsn(self.next_checkpoint())).0;
         let header = {
             let mut header = self.header.lock().unwrap_or_else(PoisonError::into_inner);
+            if checkpoint <= header.checkpoint {
+                return Ok(());
+            }
             header.generation += 1;
-            let checkpoint = self.log.checkpoint_for(Lsn(checkpoint));
-            header.checkpoint = header.checkpoint.max(checkpoint.0);
+            header.checkpoint = checkpoint;
             *header
         };
         // The store's first: it is never behind the log's.
         header.write(&**self.frames.device()).await?;
         self.log.set_checkpoint(Lsn(header.checkpoint)).await?;
         Ok(())
+    }
+}
+
+/// One more that waits, until it is dropped.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl Waits<'_> {
+    fn begin(count: &AtomicUsize) -> Waits<'_> {
+        count.fetch_add(1, Ordering::SeqCst);
+        Waits(count)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Stops the store if it is dropped: who wrote was ended in the middle, and what is on disk is not known.
+struct Ended<'a>(&'a Inner);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.stop(&Error::Stopped { why: "a write of pages was ended in the middle".into() });
     }
 }
 

@@ -93,7 +93,7 @@ impl Header {
             geometry,
             extents: short(68),
             checkpoint: long(72),
-            rates: Rates { redo: long(80), pages: long(88) },
+            rates: Rates { redo: long(80), pages: long(88) }.sane(),
         })
     }
 

@@ -1,20 +1,24 @@
 //! A store: tables and indexes in one file, and the log that it is redone from.
 
 mod apply;
+mod build;
 mod checkpoint;
 mod counters;
+mod direct;
 mod header;
 mod long;
 mod objects;
 mod plan;
 mod read;
+mod scan;
+mod sorted;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
-use cellar_io::{Device, SharedEnv};
+use cellar_io::{Device, EnvExt, SharedEnv};
 use cellar_page::PAGE_BYTES;
 use cellar_redo::{Log, Lsn, Queued, Recovery};
 use cellar_wait::{Kind, Session, Waits};
@@ -34,6 +38,7 @@ use crate::space::{Space, map};
 use crate::writer::Writer;
 
 pub use apply::{Change, Key, Outcome};
+pub use build::{BuildIndex, KeyOf, Load, LoadIndex};
 use checkpoint::Schedule;
 pub use header::Header;
 pub(crate) use long::{LongValues, TakenPages};
@@ -164,6 +169,26 @@ fn check_header(header: &Header, recovery: &Recovery, bytes: u64) -> Result<u32,
     Ok(extents)
 }
 
+/// Whether the log is as long as the store says that it is.
+fn check_log_end(end: u64, lsn: u64) -> Result<(), Error> {
+    match lsn <= end {
+        true => Ok(()),
+        false => Err(Error::Older { what: "the log", other: "the store", end, lsn }),
+    }
+}
+
+impl Options {
+    fn limits(&self, header: &Header) -> Limits {
+        Limits {
+            target: self.recovery_target,
+            rates: header.rates,
+            dirty_max: self.dirty_max.max(1) as u64,
+            cache_pages: self.cache_pages as u64,
+            batch_pages: u64::from(header.geometry.batch_pages),
+        }
+    }
+}
+
 impl Store {
     /// Opens a store: the log is replayed, and then goes on.
     ///
@@ -193,12 +218,9 @@ impl Store {
         let replayed = replay.run(&mut recovery).await?;
         header.rates = replayed.rates(header.rates);
         let (log, report) = recovery.open().await?;
-        if header.checkpoint > report.end.0 {
-            let (what, other) = ("the log", "the store");
-            let (end, lsn) = (report.end.0, header.checkpoint);
-            return Err(Error::Older { what, other, end, lsn });
-        }
-        frames.set_limit(report.end.0);
+        let end = report.end.0;
+        check_log_end(end, header.checkpoint.max(replayed.newest + 1))?;
+        frames.set_limit(end);
         if extents > header.extents {
             map::make(&*device, store, geometry, header.extents, extents).await?;
             (header.extents, header.generation) = (extents, header.generation + 1);
@@ -212,15 +234,9 @@ impl Store {
             geometry,
             dirty,
             snapshots: Arc::clone(&snapshots),
-            end: report.end.0,
+            end,
         });
-        let limits = Limits {
-            target: options.recovery_target,
-            rates: header.rates,
-            dirty_max: options.dirty_max as u64,
-            cache_pages: options.cache_pages as u64,
-            batch_pages: u64::from(geometry.batch_pages),
-        };
+        let pace = Pace::new(options.limits(&header), header.checkpoint);
         let inner = Arc::new(Inner {
             env,
             log,
@@ -237,8 +253,9 @@ impl Store {
             options,
             is_stopped: AtomicBool::new(false),
             stopped: Mutex::default(),
-            schedule: Schedule::new(Pace::new(limits, report.end.0)),
+            schedule: Schedule::new(pace, end, replayed.pages),
         });
+        inner.set_pace();
         inner.load_counters(session).await?;
         inner.start_writer();
         Ok((Store(inner), replayed))
@@ -287,11 +304,10 @@ impl Store {
     #[boxed]
     pub async fn close(self) -> Result<(), Error> {
         self.0.check_running()?;
-        self.0.schedule.is_closing.store(true, Ordering::SeqCst);
-        self.0.checkpoint_in_task().await?;
-        self.0.stop(&Error::Stopped { why: "it was closed".into() });
-        self.0.log.clone().close().await?;
-        Ok(())
+        let inner = Arc::clone(&self.0);
+        // To its end, also where nobody waits for that.
+        let task = self.0.env.run("store close", async move { inner.close().await });
+        task.await.ok_or_else(objects::ended)?
     }
 
     /// Ends it as it is, as a crash would, and returns when nothing of it writes any more: before that it must

@@ -127,7 +127,7 @@ impl Inner {
     }
 
     /// No snapshot is below this, now or later.
-    fn oldest(&self) -> u64 {
+    pub(super) fn oldest(&self) -> u64 {
         self.snapshots.horizon(|| self.lane.visible()).oldest()
     }
 

@@ -252,11 +252,15 @@ impl<'a> Plan<'a> {
             Operation::Update { id, .. } | Operation::Delete { id, .. } => {
                 Error::NoRow { page: id.page, slot: id.slot }
             }
+            Operation::SetRoot { index, .. } => {
+                Error::WrongObject { object: index.object, expected: "empty index" }
+            }
             Operation::Insert { table: object, .. }
             | Operation::NewPage { table: object, .. }
             | Operation::PutLong { table: object, .. }
             | Operation::FreeLong { table: object, .. }
             | Operation::TakeExtent { object, .. }
+            | Operation::AdoptExtent { object, .. }
             | Operation::ReleaseExtents { object, .. } => {
                 Error::WrongObject { object: *object, expected: "table" }
             }
@@ -300,7 +304,7 @@ const ROOM_SLACK: usize = 64 << 10;
 /// Pages that one entry may need: a new one on each level, and two for the root.
 const SPLIT_PAGES: usize = 8;
 
-fn check_row(row: &Bytes) -> Result<(), Error> {
+pub(super) fn check_row(row: &Bytes) -> Result<(), Error> {
     match row.len() {
         bytes if bytes > ROW_BYTES_MAX => Err(Error::RowTooLong { bytes, max: ROW_BYTES_MAX }),
         bytes if bytes < ROW_BYTES_MIN => Err(Error::RowTooShort { bytes, least: ROW_BYTES_MIN }),

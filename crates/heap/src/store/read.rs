@@ -18,7 +18,7 @@ use crate::snapshots::Snapshot;
 
 /// The store as it was at one moment.
 pub struct View {
-    store: Arc<Inner>,
+    pub(super) store: Arc<Inner>,
     snapshot: Snapshot,
 }
 
@@ -111,37 +111,5 @@ impl View {
             found.push((key, id));
         }
         Ok(found)
-    }
-
-    /// All rows of a table, in no order.
-    ///
-    /// # Errors
-    /// [`Error::WrongObject`], [`Error::PageDamaged`]; those of the device.
-    #[boxed]
-    pub async fn scan(&self, session: &Session, table: u32) -> Result<Vec<(RowId, Bytes)>, Error> {
-        let (store, mut rows) = (&self.store, Vec::new());
-        for extent in store.space.extents(table)? {
-            let first = store.geometry.first_page(extent);
-            let space = store.frames.load(session, first).await?.at(self.point());
-            if space.page().kind() != Some(Kind::Space) {
-                continue;
-            }
-            for place in 1..store.geometry.extent_pages {
-                if space.raw()[crate::space::allocate::byte_of(place)] == 0 {
-                    continue;
-                }
-                let image = store.frames.load(session, first + place).await?.at(self.point());
-                let page = image.page();
-                for slot in 0..page.slots() as u16 {
-                    if let Some(Found::Here(row)) = find(page, slot) {
-                        let id = RowId { page: first + place, slot };
-                        rows.push((id, Bytes::copy_from_slice(row)));
-                    } else if let Some((home, row)) = find_moved(page, slot) {
-                        rows.push((home, Bytes::copy_from_slice(row)));
-                    }
-                }
-            }
-        }
-        Ok(rows)
     }
 }

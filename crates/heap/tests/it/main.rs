@@ -7,6 +7,7 @@ mod counters;
 mod found;
 mod isolation;
 mod life;
+mod load;
 mod long;
 mod objects;
 mod support;

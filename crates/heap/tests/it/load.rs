@@ -1,0 +1,223 @@
+//! Loads by the direct path: all or nothing, also at a crash, and as good as what commits have made.
+
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use cellar_heap::{BuildIndex, Change, Error, Key, LoadIndex, RowId, Store, View};
+use cellar_wait::Session;
+
+use crate::support::Rig;
+
+const TABLE: u32 = 3;
+const BY_KEY: u32 = 4;
+const BY_TENS: u32 = 5;
+
+fn row(number: u64) -> Bytes {
+    let mut row = number.to_be_bytes().to_vec();
+    row.resize(20 + (number % 90) as usize, number as u8);
+    row.into()
+}
+
+fn key(number: u64) -> Bytes {
+    Bytes::copy_from_slice(&number.to_be_bytes())
+}
+
+fn of_key(key: &[u8]) -> u64 {
+    u64::from_be_bytes(key.try_into().unwrap())
+}
+
+/// Scattered, so that they come unsorted.
+fn number(at: u64) -> u64 {
+    at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20
+}
+
+fn indexes() -> [LoadIndex; 2] {
+    let of = |index, is_unique| LoadIndex { index, is_unique };
+    [of(BY_KEY, true), of(BY_TENS, false)]
+}
+
+async fn create(store: &Store, session: &Session) {
+    store.create_table(session, TABLE).await.unwrap();
+    store.create_index(session, BY_KEY).await.unwrap();
+    store.create_index(session, BY_TENS).await.unwrap();
+}
+
+async fn load(store: &Store, session: &Session, count: u64, memory: usize) -> Result<(), Error> {
+    let mut load = store.begin_load(session, TABLE, &indexes(), memory).await?;
+    for number in (0..count).map(number) {
+        load.row(row(number), &[Some(key(number)), Some(key(number / 10))]).await?;
+    }
+    load.commit().await.map(|_| ())
+}
+
+/// All rows by both indexes, and by a scan.
+async fn check(view: &View, session: &Session, count: u64) {
+    let mut wanted: Vec<u64> = (0..count).map(number).collect();
+    wanted.sort_unstable();
+    let all = &[][..]..=&[0xFF; 9][..];
+    let by_key = view.range(session, BY_KEY, all.clone(), false, usize::MAX).await.unwrap();
+    let keys: Vec<u64> = by_key.iter().map(|(key, _)| of_key(key)).collect();
+    assert!(keys == wanted, "the keys, in order");
+    for ((_, id), number) in by_key.iter().zip(&wanted).step_by(97) {
+        assert_eq!(view.row(session, TABLE, *id).await.unwrap(), Some(row(*number)));
+    }
+    let tens = view.range(session, BY_TENS, all, true, usize::MAX).await.unwrap();
+    assert_eq!(tens.len() as u64, count);
+    let mut rows: Vec<(RowId, Bytes)> = view.scan(session, TABLE).await.unwrap();
+    rows.sort_by(|a, b| a.1.cmp(&b.1));
+    assert!(
+        rows.iter().map(|(_, row)| row.clone()).eq(wanted.iter().map(|number| row_of(*number)))
+    );
+}
+
+fn row_of(number: u64) -> Bytes {
+    row(number)
+}
+
+#[test]
+fn a_load_is_there_after_it_and_after_a_crash() {
+    for (count, memory) in [(0, 1 << 20), (1, 1 << 20), (500, 1 << 20), (20_000, 64 << 10)] {
+        let rig = Rig::new(count, 32 << 20, 1 << 20);
+        rig.run(async {
+            rig.create().await;
+            let (store, _) = rig.open().await.unwrap();
+            let session = rig.session();
+            create(&store, &session).await;
+            let before = store.view();
+            load(&store, &session, count, memory).await.unwrap();
+            check(&store.view(), &session, count).await;
+            assert!(before.scan(&session, TABLE).await.unwrap().is_empty(), "an older view");
+        });
+        rig.sim.crash();
+        rig.sim.restart();
+        rig.run(async {
+            let (store, _) = rig.open().await.unwrap();
+            let session = rig.session();
+            check(&store.view(), &session, count).await;
+            // It goes on as any other table.
+            let number = u64::MAX;
+            let keys = [(BY_KEY, key(number)), (BY_TENS, key(number / 10))];
+            let keys = keys.map(|(index, bytes)| Key { index, bytes }).to_vec();
+            let insert = Change::Insert { table: TABLE, row: row(number), keys };
+            store.commit(&session, vec![insert]).await.unwrap();
+            let rows = store.view().scan(&session, TABLE).await.unwrap();
+            assert_eq!(rows.len() as u64, count + 1);
+            // An index that is not empty is not filled.
+            let again = store.begin_load(&session, TABLE, &indexes(), memory).await.unwrap();
+            assert!(matches!(again.commit().await, Err(Error::WrongObject { .. })));
+            store.close().await.unwrap();
+            let (store, _) = rig.open().await.unwrap();
+            assert_eq!(store.view().scan(&session, TABLE).await.unwrap().len() as u64, count + 1);
+        });
+    }
+}
+
+#[test]
+fn a_crash_anywhere_in_a_load_leaves_all_or_nothing() {
+    let mut whole = 0;
+    for seed in 0..150 {
+        let rig = Rig::new(seed, 16 << 20, 1 << 20);
+        rig.run(async {
+            rig.create().await;
+            let (store, _) = rig.open().await.unwrap();
+            create(&store, &rig.session()).await;
+        });
+        let acknowledged = Mutex::new(false);
+        rig.sim.crash_after(1 + seed * 12);
+        rig.sim.run(async {
+            let Ok((store, _)) = rig.open().await else { return };
+            let session = rig.session();
+            if load(&store, &session, 3_000, 16 << 10).await.is_ok() {
+                *acknowledged.lock().unwrap() = true;
+            }
+        });
+        rig.sim.crash();
+        rig.sim.crash_never();
+        rig.sim.restart();
+        rig.run(async {
+            let (store, _) = rig.open().await.unwrap();
+            let session = rig.session();
+            let found = store.view().scan(&session, TABLE).await.unwrap().len() as u64;
+            assert!(found == 3_000 || (found == 0 && !*acknowledged.lock().unwrap()), "{found}");
+            whole += u64::from(found > 0);
+            check(&store.view(), &session, found).await;
+            if found == 0 {
+                // What it has left behind is in nobody's way.
+                load(&store, &session, 3_000, 1 << 20).await.unwrap();
+                check(&store.view(), &session, 3_000).await;
+            }
+        });
+    }
+    assert!(
+        (10..140).contains(&whole),
+        "{whole} of 150 loads were whole: the crashes miss something"
+    );
+}
+
+#[test]
+fn an_index_is_built_of_a_table_with_all_kinds_of_rows() {
+    let rig = Rig::new(9, 32 << 20, 4 << 20);
+    rig.run(async {
+        rig.create().await;
+        let (store, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        store.create_table(&session, TABLE).await.unwrap();
+        let inserts = (0..3_000).map(|number| Change::Insert {
+            table: TABLE,
+            row: row(number),
+            keys: Vec::new(),
+        });
+        let ids = store.commit(&session, inserts.collect()).await.unwrap().rows;
+        // Some move, some go.
+        let changes = ids.iter().flatten().zip(0u64..).filter_map(|(id, number)| {
+            let (gone, new) = (Vec::new(), Vec::new());
+            let mut longer = row(number).to_vec();
+            longer.resize(3_000, 1);
+            match number % 10 {
+                0 => Some(Change::Update { table: TABLE, id: *id, row: longer.into(), gone, new }),
+                1 => Some(Change::Delete { table: TABLE, id: *id, keys: Vec::new() }),
+                _ => None,
+            }
+        });
+        store.commit(&session, changes.collect()).await.unwrap();
+        store.create_index(&session, BY_KEY).await.unwrap();
+        let told = Mutex::new(0);
+        let of = |row: &[u8]| Ok(Some(Bytes::copy_from_slice(&row[..8])));
+        let progress = |rows| *told.lock().unwrap() = rows;
+        let index = LoadIndex { index: BY_KEY, is_unique: true };
+        let (memory, key) = (16 << 10, &of);
+        let build = BuildIndex { table: TABLE, index, memory, key, progress: &progress };
+        store.build_index(&session, &build).await.unwrap();
+        assert_eq!(*told.lock().unwrap(), 2_700);
+        let all = &[][..]..=&[0xFF; 9][..];
+        let view = store.view();
+        let entries = view.range(&session, BY_KEY, all, false, usize::MAX).await.unwrap();
+        assert_eq!(entries.len(), 2_700);
+        for (key, id) in entries {
+            let row = view.row(&session, TABLE, id).await.unwrap().unwrap();
+            assert_eq!(row[..8], key[..]);
+        }
+    });
+}
+
+#[test]
+fn two_rows_with_the_same_key_are_told_and_nothing_is_left() {
+    let rig = Rig::new(10, 8 << 20, 1 << 20);
+    rig.run(async {
+        rig.create().await;
+        let (store, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        create(&store, &session).await;
+        for _ in 0..20 {
+            let mut load = store.begin_load(&session, TABLE, &indexes(), 1 << 20).await.unwrap();
+            for number in (0..3_000).chain([77]) {
+                load.row(row(number), &[Some(key(number)), None]).await.unwrap();
+            }
+            let error = load.commit().await.unwrap_err();
+            assert!(matches!(error, Error::Duplicate { index: BY_KEY }), "{error}");
+        }
+        assert!(store.view().scan(&session, TABLE).await.unwrap().is_empty());
+        load(&store, &session, 3_000, 1 << 20).await.unwrap();
+        check(&store.view(), &session, 3_000).await;
+    });
+}
