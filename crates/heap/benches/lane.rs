@@ -6,56 +6,25 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
+mod rig;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_heap::{Change, Geometry, Key, NewStore, OpenStore, Replayed, RowId, Store};
-use cellar_io::real::{OpenOptions, RealEnv, Runtime, RuntimeOptions, open_disk};
-use cellar_io::{Device, Env, IoFuture};
-use cellar_redo::on_disk::DatabaseId;
-use cellar_redo::{
-    Control, CreateLog, Medium, NewGroup, OpenLog, Options, Quorum, Recovery, create,
-};
+use cellar_heap::{Change, Key, Options, RowId, Store};
+use cellar_io::Env;
 use cellar_wait::{Kind, Session, Waits};
+
+use rig::{Kept, Rig, arguments, cpu};
 
 /// As servers do: what a commit allocates is too long for the quick lists of the C library's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const GROUP_BYTES: u64 = 256 << 20;
-const GROUPS: u32 = 3;
 const ROW_BYTES: usize = 1000;
-
-/// Control data in memory: it is not on the path that is measured.
-#[derive(Default)]
-struct MemoryControl(Mutex<Vec<u8>>);
-
-impl Control for MemoryControl {
-    fn load(&self) -> IoFuture<'_, Vec<u8>> {
-        Box::pin(async { Ok(self.0.lock().unwrap().clone()) })
-    }
-    fn store(&self, bytes: Vec<u8>) -> IoFuture<'_, ()> {
-        Box::pin(async move {
-            *self.0.lock().unwrap() = bytes;
-            Ok(())
-        })
-    }
-}
-
-/// Writes the file once: a write into a hole measures the file system.
-fn prepare(file: &Path, bytes: u64) {
-    if file.metadata().is_ok_and(|m| m.len() == bytes) {
-        return;
-    }
-    let mut out = std::fs::File::create(file).unwrap();
-    for _ in 0..bytes >> 20 {
-        std::io::Write::write_all(&mut out, &vec![0u8; 1 << 20]).unwrap();
-    }
-    out.sync_all().unwrap();
-}
 
 #[derive(Clone, Copy, PartialEq)]
 enum Arm {
@@ -80,137 +49,74 @@ struct Measured {
 }
 
 struct Bench {
-    runtime: Runtime,
-    env: Arc<RealEnv>,
-    files: BTreeMap<u32, Arc<dyn Device>>,
-    data: Arc<dyn Device>,
+    rig: Rig,
     millis: u64,
     rows: u64,
-    target: Duration,
-    cache_pages: usize,
     /// After each run the store is opened as after a crash.
     reopens: bool,
     /// Only arms with this in their names.
     only: String,
 }
 
-/// CPU time of this process so far.
-fn cpu() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
-}
-
 fn main() {
-    let mut values = BTreeMap::from([
-        ("--dir", std::env::temp_dir().join("cellar-lane").display().to_string()),
-        ("--rounds", "5".to_owned()),
-        ("--millis", "1000".to_owned()),
-        ("--rows", "60000".to_owned()),
-        ("--target", "5000".to_owned()),
-        ("--reopen", "0".to_owned()),
+    let temporary = std::env::temp_dir().join("cellar-lane").display().to_string();
+    let Some(values) = arguments(&[
+        ("--dir", &temporary),
+        ("--rounds", "5"),
+        ("--millis", "1000"),
+        ("--rows", "60000"),
+        // How long an opening may take, in milliseconds.
+        ("--target", "5000"),
+        ("--reopen", "0"),
         // Twice the pages of rows.
-        ("--cache-pages", "0".to_owned()),
-        ("--arm", String::new()),
-        ("--committers", "1,8,64".to_owned()),
-    ]);
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        match (argument.as_str(), values.get_mut(argument.as_str())) {
-            (_, Some(value)) => *value = arguments.next().expect("a value"),
-            ("--bench", _) => {}
-            // What `cargo test` adds: nothing to measure then.
-            ("--test", _) => return,
-            (other, _) => panic!("{other}: one of {:?}", values.keys()),
-        }
-    }
-    let number = |name: &str| values[name].parse::<u64>().unwrap();
-    let runtime = Runtime::new(&RuntimeOptions::default()).unwrap();
-    let dir = PathBuf::from(&values["--dir"]);
-    std::fs::create_dir_all(&dir).unwrap();
-    let env = Arc::clone(runtime.real_env());
-    let open = |name: String, bytes: u64| {
-        let path = dir.join(name);
-        prepare(&path, bytes);
-        open_disk(&env, &path, &OpenOptions::default()).unwrap() as Arc<dyn Device>
+        ("--cache-pages", "0"),
+        ("--arm", ""),
+        ("--committers", "1,8,64"),
+    ]) else {
+        return;
     };
-    let files = (1..=GROUPS).map(|group| (group, open(format!("log{group}"), GROUP_BYTES)));
-    let files = files.collect();
+    let number = |name: &str| values[name].parse::<u64>().unwrap();
     let (millis, rows) = (number("--millis"), number("--rows"));
     // Half as much again as the rows take, in whole megabytes.
     let megabytes = 64 + ((rows / IN_PAGE * 8192 * 3 / 2) >> 20);
-    let data = open("data".to_owned(), megabytes << 20);
     let cache_pages = match number("--cache-pages") as usize {
         0 => (rows / IN_PAGE) as usize * 2,
         pages => pages,
     };
+    let options = Options {
+        cache_pages,
+        dirty_max: cache_pages / 4 * 3,
+        recovery_target: Duration::from_millis(number("--target")),
+        ..Options::default()
+    };
+    let rig = Rig::new(&PathBuf::from(&values["--dir"]), megabytes, options);
     let (only, reopens) = (values["--arm"].clone(), number("--reopen") > 0);
-    let target = Duration::from_millis(number("--target"));
-    let bench =
-        Bench { runtime, env, files, data, millis, rows, target, cache_pages, reopens, only };
+    let bench = Bench { rig, millis, rows, reopens, only };
     for committers in values["--committers"].split(',').map(|n| n.parse().unwrap()) {
         bench.compare(committers, number("--rounds"));
     }
 }
 
 impl Bench {
-    /// A new log with nothing in it, and a new store. Also the log's control data.
-    fn store(&self) -> (Store, Arc<dyn Control>) {
-        let control: Arc<dyn Control> = Arc::new(MemoryControl::default());
-        let env = self.runtime.env();
-        let spec = CreateLog {
-            database: DatabaseId(u128::from(env.random())),
-            block_size: 4096,
-            quorum: Quorum::Auto,
-            archiving: false,
-            groups: (1..=GROUPS).map(|number| NewGroup { number, size: GROUP_BYTES }).collect(),
-            media: vec![Medium { name: "m".to_owned(), files: self.files.clone() }],
-        };
-        self.runtime.block_on(async {
-            create(&env, &control, spec).await.unwrap();
-            let recovery = Recovery::start(self.log(&control)).await.unwrap();
-            let (store, geometry) = (env.random(), Geometry::default());
-            let (database, from) = (recovery.database().0, recovery.checkpoint());
-            let new = NewStore { store, database, geometry, from };
-            cellar_heap::create(&self.data, new).await.unwrap();
-            (self.open(recovery).await.0, control)
-        })
-    }
-
-    fn log(&self, control: &Arc<dyn Control>) -> OpenLog {
-        OpenLog {
-            env: self.runtime.env(),
-            session: Waits::new().session("redo", Kind::Background),
-            control: Arc::clone(control),
-            media: vec![Medium { name: "m".to_owned(), files: self.files.clone() }],
-            options: Options::default(),
-            returning: Vec::new(),
-            force: false,
-        }
-    }
-
-    async fn open(&self, recovery: Recovery) -> (Store, Replayed) {
-        let options = cellar_heap::Options {
-            cache_pages: self.cache_pages,
-            dirty_max: self.cache_pages / 4 * 3,
-            recovery_target: self.target,
-            ..cellar_heap::Options::default()
-        };
-        let (env, device, waits) = (self.runtime.env(), Arc::clone(&self.data), Waits::new());
-        Store::open(OpenStore { env, waits, device, recovery, options }).await.unwrap()
-    }
-
     /// Ends the store as a crash would, and opens it again.
-    fn reopen(&self, store: Store, control: &Arc<dyn Control>) {
-        self.runtime.block_on(async {
+    fn reopen(&self, store: Store, kept: &Kept) {
+        self.rig.runtime.block_on(async {
             let (log, estimate) = (store.log().clone(), store.recovery_estimate());
             store.abandon().await;
             log.abandon().await.unwrap();
-            let start = self.env.now();
-            let recovery = Recovery::start(self.log(control)).await.unwrap();
-            let (store, replayed) = self.open(recovery).await;
-            let (time, redo) = (self.env.now().since(start), replayed.bytes >> 20);
-            println!("  opened in {time:.2?}, foretold {:.2?} for {} MB of redo and {} pages", estimate.time, estimate.redo >> 20, estimate.pages);
-            println!("  {redo} MB of {} commits, {} pages read in {:.2?} of {:.2?}; the next opening: {:.2?}", replayed.commits, replayed.pages, replayed.reading, replayed.time, store.recovery_estimate().time);
+            let start = self.rig.env.now();
+            let (store, replayed) = self.rig.open_again(kept).await;
+            let (time, next) = (self.rig.env.now().since(start), store.recovery_estimate().time);
+            println!(
+                "  opened in {time:.2?}, foretold {:.2?} for {} MB of redo and {} pages",
+                estimate.time,
+                estimate.redo >> 20,
+                estimate.pages
+            );
+            println!(
+                "  {} commits, {} pages read in {:.2?} of {:.2?}; the next opening: {next:.2?}",
+                replayed.commits, replayed.pages, replayed.reading, replayed.time
+            );
             store.log().clone().close().await.unwrap();
         });
     }
@@ -270,11 +176,11 @@ impl Bench {
     }
 
     fn run(&self, arm: Arm, committers: usize) -> Measured {
-        let (store, control) = self.store();
+        let (store, control) = self.rig.create();
         let kept = store.clone();
-        let (env, rows) = (Arc::clone(&self.env), self.rows);
+        let (env, rows) = (Arc::clone(&self.rig.env), self.rows);
         let time = Duration::from_millis(self.millis);
-        let measured = self.runtime.block_on(async move {
+        let measured = self.rig.runtime.block_on(async move {
             let ids = match arm {
                 Arm::Log => Arc::default(),
                 _ => Arc::new(Bench::fill(&store, rows).await),
@@ -328,7 +234,7 @@ impl Bench {
         });
         match self.reopens && arm != Arm::Log {
             true => self.reopen(kept, &control),
-            false => self.runtime.block_on(kept.log().clone().close()).unwrap(),
+            false => self.rig.runtime.block_on(kept.log().clone().close()).unwrap(),
         };
         measured
     }
