@@ -19,6 +19,7 @@ mod snapshots;
 mod space;
 mod store;
 mod transaction;
+mod verify;
 mod writer;
 
 pub use error::Error;
@@ -30,3 +31,4 @@ pub use row_id::RowId;
 pub use rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
 pub use store::{Change, Header, Key, NewStore, OpenStore, Options, Outcome, Store, View, create};
 pub use transaction::{Isolation, RowKey, RowRef, Savepoint, Transaction};
+pub use verify::{Finding, KeysOf, Report, TableOf};

@@ -9,3 +9,4 @@ mod life;
 mod objects;
 mod support;
 mod threads;
+mod verify;
