@@ -22,6 +22,7 @@ mod sorter;
 mod space;
 mod store;
 mod transaction;
+mod verify;
 mod writer;
 
 pub use error::Error;
@@ -37,3 +38,4 @@ pub use store::{
     Store, View, create,
 };
 pub use transaction::{Isolation, RowKey, RowRef, Savepoint, Transaction};
+pub use verify::{Finding, KeysOf, Report, TableOf};

@@ -12,6 +12,12 @@ pub struct RowId {
 /// Bytes of a row's place, as pages and indexes have it.
 pub(crate) const ROW_ID_BYTES: usize = 6;
 
+impl std::fmt::Display for RowId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "row {} in page {}", self.slot, self.page)
+    }
+}
+
 impl RowId {
     /// Bytes that are in the order of the rows.
     pub(crate) fn encode(self) -> [u8; ROW_ID_BYTES] {

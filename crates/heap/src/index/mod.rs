@@ -16,7 +16,7 @@ use crate::change::Change;
 use crate::row_id::RowId;
 
 use edit::Edit;
-pub(crate) use search::{Cursor, Index, behind};
+pub(crate) use search::{Cursor, Index, behind, entry_of};
 pub(crate) use tree::{Pages, Tree};
 
 /// The longest key, in bytes: four entries fit a page, so that halves of a split are never empty.
@@ -86,7 +86,7 @@ pub(crate) fn set_root(
 const CHILD_BYTES: usize = 4;
 
 /// The cell of a leaf.
-fn leaf_cell(key: &[u8], id: RowId) -> Vec<u8> {
+pub(crate) fn leaf_cell(key: &[u8], id: RowId) -> Vec<u8> {
     let mut cell = Vec::with_capacity(key.len() + crate::row_id::ROW_ID_BYTES);
     cell.extend_from_slice(key);
     cell.extend_from_slice(&id.encode());
@@ -102,13 +102,13 @@ fn inner_cell(least: &[u8], child: u32) -> Vec<u8> {
 }
 
 /// What an inner cell says: what all below it are at least, and where they are.
-fn split_inner(cell: &[u8]) -> Option<(&[u8], u32)> {
+pub(crate) fn split_inner(cell: &[u8]) -> Option<(&[u8], u32)> {
     let (least, child) = cell.split_last_chunk::<CHILD_BYTES>()?;
     Some((least, u32::from_be_bytes(*child)))
 }
 
 /// The cell of an inner page below which `target` is. The first one stands for all that is less.
-fn child_of(page: PageRef<'_>, target: &[u8]) -> Option<(usize, u32)> {
+pub(crate) fn child_of(page: PageRef<'_>, target: &[u8]) -> Option<(usize, u32)> {
     let found = page.search(|cell| {
         let least = &cell[..cell.len().saturating_sub(CHILD_BYTES)];
         least.cmp(target)

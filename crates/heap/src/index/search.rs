@@ -130,7 +130,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// The key and the row of a leaf's cell.
-fn entry_of(cell: &[u8]) -> Option<(Vec<u8>, RowId)> {
+pub(crate) fn entry_of(cell: &[u8]) -> Option<(Vec<u8>, RowId)> {
     let (key, id) = cell.split_at_checked(cell.len().checked_sub(ROW_ID_BYTES)?)?;
     Some((key.to_vec(), RowId::decode(id)?))
 }

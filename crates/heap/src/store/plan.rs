@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
-use cellar_page::{CELL_BYTES_MAX, SLOT_BYTES};
+use cellar_page::{CELL_BYTES_MAX, PAGE_BYTES, SLOT_BYTES};
 use cellar_wait::Session;
 
 use super::{Change, Inner, Key, LongValues, TakenPages};
@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::index::{Entries, Entry, KEY_BYTES_MAX};
 use crate::lane::{Applied, Operation, Refusal, WriteSet};
 use crate::locks::Held;
+use crate::row_id::ROW_ID_BYTES;
 use crate::rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
 
 /// A write set that is being made.
@@ -161,6 +162,7 @@ impl<'a> Plan<'a> {
     /// Has the lane apply it, and provides what it lacks until it can.
     pub async fn run(mut self) -> Result<Applied, Error> {
         let mut room = None;
+        self.foresee_spares().await?;
         loop {
             self.is_in_lane = true;
             let outcome = self.inner.lane.apply(std::mem::take(&mut self.set), room).await;
@@ -202,6 +204,33 @@ impl<'a> Plan<'a> {
         for page in pages {
             let frame = self.inner.frames.load(self.session, page).await?;
             self.set.held.push(frame);
+        }
+        Ok(())
+    }
+
+    /// Free pages for the splits of many entries: each time the lane lacks some it begins anew.
+    async fn foresee_spares(&mut self) -> Result<(), Error> {
+        if self.set.operations.len() < MANY {
+            return Ok(());
+        }
+        let mut bytes = BTreeMap::<u32, usize>::new();
+        for operation in &self.set.operations {
+            let (Operation::Insert { entries, .. } | Operation::Update { new: entries, .. }) =
+                operation
+            else {
+                continue;
+            };
+            for Entry { index, key } in entries.iter() {
+                *bytes.entry(index.object).or_default() += key.len() + ENTRY_BYTES;
+            }
+        }
+        for (index, bytes) in bytes {
+            // A split leaves pages half full.
+            for _ in 0..bytes / (PAGE_BYTES / 2) {
+                let page = self.inner.free_page(self.session, index).await?;
+                self.set.spares.add(index, [page]);
+                self.set.held.push(self.inner.frames.fresh(page).await);
+            }
         }
         Ok(())
     }
@@ -297,6 +326,12 @@ impl Drop for Plan<'_> {
 
 /// Pages that may have room and are looked at before a free one is taken.
 const OPEN_TRIES: usize = 8;
+
+/// With so many operations free pages are foreseen.
+const MANY: usize = 100;
+
+/// Bytes of an entry beside its key.
+const ENTRY_BYTES: usize = ROW_ID_BYTES + SLOT_BYTES;
 
 /// What the redo of a write set may grow by while room for it is waited for: a few splits.
 const ROOM_SLACK: usize = 64 << 10;

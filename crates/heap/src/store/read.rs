@@ -1,7 +1,7 @@
 //! Reading at a snapshot.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
@@ -10,7 +10,8 @@ use cellar_wait::Session;
 
 use super::{Inner, Store};
 use crate::error::Error;
-use crate::frames::Image;
+use crate::frames::{Frames, Image};
+use crate::geometry::Geometry;
 use crate::index::{Cursor, behind};
 use crate::row_id::RowId;
 use crate::rows::{Found, find, find_moved};
@@ -45,6 +46,19 @@ impl View {
     /// Commits with LSNs below are seen.
     pub fn point(&self) -> u64 {
         self.snapshot.point()
+    }
+
+    pub(crate) fn frames(&self) -> &Frames {
+        &self.store.frames
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.store.geometry
+    }
+
+    /// The extents of the file that the extent map tells of.
+    pub(crate) fn extents(&self) -> u32 {
+        self.store.header.lock().unwrap_or_else(PoisonError::into_inner).extents
     }
 
     /// The bytes of a row; `None` where there is none.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_heap::{Change, Error, Key, RowId, Store};
+use cellar_heap::{Change, Error, Key, RowId, Store, TableOf};
 use cellar_io::EnvExt;
 use cellar_io::sim::Rng;
 use cellar_wait::Session;
@@ -169,6 +169,9 @@ impl Life {
         let seed = self.seed;
         let (entries, scanned) = self.rig.run(async {
             let view = store.view();
+            let tables = [TableOf { table: TABLE, indexes: vec![INDEX] }];
+            let report = view.verify(&session, &tables, None).await.unwrap();
+            assert_eq!((report.findings, report.left_out), (Vec::new(), 0), "seed {seed}");
             let last = [0xFFu8; 9];
             let found = view.range(&session, INDEX, &[][..]..=&last[..], false, 100_000).await;
             let mut entries = BTreeMap::new();
@@ -323,6 +326,11 @@ impl Reader {
             let Ok(first) = self.read(&view, number).await else { return };
             // Noted at once: a crash may take back what it must not have seen.
             self.own[number].lock().unwrap().seen.push((view.point(), first.clone()));
+            if self.rng.one_in(4) {
+                let tables = [TableOf { table: TABLE, indexes: vec![INDEX] }];
+                let Ok(report) = view.verify(&self.session, &tables, None).await else { return };
+                assert_eq!(report.findings, [], "a view of a store that changes");
+            }
             for _ in 0..self.rng.below(3) {
                 let pause = if self.rng.one_in(4) { 60_000 } else { 3000 };
                 self.env.sleep(Duration::from_micros(self.rng.below(pause))).await;

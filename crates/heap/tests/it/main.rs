@@ -12,3 +12,4 @@ mod long;
 mod objects;
 mod support;
 mod threads;
+mod verify;

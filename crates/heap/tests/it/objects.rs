@@ -138,6 +138,8 @@ fn a_power_cut_leaves_a_table_as_it_was_or_empty_and_no_extent_nobody_s() {
                 let is_there = matches!(made, Err(Error::WrongObject { .. }));
                 assert!(is_there || made.is_ok() && is_dropped, "seed {seed}: {made:?}");
             }
+            let report = store.view().verify(&session, &[], None).await.unwrap();
+            assert_eq!(report.findings, [], "seed {seed}");
             let there = store.view().scan(&session, TABLE).await.unwrap().len() as u64;
             let entries = keys(&store, &session).await as u64;
             assert!(there == 0 || there == rows, "seed {seed}: {there} of {rows} rows");

@@ -1,0 +1,301 @@
+//! Findings of a check: each names the page, the object or the row that is wrong.
+
+use cellar_page::{Damage, Kind};
+
+use crate::row_id::RowId;
+
+/// Something that is not as it must be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Finding {
+    /// A page is not what was written.
+    #[error("page {page} is damaged: {damage}")]
+    PageDamaged {
+        /// The page.
+        page: u32,
+        /// What is wrong with it.
+        damage: Damage,
+    },
+    /// A page was changed by a record that the log does not have.
+    #[error("page {page} has LSN {lsn}, and the log ends at {end}")]
+    PageNewer {
+        /// The page.
+        page: u32,
+        /// The record that changed it.
+        lsn: u64,
+        /// The end of the log.
+        end: u64,
+    },
+    /// A page is of another kind or of another object than what leads to it says.
+    #[error(
+        "page {page} should be {} of object {object}, and is {} of object {owner}",
+        kind_name(Some(*expected)), kind_name(*found)
+    )]
+    WrongPage {
+        /// The page.
+        page: u32,
+        /// The object whose it should be.
+        object: u32,
+        /// What it should be.
+        expected: Kind,
+        /// What it is.
+        found: Option<Kind>,
+        /// Whose it says it is.
+        owner: u32,
+    },
+    /// An entry of the extent map cannot be.
+    #[error("page {page} of the extent map has an entry for extent {extent} that cannot be")]
+    MapEntry {
+        /// The page of the extent map.
+        page: u32,
+        /// The extent.
+        extent: u32,
+    },
+    /// The extent map and the space page of an extent do not agree.
+    #[error(
+        "page {map} of the extent map gives extent {extent} to object {object}, and its first page {page} is \
+         {} of object {owner}", kind_name(*found)
+    )]
+    Extent {
+        /// The page of the extent map.
+        map: u32,
+        /// The extent.
+        extent: u32,
+        /// Whose it is by the extent map.
+        object: u32,
+        /// The first page of the extent.
+        page: u32,
+        /// What that is.
+        found: Option<Kind>,
+        /// Whose that is.
+        owner: u32,
+    },
+    /// An object has no first extent, or several.
+    #[error("object {object} has {count} first extents, and should have one")]
+    FirstExtents {
+        /// The table or index.
+        object: u32,
+        /// How many it has.
+        count: usize,
+    },
+    /// A table or index that the caller knows is not there.
+    #[error("object {object} is no {expected}")]
+    NotThere {
+        /// Its number.
+        object: u32,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A space page has a state for a page that cannot be.
+    #[error("the space page {space} has state {state} for page {page}, which cannot be")]
+    State {
+        /// The space page.
+        space: u32,
+        /// The page whose state it is.
+        page: u32,
+        /// The state.
+        state: u8,
+    },
+    /// A page is in use, and its space page says that it is free.
+    #[error(
+        "page {page} of object {object} is in use, and its space page {space} says that it is free"
+    )]
+    MarkedFree {
+        /// The page.
+        page: u32,
+        /// The space page.
+        space: u32,
+        /// The table or index.
+        object: u32,
+    },
+    /// A page is marked as in use, and nothing leads to it.
+    #[error(
+        "page {page} is leaked: space page {space} says it is in use, and nothing in index {index} leads to it"
+    )]
+    Leaked {
+        /// The page.
+        page: u32,
+        /// The space page.
+        space: u32,
+        /// The index.
+        index: u32,
+    },
+    /// A slot or its cell cannot be in such a page.
+    #[error("slot {slot} of page {page} of object {object} cannot be")]
+    Cell {
+        /// The page.
+        page: u32,
+        /// The slot.
+        slot: u16,
+        /// The table or index.
+        object: u32,
+    },
+    /// A forward cell does not lead to its row.
+    #[error("{row} of table {table} leads to {there}, where no such row is")]
+    Forward {
+        /// The table.
+        table: u32,
+        /// Where the row is known.
+        row: RowId,
+        /// Where the cell leads.
+        there: RowId,
+    },
+    /// A row that has moved is not found from where it is known.
+    #[error(
+        "{there} of table {table} has a row that is known as {home}, which does not lead to it"
+    )]
+    Moved {
+        /// The table.
+        table: u32,
+        /// Where the row is.
+        there: RowId,
+        /// Where it says that it is known.
+        home: RowId,
+    },
+    /// A row is none of its table's.
+    #[error("{row} of table {table} cannot be read as a row of this table")]
+    RowUnreadable {
+        /// The table.
+        table: u32,
+        /// The row.
+        row: RowId,
+    },
+    /// An inner page leads to a page that is none of the index.
+    #[error(
+        "page {above} of index {index} leads to page {page}, which is in no extent of the index"
+    )]
+    Outside {
+        /// The index.
+        index: u32,
+        /// The inner page.
+        above: u32,
+        /// Where it leads.
+        page: u32,
+    },
+    /// Two inner pages, or one twice, lead to a page.
+    #[error("page {above} of index {index} leads to page {page}, where another way leads too")]
+    ReachedTwice {
+        /// The index.
+        index: u32,
+        /// The inner page that came second.
+        above: u32,
+        /// Where it leads.
+        page: u32,
+    },
+    /// A page of an index is on another level than the page above says.
+    #[error("page {page} of index {index} is on level {level}, and should be on level {expected}")]
+    Level {
+        /// The index.
+        index: u32,
+        /// The page.
+        page: u32,
+        /// Its level.
+        level: u32,
+        /// The level below the page above.
+        expected: u32,
+    },
+    /// A page of an index other than the root has no cells.
+    #[error("page {page} of index {index} is empty, and should have been given back")]
+    Empty {
+        /// The index.
+        index: u32,
+        /// The page.
+        page: u32,
+    },
+    /// The cells of a page of an index are not in order.
+    #[error("slot {slot} of page {page} of index {index} does not come behind the one before")]
+    Order {
+        /// The index.
+        index: u32,
+        /// The page.
+        page: u32,
+        /// The first slot that is out of order.
+        slot: u16,
+    },
+    /// A cell of an index is outside of what a separator above allows.
+    #[error(
+        "slot {slot} of page {page} of index {index} is outside of the separators of page {above}"
+    )]
+    Bounds {
+        /// The index.
+        index: u32,
+        /// The page.
+        page: u32,
+        /// The first slot that is outside.
+        slot: u16,
+        /// The inner page with the separator.
+        above: u32,
+    },
+    /// An entry leads to no row.
+    #[error("page {page} of index {index} has an entry for {row}, where table {table} has no row")]
+    EntryWithoutRow {
+        /// The index.
+        index: u32,
+        /// The leaf.
+        page: u32,
+        /// The table.
+        table: u32,
+        /// Where the entry leads.
+        row: RowId,
+    },
+    /// An entry has a key that its row does not have.
+    #[error(
+        "page {page} of index {index} has an entry for {row} with a key that the row does not have"
+    )]
+    WrongKey {
+        /// The index.
+        index: u32,
+        /// The leaf.
+        page: u32,
+        /// The row.
+        row: RowId,
+    },
+    /// A row is not found in an index.
+    #[error("{row} has no entry in index {index}{}", leaf_name(*page))]
+    MissingEntry {
+        /// The index.
+        index: u32,
+        /// The row.
+        row: RowId,
+        /// The leaf where its entry should be, if the key is known.
+        page: Option<u32>,
+    },
+    /// A row has several entries in an index.
+    #[error("{row} has {count} entries in index {index}, and should have one")]
+    EntryTwice {
+        /// The index.
+        index: u32,
+        /// The row.
+        row: RowId,
+        /// How many it has.
+        count: u32,
+    },
+    /// Two rows have the same key of an index where each has its own.
+    #[error("page {page} of index {index} has the same unique key for {row} and for {other}")]
+    Duplicate {
+        /// The index.
+        index: u32,
+        /// The leaf with the second entry.
+        page: u32,
+        /// The row of the second entry.
+        row: RowId,
+        /// That of the entry before.
+        other: RowId,
+    },
+}
+
+fn kind_name(kind: Option<Kind>) -> &'static str {
+    kind.map_or("of no kind,", |kind| match kind {
+        Kind::Heap => "a heap page",
+        Kind::Leaf => "an index leaf",
+        Kind::Inner => "an index inner page",
+        Kind::Overflow => "an overflow page",
+        Kind::ExtentMap => "an extent map page",
+        Kind::Space => "a space page",
+        Kind::Free => "a free page",
+    })
+}
+
+fn leaf_name(page: Option<u32>) -> String {
+    page.map_or_else(String::new, |page| format!(": it should be in page {page}"))
+}

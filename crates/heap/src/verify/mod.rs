@@ -1,0 +1,194 @@
+//! A check of a store at a snapshot: whether each page is what all that lead to it say, whether space pages
+//! know which are in use, and whether indexes and tables agree.
+//!
+//! It goes through one table or index after the other. In memory are a byte for each page of a table and of
+//! one of its indexes, and a limited number of findings: no rows, no entries.
+
+mod agree;
+mod finding;
+mod index;
+mod pages;
+mod space;
+mod table;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_recursion::async_recursion as boxed;
+use cellar_page::{check, seal};
+use cellar_wait::Session;
+
+use crate::error::Error;
+use crate::frames::{Image, raw_mut};
+use crate::space::allocate::Use;
+use crate::store::View;
+use crate::transaction::RowKey;
+
+use agree::{Agree, Expected};
+pub use finding::Finding;
+use pages::Pages;
+use space::Objects;
+
+/// A table and the indexes of its rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableOf {
+    /// The number of the table.
+    pub table: u32,
+    /// The numbers of its indexes.
+    pub indexes: Vec<u32>,
+}
+
+/// The keys of a row of a table, by its bytes; `None` where they cannot be read as a row of that table.
+pub type KeysOf<'a> = dyn Fn(u32, &[u8]) -> Option<Vec<RowKey>> + Send + Sync + 'a;
+
+/// What a check has looked at, and what it has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Pages that are in use, and those that say which are.
+    pub pages: u64,
+    /// Rows of all tables.
+    pub rows: u64,
+    /// Entries of all indexes.
+    pub entries: u64,
+    /// What is not as it must be: the first of it.
+    pub findings: Vec<Finding>,
+    /// How many more findings there were.
+    pub left_out: u64,
+}
+
+/// The most findings that a report has.
+const FINDINGS_MAX: usize = 1000;
+
+impl Report {
+    fn find(&mut self, finding: Finding) {
+        match self.findings.len() < FINDINGS_MAX {
+            true => self.findings.push(finding),
+            false => self.left_out += 1,
+        }
+    }
+}
+
+/// A check that goes on.
+struct Verify<'a> {
+    view: &'a View,
+    session: &'a Session,
+    keys: Option<&'a KeysOf<'a>>,
+    report: Report,
+    /// The page that was looked at last: it is often asked for again at once.
+    last: Option<(u32, Arc<Image>)>,
+}
+
+impl View {
+    /// Checks the whole store as this view sees it. All pages of all objects are read; of the tables that
+    /// are given it also looks whether their indexes have an entry for each row and no others. Without
+    /// `keys` it compares rows and entries by the rows' places only, one entry for each row.
+    ///
+    /// Pages that are in memory are checked there, and not read again from the disk.
+    ///
+    /// What a page that is damaged would have said is not asked: pages that only it leads to and entries for
+    /// its rows are no findings.
+    ///
+    /// # Errors
+    /// Those of the device. A damaged page is a finding, and no error.
+    #[boxed]
+    pub async fn verify(
+        &self,
+        session: &Session,
+        tables: &[TableOf],
+        keys: Option<&KeysOf<'_>>,
+    ) -> Result<Report, Error> {
+        let (report, last) = (Report::default(), None);
+        let mut verify = Verify { view: self, session, keys, report, last };
+        verify.run(tables).await?;
+        Ok(verify.report)
+    }
+}
+
+impl Verify<'_> {
+    async fn run(&mut self, tables: &[TableOf]) -> Result<(), Error> {
+        let objects = self.objects().await?;
+        let listed: BTreeSet<u32> = tables.iter().flat_map(|of| of.indexes.clone()).collect();
+        let wanted = tables.iter().map(|of| (of.table, Use::Table));
+        for (object, kind) in wanted.chain(listed.iter().map(|index| (*index, Use::Index))) {
+            self.check_there(&objects, object, kind);
+        }
+        let mut done: BTreeSet<u32> = BTreeSet::new();
+        for table in objects.of_kind(Use::Table) {
+            let of = tables.iter().find(|of| of.table == table);
+            let indexes = of.map_or(&[][..], |of| &of.indexes[..]);
+            self.table_and_indexes(&objects, table, indexes).await?;
+            done.extend(indexes);
+        }
+        for index in objects.of_kind(Use::Index).filter(|index| !done.contains(index)) {
+            let mut pages = self.pages(&objects, index).await?;
+            self.index(&objects, &mut pages, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the caller's objects are in the store, as far as the extent map can be read.
+    fn check_there(&mut self, objects: &Objects, object: u32, kind: Use) {
+        if !objects.is_of(object, kind) && objects.dark.is_empty() {
+            let expected = if kind == Use::Table { "table" } else { "index" };
+            self.report.find(Finding::NotThere { object, expected });
+        }
+    }
+
+    async fn table_and_indexes(
+        &mut self,
+        objects: &Objects,
+        table: u32,
+        indexes: &[u32],
+    ) -> Result<(), Error> {
+        let mut rows = self.pages(objects, table).await?;
+        let indexes = indexes.iter().filter(|index| objects.is_of(**index, Use::Index));
+        let mut expected: Vec<Expected> = indexes.map(|index| Expected::of(*index)).collect();
+        self.table(&mut rows, &mut expected).await?;
+        for expected in &expected {
+            let mut pages = self.pages(objects, expected.index).await?;
+            let mut agree = Agree::new(expected.index, &mut rows);
+            let root = self.index(objects, &mut pages, Some(&mut agree)).await?;
+            if let Some(root) = root.filter(|_| !agree.is_as(expected)) {
+                self.missing(root, &mut rows).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A page as the view sees it, or what is wrong with it. Pages in memory are checked like those on disk.
+    async fn load(&mut self, page: u32) -> Result<Result<Arc<Image>, Finding>, Error> {
+        if let Some((_, image)) = self.last.as_ref().filter(|(last, _)| *last == page) {
+            return Ok(Ok(Arc::clone(image)));
+        }
+        let frames = self.view.frames();
+        let frame = match frames.load(self.session, page).await {
+            Ok(frame) => frame,
+            Err(Error::PageDamaged { page, damage }) => {
+                return Ok(Err(Finding::PageDamaged { page, damage }));
+            }
+            Err(Error::Older { lsn, end, .. }) => {
+                return Ok(Err(Finding::PageNewer { page, lsn, end }));
+            }
+            Err(error) => return Err(error),
+        };
+        let image = frame.at(self.view.point());
+        let mut copy = image.copy();
+        let raw = raw_mut(&mut copy);
+        seal(raw);
+        if let Err(damage) = check(raw, frames.store(), page) {
+            return Ok(Err(Finding::PageDamaged { page, damage }));
+        }
+        self.last = Some((page, Arc::clone(&image)));
+        Ok(Ok(image))
+    }
+
+    /// Something leads to a page that is what it should be: notes that, and finds it where its space page says
+    /// that it is free.
+    fn reach(&mut self, pages: &mut Pages, page: u32) {
+        if pages.get(page).is_some_and(|mark| mark.is_free()) {
+            let (space, object) = (pages.space_of(page), pages.object);
+            self.report.find(Finding::MarkedFree { page, space, object });
+        }
+        pages.set_reached(page);
+    }
+}
