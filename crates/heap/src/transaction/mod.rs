@@ -146,6 +146,9 @@ impl Transaction {
             .range(index, keys)
             .map(|(key, row, is_present)| ((key, row), is_present))
             .collect();
+        if own.is_empty() {
+            return entries;
+        }
         entries.retain(|(key, row)| !own.contains_key(&(key, *row)));
         let new = own.into_iter().filter(|(_, is_present)| *is_present);
         entries.extend(new.map(|((key, row), _)| (key.clone(), row)));
