@@ -119,20 +119,29 @@ impl Ring {
         Ok(Ring { last, pages })
     }
 
-    /// Writes pages again that are not whole in their places. Returns how many.
-    pub async fn repair(self, device: &dyn Device, store: u64) -> Result<usize, Error> {
-        let mut repaired = 0;
+    /// The pages that are not whole in their places, as the ring has them.
+    pub async fn torn(self, device: &dyn Device, store: u64) -> Vec<(u32, Buffer)> {
+        let mut torn = Vec::new();
         for (number, image) in self.pages {
-            let offset = u64::from(number) * PAGE_BYTES as u64;
-            let read = device.read(Io::FOREGROUND, offset, vec![Buffer::new(PAGE_BYTES)]).await;
+            let buffers = vec![Buffer::new(PAGE_BYTES)];
+            let read = device.read(Io::FOREGROUND, offset(number), buffers).await;
             let is_whole = read.is_ok_and(|buffers| {
                 <&Raw>::try_from(&buffers[0][..]).is_ok_and(|raw| check(raw, store, number).is_ok())
             });
             if !is_whole {
-                let data = vec![image.freeze()];
-                device.write(Io::FOREGROUND, offset, data, Durability::Cached).await?;
-                repaired += 1;
+                torn.push((number, image));
             }
+        }
+        torn
+    }
+
+    /// Writes these again. Returns how many.
+    pub async fn repair(self, device: &dyn Device, store: u64) -> Result<usize, Error> {
+        let torn = self.torn(device, store).await;
+        let repaired = torn.len();
+        for (number, image) in torn {
+            let data = vec![image.freeze()];
+            device.write(Io::FOREGROUND, offset(number), data, Durability::Cached).await?;
         }
         // Also what was whole: a killed process may have written it, and nobody has made it durable.
         device.flush(Io::FOREGROUND).await?;

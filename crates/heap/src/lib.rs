@@ -35,7 +35,7 @@ pub use row_id::RowId;
 pub use rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
 pub use store::{
     BuildIndex, Change, Header, Key, KeyOf, Load, LoadIndex, NewStore, OpenStore, Options, Outcome,
-    Store, View, create,
+    Reader, Store, View, create,
 };
 pub use transaction::{Isolation, RowKey, RowRef, Savepoint, Transaction};
 pub use verify::{Finding, KeysOf, Report, TableOf};

@@ -92,12 +92,12 @@ impl Store {
         indexes: &[LoadIndex],
         memory: usize,
     ) -> Result<Load, Error> {
-        self.0.space.check_table(table)?;
+        self.0.pages.space.check_table(table)?;
         let pages = DirectPages::begin(&self.0, table, Kind::Heap).await?;
         let share = memory / indexes.len().max(1);
         let mut sorted = Vec::with_capacity(indexes.len());
         for index in indexes {
-            self.0.space.index(index.index)?;
+            self.0.pages.space.index(index.index)?;
             sorted.push((*index, Sorted::new(&self.0, index.index, share)));
         }
         let (store, session) = (self.clone(), session.clone());
@@ -117,7 +117,7 @@ impl Store {
         build: &BuildIndex<'_>,
     ) -> Result<Outcome, Error> {
         let BuildIndex { table, index, memory, key, progress } = *build;
-        self.0.space.index(index.index)?;
+        self.0.pages.space.index(index.index)?;
         let mut sorted = Sorted::new(&self.0, index.index, memory);
         let mut scan = self.newest().begin_scan(table)?;
         let mut count = 0;
@@ -222,7 +222,7 @@ impl Inner {
         sorted: Sorted,
     ) -> Result<Built, Error> {
         let LoadIndex { index: object, is_unique } = load;
-        let index: Index = self.space.index(object)?;
+        let index: Index = self.pages.space.index(object)?;
         let mut pages = DirectPages::begin(self, object, Kind::Leaf).await?;
         let (mut tree, mut before) = (Tree::default(), Vec::new());
         let mut entries = sorted.read(session).await?;
@@ -253,9 +253,11 @@ impl Inner {
             for operation in std::mem::take(&mut built.finished.operations) {
                 let mut held = Vec::new();
                 if let Operation::AdoptExtent { extent, .. } = &operation {
-                    let (map, _) = self.geometry.map_entry(*extent);
-                    held.push(self.frames.load(session, map).await?);
-                    held.push(self.frames.fresh(self.geometry.first_page(*extent)).await);
+                    let (map, _) = self.pages.geometry.map_entry(*extent);
+                    held.push(self.pages.frames.load(session, map).await?);
+                    held.push(
+                        self.pages.frames.fresh(self.pages.geometry.first_page(*extent)).await,
+                    );
                 }
                 plan.push(operation, held);
             }

@@ -204,7 +204,7 @@ impl Inner {
         let mut left = self.writer.dirty.count();
         let more = || {
             let is_left = left > 0;
-            left = left.saturating_sub(self.geometry.batch_pages as usize);
+            left = left.saturating_sub(self.pages.geometry.batch_pages as usize);
             is_left
         };
         self.write_batches(more).await?;
@@ -224,7 +224,8 @@ impl Inner {
     /// Writes batches as long as there is more to write: one after the other to the ring, and meanwhile those
     /// before it to their places, but for one of which the next takes the slot.
     async fn write_batches(&self, mut more: impl FnMut() -> bool) -> Result<(), Error> {
-        let (mut placing, slots) = (FuturesOrdered::new(), self.geometry.ring_batches as usize);
+        let (mut placing, slots) =
+            (FuturesOrdered::new(), self.pages.geometry.ring_batches as usize);
         let mut result = Ok(());
         while result.is_ok() && more() {
             while placing.len() >= slots {
@@ -318,7 +319,7 @@ impl Inner {
             *header
         };
         // The store's first: it is never behind the log's.
-        header.write(&**self.frames.device()).await?;
+        header.write(&**self.pages.frames.device()).await?;
         self.log.set_checkpoint(Lsn(header.checkpoint)).await?;
         Ok(())
     }

@@ -29,7 +29,7 @@ impl Store {
         if inner.counters.get(number).is_ok() {
             return Err(Error::WrongObject { object: number, expected: "free number" });
         }
-        if inner.space.check_table(COUNTERS).is_err() {
+        if inner.pages.space.check_table(COUNTERS).is_err() {
             match self.create_object(session, COUNTERS, Use::Table).await {
                 // Somebody else was faster.
                 Err(Error::WrongObject { .. }) => {}
@@ -139,7 +139,7 @@ impl Inner {
 
     /// Reads the counters of a store that was just opened.
     pub(super) async fn load_counters(self: &Arc<Self>, session: &Session) -> Result<(), Error> {
-        if self.space.check_table(COUNTERS).is_err() {
+        if self.pages.space.check_table(COUNTERS).is_err() {
             return Ok(());
         }
         let rows = Store(Arc::clone(self)).newest().scan(session, COUNTERS).await?;

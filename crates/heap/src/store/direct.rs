@@ -33,21 +33,21 @@ impl TakenExtents {
     /// Takes another one for this object. Nothing in memory speaks of its pages any more, and nothing will
     /// be written to them.
     pub async fn take(&mut self, object: u32) -> Result<u32, Error> {
-        let (extent, ..) = self.inner.space.take_extent(object, self.inner.oldest())?;
+        let (extent, ..) = self.inner.pages.space.take_extent(object, self.inner.oldest())?;
         self.extents.push(extent);
-        let first = self.inner.geometry.first_page(extent);
-        let pages = first..first + self.inner.geometry.extent_pages;
+        let first = self.inner.pages.geometry.first_page(extent);
+        let pages = first..first + self.inner.pages.geometry.extent_pages;
         while self.inner.writer.dirty.has_any(pages.clone()) {
             self.inner.checkpoint_in_task().await?;
         }
-        self.inner.frames.forget(pages);
+        self.inner.pages.frames.forget(pages);
         Ok(extent)
     }
 }
 
 impl Drop for TakenExtents {
     fn drop(&mut self) {
-        self.extents.drain(..).for_each(|extent| self.inner.space.return_extent(extent));
+        self.extents.drain(..).for_each(|extent| self.inner.pages.space.return_extent(extent));
     }
 }
 
@@ -85,7 +85,7 @@ impl DirectPages {
         }
         while self.free.len() < pages {
             let extent = self.taken.take(self.object).await?;
-            let geometry = self.taken.inner.geometry;
+            let geometry = self.taken.inner.pages.geometry;
             let first = geometry.first_page(extent);
             self.free.splice(0..0, (first + 1..first + geometry.extent_pages).rev());
             let mut marks = vec![0; geometry.extent_pages as usize];
@@ -107,13 +107,13 @@ impl DirectPages {
         let number = self.free.pop().expect("pages were prepared");
         let mut bytes = Buffer::new(PAGE_BYTES);
         let raw = raw_mut(&mut bytes);
-        let mut page = PageMut::format(raw, inner.frames.store(), number, kind, self.object);
+        let mut page = PageMut::format(raw, inner.pages.frames.store(), number, kind, self.object);
         page.set_level(level);
         page.set_lsn(self.lsn);
         fill(&mut page);
         seal(raw);
-        let extent = inner.geometry.extent_of(number);
-        let place = (number - inner.geometry.first_page(extent)) as usize;
+        let extent = inner.pages.geometry.extent_of(number);
+        let place = (number - inner.pages.geometry.first_page(extent)) as usize;
         if let Some(at) = self.taken.extents.iter().rposition(|taken| *taken == extent) {
             self.marks[at][place] = mark;
         }
@@ -142,7 +142,7 @@ impl DirectPages {
             }
         }
         let wait = session.begin(Event::DIRECT_PATH_WRITE, [0; 3], inner.env.now().0);
-        let device = inner.frames.device();
+        let device = inner.pages.frames.device();
         let writes = runs.into_iter().map(|(first, run)| {
             let offset = u64::from(first) * PAGE_BYTES as u64;
             device.write(Io::FOREGROUND, offset, run, Durability::Cached)
@@ -157,7 +157,7 @@ impl DirectPages {
     pub async fn finish(mut self, session: &Session) -> Result<Finished, Error> {
         self.write(session).await?;
         let inner = &self.taken.inner;
-        inner.frames.device().flush(Io::FOREGROUND).await?;
+        inner.pages.frames.device().flush(Io::FOREGROUND).await?;
         let kind =
             if self.kind == Kind::Heap { allocate::Use::Table } else { allocate::Use::Index };
         let adopt = |(extent, marks): (&u32, &Vec<u8>)| Operation::AdoptExtent {
@@ -201,7 +201,7 @@ impl Finished {
     pub fn adopt(mut self) {
         let inner = Arc::clone(&self.taken.inner);
         for (extent, marks) in self.taken.extents.drain(..).zip(&self.marks) {
-            inner.space.adopt_extent(self.object, extent, marks);
+            inner.pages.space.adopt_extent(self.object, extent, marks);
         }
     }
 

@@ -31,7 +31,7 @@ impl TakenPages {
 impl Drop for TakenPages {
     fn drop(&mut self) {
         let table = self.table;
-        self.inner.space.return_pages(self.pages.drain(..).map(|page| (table, page)));
+        self.inner.pages.space.return_pages(self.pages.drain(..).map(|page| (table, page)));
     }
 }
 
@@ -61,7 +61,7 @@ impl Store {
         if bytes > LONG_BYTES_MAX {
             return Err(Error::ValueTooLong { bytes, max: LONG_BYTES_MAX });
         }
-        self.0.space.check_table(table)?;
+        self.0.pages.space.check_table(table)?;
         let mut taken = TakenPages { inner: Arc::clone(&self.0), table, pages: Vec::new() };
         for _ in 0..pages_for(bytes) {
             taken.pages.push(self.0.free_page(session, table).await?);

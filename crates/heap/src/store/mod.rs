@@ -8,6 +8,7 @@ mod direct;
 mod header;
 mod long;
 mod objects;
+mod open;
 mod plan;
 mod read;
 mod scan;
@@ -19,22 +20,16 @@ use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, EnvExt, SharedEnv};
-use cellar_page::PAGE_BYTES;
 use cellar_redo::{Log, Lsn, Queued, Recovery};
-use cellar_wait::{Kind, Session, Waits};
+use cellar_wait::{Session, Waits};
 
 use crate::counters::Counters;
-use crate::dirty::Dirty;
-use crate::doublewrite::Ring;
 use crate::error::Error;
-use crate::frames::Frames;
 use crate::geometry::Geometry;
 use crate::lane::{Lane, LaneParts};
 use crate::locks::Locks;
 use crate::pace::{Limits, Pace, Rates, RecoveryEstimate};
-use crate::recovery::{Replay, Replayed};
-use crate::snapshots::Snapshots;
-use crate::space::{Space, map};
+use crate::space::map;
 use crate::writer::Writer;
 
 pub use apply::{Change, Key, Outcome};
@@ -42,6 +37,8 @@ pub use build::{BuildIndex, KeyOf, Load, LoadIndex};
 use checkpoint::Schedule;
 pub use header::Header;
 pub(crate) use long::{LongValues, TakenPages};
+pub use open::Reader;
+use read::Pages;
 pub use read::View;
 
 /// Parameters of an open store.
@@ -88,11 +85,8 @@ pub struct Store(Arc<Inner>);
 pub(crate) struct Inner {
     env: SharedEnv,
     log: Log,
-    frames: Arc<Frames>,
-    geometry: Geometry,
-    space: Space,
+    pages: Arc<Pages>,
     lane: Lane,
-    snapshots: Arc<Snapshots>,
     locks: Arc<Locks>,
     owners: AtomicU64,
     counters: Counters,
@@ -151,100 +145,34 @@ pub async fn create(device: &Arc<dyn Device>, new: NewStore) -> Result<(), Error
     Ok(())
 }
 
-/// Whether file and log belong together. Returns the extents of the file.
-fn check_header(header: &Header, recovery: &Recovery, bytes: u64) -> Result<u32, Error> {
-    let (found, expected) = (header.database, recovery.database().0);
-    if found != expected {
-        return Err(Error::OtherDatabase { found, expected });
-    }
-    let (end, lsn) = (header.checkpoint, recovery.checkpoint().0);
-    if end < lsn {
-        return Err(Error::Older { what: "the store", other: "the log", end, lsn });
-    }
-    let extents = header.geometry.extents(bytes);
-    if extents < header.extents {
-        let pages = u64::from(header.extents) * u64::from(header.geometry.extent_pages);
-        return Err(Error::TooSmall { bytes, least: pages * PAGE_BYTES as u64 });
-    }
-    Ok(extents)
+/// What an open store is made of.
+struct InnerParts {
+    env: SharedEnv,
+    log: Log,
+    pages: Arc<Pages>,
+    writer: Writer,
+    header: Header,
+    options: Options,
+    limits: Limits,
 }
 
-/// Whether the log is as long as the store says that it is.
-fn check_log_end(end: u64, lsn: u64) -> Result<(), Error> {
-    match lsn <= end {
-        true => Ok(()),
-        false => Err(Error::Older { what: "the log", other: "the store", end, lsn }),
-    }
-}
-
-impl Options {
-    fn limits(&self, header: &Header) -> Limits {
-        Limits {
-            target: self.recovery_target,
-            rates: header.rates,
-            dirty_max: self.dirty_max.max(1) as u64,
-            cache_pages: self.cache_pages as u64,
-            batch_pages: u64::from(header.geometry.batch_pages),
-        }
-    }
-}
-
-impl Store {
-    /// Opens a store: the log is replayed, and then goes on.
-    ///
-    /// # Errors
-    /// [`Error::HeaderDamaged`], [`Error::Older`], [`Error::PageDamaged`], [`Error::RedoUnfit`]; those of
-    /// the log and of the device.
-    #[boxed]
-    pub async fn open(open: OpenStore) -> Result<(Store, Replayed), Error> {
-        let OpenStore { env, waits, device, mut recovery, options } = open;
-        let session = waits.session("store writer", Kind::Background);
-        let mut header = Header::read(&*device).await?;
-        let extents = check_header(&header, &recovery, device.geometry().size)?;
-        let Header { store, geometry, .. } = header;
-        let ring = Ring::read(&*device, store, &geometry).await?;
-        let batch = AtomicU64::new(ring.last);
-        let repaired = ring.repair(&*device, store).await?;
-        let cache = options.cache_pages;
-        let frames = Arc::new(Frames::new(store, env.clone(), Arc::clone(&device), cache));
-        let dirty = Arc::new(Dirty::default());
-        let (env_of, frames_of, dirty_of) = (env.clone(), Arc::clone(&frames), Arc::clone(&dirty));
-        let writer =
-            Writer { env: env_of, session, frames: frames_of, geometry, dirty: dirty_of, batch };
-        let session = waits.session("store recovery", Kind::Background);
-        let (from, done) = (header.checkpoint, Replayed { repaired, ..Replayed::default() });
-        let (session, frames_of) = (&session, &*frames);
-        let replay = Replay { env: &env, session, frames: frames_of, dirty: &dirty, from, done };
-        let replayed = replay.run(&mut recovery).await?;
-        header.rates = replayed.rates(header.rates);
-        let (log, report) = recovery.open().await?;
-        let end = report.end.0;
-        check_log_end(end, header.checkpoint.max(replayed.newest + 1))?;
-        frames.set_limit(end);
-        if extents > header.extents {
-            map::make(&*device, store, geometry, header.extents, extents).await?;
-            (header.extents, header.generation) = (extents, header.generation + 1);
-            header.write(&*device).await?;
-        }
-        let space = Space::load(&frames, session, geometry, header.extents).await?;
-        let snapshots = Arc::new(Snapshots::default());
+impl Inner {
+    /// An open store. Its log ended at `end`, and so many pages were read for it.
+    fn new(parts: InnerParts, end: u64, read: u64) -> Arc<Inner> {
+        let InnerParts { env, log, pages, writer, header, options, limits } = parts;
         let lane = Lane::new(LaneParts {
             log: log.clone(),
-            frames: Arc::clone(&frames),
-            geometry,
-            dirty,
-            snapshots: Arc::clone(&snapshots),
+            frames: Arc::clone(&pages.frames),
+            geometry: pages.geometry,
+            dirty: Arc::clone(&writer.dirty),
+            snapshots: Arc::clone(&pages.snapshots),
             end,
         });
-        let pace = Pace::new(options.limits(&header), header.checkpoint);
-        let inner = Arc::new(Inner {
+        Arc::new(Inner {
             env,
             log,
-            frames,
-            geometry,
-            space,
+            pages,
             lane,
-            snapshots,
             locks: Arc::new(Locks::new()),
             owners: AtomicU64::new(0),
             counters: Counters::default(),
@@ -253,14 +181,12 @@ impl Store {
             options,
             is_stopped: AtomicBool::new(false),
             stopped: Mutex::default(),
-            schedule: Schedule::new(pace, end, replayed.pages),
-        });
-        inner.set_pace();
-        inner.load_counters(session).await?;
-        inner.start_writer();
-        Ok((Store(inner), replayed))
+            schedule: Schedule::new(Pace::new(limits, header.checkpoint), end, read),
+        })
     }
+}
 
+impl Store {
     /// The log of the store.
     pub fn log(&self) -> &Log {
         &self.0.log

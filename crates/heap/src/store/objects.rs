@@ -74,10 +74,10 @@ impl Store {
         kind: Use,
     ) -> Result<(), Error> {
         self.0.check_running()?;
-        self.0.space.begin_object(object, kind)?;
+        self.0.pages.space.begin_object(object, kind)?;
         let queued = self.0.extend(session, object).await.ok_or_else(ended).flatten();
         if queued.is_err() {
-            self.0.space.forget_object(object);
+            self.0.pages.space.forget_object(object);
         }
         self.0.wait(session, queued?).await?;
         Ok(())
@@ -91,13 +91,13 @@ impl Inner {
         session: &Session,
         object: u32,
     ) -> Result<u32, Error> {
-        self.space.ensure(&self.frames, session, object).await?;
+        self.pages.space.ensure(&self.pages.frames, session, object).await?;
         loop {
-            if let Some(page) = self.space.take_page(object) {
+            if let Some(page) = self.pages.space.take_page(object) {
                 return Ok(page);
             }
-            self.space.wake_pages(self.oldest());
-            if let Some(page) = self.space.take_page(object) {
+            self.pages.space.wake_pages(self.oldest());
+            if let Some(page) = self.pages.space.take_page(object) {
                 return Ok(page);
             }
             // Durable with what it is needed for.
@@ -113,14 +113,14 @@ impl Inner {
 
     /// That is a commit of its own: what it is needed for may fail.
     async fn add_extent(self: &Arc<Self>, session: &Session, object: u32) -> Result<Queued, Error> {
-        let (extent, kind, is_first) = self.space.take_extent(object, self.oldest())?;
+        let (extent, kind, is_first) = self.pages.space.take_extent(object, self.oldest())?;
         match self.commit_extent(session, (object, kind, is_first), extent).await {
             Ok(queued) => {
-                self.space.add_extent(object, extent);
+                self.pages.space.add_extent(object, extent);
                 Ok(queued)
             }
             Err(error) => {
-                self.space.return_extent(extent);
+                self.pages.space.return_extent(extent);
                 Err(error)
             }
         }
@@ -128,7 +128,7 @@ impl Inner {
 
     /// No snapshot is below this, now or later.
     pub(super) fn oldest(&self) -> u64 {
-        self.snapshots.horizon(|| self.lane.visible()).oldest()
+        self.pages.snapshots.horizon(|| self.lane.visible()).oldest()
     }
 
     async fn remove(
@@ -137,11 +137,11 @@ impl Inner {
         object: u32,
         is_emptied: bool,
     ) -> Result<Queued, Error> {
-        let removal = self.space.begin_removal(object, is_emptied, self.oldest());
+        let removal = self.pages.space.begin_removal(object, is_emptied, self.oldest());
         let (first, kind, extents) = removal?;
         let queued = self.commit_removal(session, (object, kind, first), extents).await;
         let lsn = queued.as_ref().ok().map(|queued| queued.appended.lsn.0);
-        self.space.end_removal(object, first, lsn);
+        self.pages.space.end_removal(object, first, lsn);
         queued
     }
 
@@ -152,16 +152,20 @@ impl Inner {
         extents: Vec<u32>,
     ) -> Result<Queued, Error> {
         let mut held = Vec::new();
-        let maps: BTreeSet<u32> =
-            extents.iter().chain(&first).map(|extent| self.geometry.map_entry(*extent).0).collect();
+        let maps: BTreeSet<u32> = extents
+            .iter()
+            .chain(&first)
+            .map(|extent| self.pages.geometry.map_entry(*extent).0)
+            .collect();
         for map in maps {
-            held.push(self.frames.load(session, map).await?);
+            held.push(self.pages.frames.load(session, map).await?);
         }
         let mut plan = Plan::new(self, session);
         plan.push(Operation::ReleaseExtents { object, extents }, held);
         if let Some(extent) = first {
-            let at = self.geometry.first_page(extent);
-            let held = vec![self.frames.fresh(at).await, self.frames.fresh(at + 1).await];
+            let at = self.pages.geometry.first_page(extent);
+            let held =
+                vec![self.pages.frames.fresh(at).await, self.pages.frames.fresh(at + 1).await];
             plan.push(Operation::TakeExtent { extent, object, kind, is_first: true }, held);
         }
         Ok(plan.run().await?.queued)
@@ -173,11 +177,11 @@ impl Inner {
         (object, kind, is_first): (u32, Use, bool),
         extent: u32,
     ) -> Result<Queued, Error> {
-        let (map, _) = self.geometry.map_entry(extent);
-        let mut held = vec![self.frames.load(session, map).await?];
-        let first = self.geometry.first_page(extent);
+        let (map, _) = self.pages.geometry.map_entry(extent);
+        let mut held = vec![self.pages.frames.load(session, map).await?];
+        let first = self.pages.geometry.first_page(extent);
         for page in [first, first + 1] {
-            held.push(self.frames.fresh(page).await);
+            held.push(self.pages.frames.fresh(page).await);
         }
         let mut plan = Plan::new(self, session);
         plan.push(Operation::TakeExtent { extent, object, kind, is_first }, held);

@@ -68,7 +68,7 @@ impl<'a> Plan<'a> {
         for (taken, value) in values.new {
             let mut held = Vec::with_capacity(taken.pages.len());
             for page in &taken.pages {
-                held.push(self.inner.frames.fresh(*page).await);
+                held.push(self.inner.pages.frames.fresh(*page).await);
             }
             let (table, pages) = (taken.table, taken.pages.clone());
             self.push(Operation::PutLong { table, pages, value }, held);
@@ -85,7 +85,7 @@ impl<'a> Plan<'a> {
             if bytes > max {
                 return Err(Error::KeyTooLong { bytes, max });
             }
-            Ok(Entry { index: self.inner.space.index(key.index)?, key: key.bytes })
+            Ok(Entry { index: self.inner.pages.space.index(key.index)?, key: key.bytes })
         };
         Ok(Entries(keys.into_iter().map(entry).collect::<Result<_, _>>()?))
     }
@@ -128,7 +128,7 @@ impl<'a> Plan<'a> {
     /// that of a commit is short.
     #[boxed]
     async fn page_for(&mut self, table: u32, bytes: usize) -> Result<u32, Error> {
-        let (space, frames) = (&self.inner.space, &self.inner.frames);
+        let (space, frames) = (&self.inner.pages.space, &self.inner.pages.frames);
         space.check_table(table)?;
         space.ensure(frames, self.session, table).await?;
         // A page that this write set has filled is not asked again.
@@ -153,7 +153,7 @@ impl<'a> Plan<'a> {
     async fn new_page(&mut self, table: u32, at: usize) -> Result<u32, Error> {
         let page = self.inner.free_page(self.session, table).await?;
         self.new_pages.push((table, page));
-        self.set.held.push(self.inner.frames.fresh(page).await);
+        self.set.held.push(self.inner.pages.frames.fresh(page).await);
         self.set.operations.insert(at, Operation::NewPage { table, page });
         self.is_asked.insert(at, false);
         Ok(page)
@@ -202,7 +202,7 @@ impl<'a> Plan<'a> {
             pages.dedup();
         }
         for page in pages {
-            let frame = self.inner.frames.load(self.session, page).await?;
+            let frame = self.inner.pages.frames.load(self.session, page).await?;
             self.set.held.push(frame);
         }
         Ok(())
@@ -229,7 +229,7 @@ impl<'a> Plan<'a> {
             for _ in 0..bytes / (PAGE_BYTES / 2) {
                 let page = self.inner.free_page(self.session, index).await?;
                 self.set.spares.add(index, [page]);
-                self.set.held.push(self.inner.frames.fresh(page).await);
+                self.set.held.push(self.inner.pages.frames.fresh(page).await);
             }
         }
         Ok(())
@@ -241,7 +241,7 @@ impl<'a> Plan<'a> {
         for _ in 0..SPLIT_PAGES {
             let page = self.inner.free_page(self.session, object).await?;
             self.set.spares.add(object, [page]);
-            self.set.held.push(self.inner.frames.fresh(page).await);
+            self.set.held.push(self.inner.pages.frames.fresh(page).await);
         }
         Ok(())
     }
@@ -255,10 +255,10 @@ impl<'a> Plan<'a> {
             _ => return Err(self.missing(at)),
         };
         if let Some(full) = full {
-            self.inner.space.set_open(table, full, false);
+            self.inner.pages.space.set_open(table, full, false);
         }
-        self.inner.space.ensure(&self.inner.frames, self.session, table).await?;
-        let open = self.inner.space.open_page(table);
+        self.inner.pages.space.ensure(&self.inner.pages.frames, self.session, table).await?;
+        let open = self.inner.pages.space.open_page(table);
         let (page, from) = match open {
             Some(page) => (page, at),
             None => (self.new_page(table, at).await?, at + 1),
@@ -297,7 +297,7 @@ impl<'a> Plan<'a> {
     }
 
     fn finish(mut self, mut applied: Applied) -> Applied {
-        let space = &self.inner.space;
+        let space = &self.inner.pages.space;
         space.return_pages(applied.spares.left());
         self.taken.drain(..).for_each(TakenPages::keep);
         let lsn = applied.queued.appended.lsn.0;
@@ -318,8 +318,8 @@ impl Drop for Plan<'_> {
         if self.is_in_lane {
             self.taken.drain(..).for_each(TakenPages::keep);
         } else {
-            self.inner.space.return_pages(self.new_pages.drain(..));
-            self.inner.space.return_pages(self.set.spares.left());
+            self.inner.pages.space.return_pages(self.new_pages.drain(..));
+            self.inner.pages.space.return_pages(self.set.spares.left());
         }
     }
 }

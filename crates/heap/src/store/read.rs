@@ -1,46 +1,61 @@
 //! Reading at a snapshot.
 
 use std::ops::RangeInclusive;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_page::Kind;
 use cellar_wait::Session;
 
-use super::{Inner, Store};
+use super::Store;
 use crate::error::Error;
 use crate::frames::{Frames, Image};
 use crate::geometry::Geometry;
 use crate::index::{Cursor, behind};
 use crate::row_id::RowId;
 use crate::rows::{Found, find, find_moved};
-use crate::snapshots::Snapshot;
+use crate::snapshots::{Snapshot, Snapshots};
+use crate::space::Space;
+
+/// The pages of a store, in memory and on disk, and what is known of them.
+pub(super) struct Pages {
+    pub frames: Arc<Frames>,
+    pub geometry: Geometry,
+    pub space: Space,
+    pub snapshots: Arc<Snapshots>,
+    /// Extents of the file that the extent map tells of.
+    pub extents: u32,
+}
 
 /// The store as it was at one moment.
 pub struct View {
-    pub(super) store: Arc<Inner>,
+    pub(super) pages: Arc<Pages>,
     snapshot: Snapshot,
 }
 
 impl Store {
     /// All that is acknowledged now, and what else is durable; it stays as it is.
     pub fn view(&self) -> View {
-        let snapshot = self.0.snapshots.take(|| self.0.lane.visible());
-        View { store: Arc::clone(&self.0), snapshot }
+        View::new(&self.0.pages, || self.0.lane.visible())
     }
 
     /// All that is committed now, also what a crash could still take back.
     pub fn newest(&self) -> View {
-        let snapshot = self.0.snapshots.take(|| self.0.lane.newest());
-        View { store: Arc::clone(&self.0), snapshot }
+        View::new(&self.0.pages, || self.0.lane.newest())
     }
 }
 
 impl View {
+    /// At the point that `newest` says.
+    pub(super) fn new(pages: &Arc<Pages>, newest: impl FnOnce() -> u64) -> View {
+        let snapshot = pages.snapshots.take(newest);
+        View { pages: Arc::clone(pages), snapshot }
+    }
+
     /// A page as this view sees it.
     pub(super) async fn image(&self, session: &Session, page: u32) -> Result<Arc<Image>, Error> {
-        Ok(self.store.frames.load(session, page).await?.at(self.point()))
+        Ok(self.pages.frames.load(session, page).await?.at(self.point()))
     }
 
     /// Commits with LSNs below are seen.
@@ -49,16 +64,16 @@ impl View {
     }
 
     pub(crate) fn frames(&self) -> &Frames {
-        &self.store.frames
+        &self.pages.frames
     }
 
     pub(crate) fn geometry(&self) -> Geometry {
-        self.store.geometry
+        self.pages.geometry
     }
 
     /// The extents of the file that the extent map tells of.
     pub(crate) fn extents(&self) -> u32 {
-        self.store.header.lock().unwrap_or_else(PoisonError::into_inner).extents
+        self.pages.extents
     }
 
     /// The bytes of a row; `None` where there is none.
@@ -72,7 +87,7 @@ impl View {
         table: u32,
         id: RowId,
     ) -> Result<Option<Bytes>, Error> {
-        let frames = &self.store.frames;
+        let frames = &self.pages.frames;
         let image = frames.load(session, id.page).await?.at(self.point());
         let page = image.page();
         if page.kind() != Some(Kind::Heap) || page.owner() != table {
@@ -103,10 +118,10 @@ impl View {
         backwards: bool,
         count: usize,
     ) -> Result<Vec<(Vec<u8>, RowId)>, Error> {
-        let index = self.store.space.index(index)?;
+        let index = self.pages.space.index(index)?;
         let (first, last) = (keys.start().to_vec(), behind(keys.end()));
         let from = if backwards { &last } else { &first };
-        let frames = &self.store.frames;
+        let frames = &self.pages.frames;
         let mut cursor = Cursor::seek(frames, session, index, self.point(), from).await?;
         let mut found = Vec::new();
         while found.len() < count {

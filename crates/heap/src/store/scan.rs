@@ -21,7 +21,7 @@ pub(crate) struct Scan {
     view: View,
     table: u32,
     extents: VecDeque<u32>,
-    pages: VecDeque<Page>,
+    read: VecDeque<Page>,
 }
 
 /// A page of rows.
@@ -44,8 +44,8 @@ impl Page {
 impl View {
     /// Begins a scan of all rows of a table.
     pub(crate) fn begin_scan(self, table: u32) -> Result<Scan, Error> {
-        let extents = self.store.space.extents(table)?.into();
-        Ok(Scan { view: self, table, extents, pages: VecDeque::new() })
+        let extents = self.pages.space.extents(table)?.into();
+        Ok(Scan { view: self, table, extents, read: VecDeque::new() })
     }
 
     /// All rows of a table, in no order.
@@ -55,7 +55,7 @@ impl View {
     #[boxed]
     pub async fn scan(&self, session: &Session, table: u32) -> Result<Vec<(RowId, Bytes)>, Error> {
         let mut rows = Vec::new();
-        for extent in self.store.space.extents(table)? {
+        for extent in self.pages.space.extents(table)? {
             for page in self.pages_of(session, table, extent).await? {
                 let here = page.rows().filter_map(|(id, found)| match found {
                     Found::Here(row) => Some((id, Bytes::copy_from_slice(row))),
@@ -74,12 +74,12 @@ impl View {
         table: u32,
         extent: u32,
     ) -> Result<Vec<Page>, Error> {
-        let first = self.store.geometry.first_page(extent);
+        let first = self.pages.geometry.first_page(extent);
         let space = self.image(session, first).await?;
         if space.page().kind() != Some(Kind::Space) || space.page().owner() != table {
             return Ok(Vec::new());
         }
-        let used = (1..self.store.geometry.extent_pages).filter(|place| {
+        let used = (1..self.pages.geometry.extent_pages).filter(|place| {
             match space.raw()[allocate::byte_of(*place)] {
                 allocate::IN_USE | allocate::FULL => true,
                 // Nothing, or a piece of a long value.
@@ -99,10 +99,10 @@ impl View {
 impl Scan {
     /// The next page; `None` behind the last one.
     pub async fn next_page(&mut self, session: &Session) -> Result<Option<Page>, Error> {
-        while self.pages.is_empty() {
+        while self.read.is_empty() {
             let Some(extent) = self.extents.pop_front() else { return Ok(None) };
-            self.pages.extend(self.view.pages_of(session, self.table, extent).await?);
+            self.read.extend(self.view.pages_of(session, self.table, extent).await?);
         }
-        Ok(self.pages.pop_front())
+        Ok(self.read.pop_front())
     }
 }

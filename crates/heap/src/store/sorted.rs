@@ -88,7 +88,7 @@ impl Sorted {
         for (offset, piece) in self.pieces(self.used, BLOCK_BYTES) {
             let start = (piece.start).min(block.len());
             let bytes = Buffer::copy_of(&block[start..piece.end.min(block.len())], piece.len());
-            let device = self.inner.frames.device();
+            let device = self.inner.pages.frames.device();
             device.write(Io::FOREGROUND, offset, vec![bytes.freeze()], Durability::Cached).await?;
         }
         wait.end(self.inner.env.now().0);
@@ -97,7 +97,7 @@ impl Sorted {
     }
 
     fn extent_bytes(&self) -> u64 {
-        u64::from(self.inner.geometry.extent_pages) * PAGE_BYTES as u64
+        u64::from(self.inner.pages.geometry.extent_pages) * PAGE_BYTES as u64
     }
 
     fn room(&self) -> u64 {
@@ -111,7 +111,7 @@ impl Sorted {
             let place = from + at as u64;
             let (extent, inside) = ((place / extent_bytes) as usize, place % extent_bytes);
             let length = ((extent_bytes - inside) as usize).min(bytes - at);
-            let first = self.inner.geometry.first_page(self.space.extents[extent]);
+            let first = self.inner.pages.geometry.first_page(self.space.extents[extent]);
             pieces.push((u64::from(first) * PAGE_BYTES as u64 + inside, at..at + length));
             at += length;
         }
@@ -161,7 +161,8 @@ impl Sorted {
         let wait = session.begin(Event::DIRECT_PATH_READ_TEMP, [0; 3], self.inner.env.now().0);
         for (offset, piece) in self.pieces(from + at, BLOCK_BYTES) {
             let buffers = vec![Buffer::new(piece.len())];
-            let read = self.inner.frames.device().read(Io::FOREGROUND, offset, buffers).await?;
+            let read =
+                self.inner.pages.frames.device().read(Io::FOREGROUND, offset, buffers).await?;
             read.iter().for_each(|buffer| block.extend_from_slice(buffer));
         }
         wait.end(self.inner.env.now().0);

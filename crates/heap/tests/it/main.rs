@@ -10,6 +10,7 @@ mod life;
 mod load;
 mod long;
 mod objects;
+mod read_only;
 mod support;
 mod threads;
 mod verify;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cellar_heap::{Error, Geometry, NewStore, OpenStore, Options, Replayed, Store};
+use cellar_heap::{Error, Geometry, NewStore, OpenStore, Options, Reader, Replayed, Store};
 use cellar_io::sim::{Sim, SimDisk, SimDiskOptions};
 use cellar_io::{Device, IoFuture};
 use cellar_redo::on_disk::DatabaseId;
@@ -100,15 +100,22 @@ impl Rig {
         }
     }
 
-    pub async fn open(&self) -> Result<(Store, Replayed), Error> {
-        Store::open(OpenStore {
+    async fn opening(&self) -> Result<OpenStore, Error> {
+        Ok(OpenStore {
             env: self.sim.env(),
             waits: self.waits.clone(),
             device: Arc::clone(&self.data) as _,
             recovery: Recovery::start(self.log()).await?,
             options: self.options.clone(),
         })
-        .await
+    }
+
+    pub async fn open(&self) -> Result<(Store, Replayed), Error> {
+        Store::open(self.opening().await?).await
+    }
+
+    pub async fn open_read_only(&self) -> Result<(Reader, Replayed), Error> {
+        Store::open_read_only(self.opening().await?).await
     }
 
     pub fn run<F: Future>(&self, future: F) -> F::Output {

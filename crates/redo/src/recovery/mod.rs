@@ -86,6 +86,8 @@ pub struct Recovery {
     records: Assembler,
     report: Report,
     ended: bool,
+    /// Nothing is written, and the log is not opened.
+    is_read_only: bool,
     /// The caller has what is below.
     replayed: Lsn,
     /// Media that could not be repaired.
@@ -138,6 +140,7 @@ impl Recovery {
             records,
             report,
             ended: false,
+            is_read_only: false,
             replayed: Lsn(0),
             unrepaired: Vec::new(),
         })
@@ -168,6 +171,18 @@ impl Recovery {
         Ok(())
     }
 
+    /// Has it write nothing: the records are read, and the log cannot be opened by it.
+    #[must_use]
+    pub fn without_writes(mut self) -> Recovery {
+        self.is_read_only = true;
+        self
+    }
+
+    /// The end of what was read so far; of the log, once [`next`](Recovery::next) has returned `None`.
+    pub fn end(&self) -> Lsn {
+        self.walk.end()
+    }
+
     /// The next record at or behind the checkpoint; `None` at the end of the log.
     ///
     /// # Errors
@@ -187,7 +202,9 @@ impl Recovery {
                 Ok((header, block)) => {
                     self.report.blocks += 1;
                     self.records.feed(&header, &block)?;
-                    if self.walk.repairs.len() >= REPAIRS_MAX {
+                    if self.is_read_only {
+                        self.walk.repairs.clear();
+                    } else if self.walk.repairs.len() >= REPAIRS_MAX {
                         self.repair().await;
                     }
                 }

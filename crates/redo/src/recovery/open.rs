@@ -30,6 +30,9 @@ impl Recovery {
     /// every medium cannot be written.
     #[boxed]
     pub async fn open(mut self) -> Result<(Log, Report), Error> {
+        if self.is_read_only {
+            return Err(Error::Stopped { why: "it was opened to be read only".into() });
+        }
         while self.next().await?.is_some() {}
         self.repair().await;
         self.repair_unarchived().await;
