@@ -102,6 +102,12 @@ pub enum Error {
         /// The index.
         index: u32,
     },
+    /// User: what a view sees is kept no longer, because others have changed too much since.
+    #[error("snapshot too old: pages as of LSN {point} are kept no longer")]
+    SnapshotTooOld {
+        /// Where the view was.
+        point: u64,
+    },
     /// User: a counter has no value behind this one.
     #[error("counter {number} cannot go on behind {value}: a number has 64 bits")]
     CounterEnds {
@@ -193,6 +199,7 @@ impl Error {
             Error::NoRow { .. } => 1410,
             Error::WrongObject { .. } => 70202,
             Error::Duplicate { .. } => 1,
+            Error::SnapshotTooOld { .. } => 1555,
             Error::CounterEnds { .. } => 8004,
             Error::Serialization { .. } => 8177,
             Error::Lock(LockError::Deadlock { .. }) => 60,

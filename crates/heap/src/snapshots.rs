@@ -1,6 +1,7 @@
 //! Snapshots: points in the log at which somebody reads, and what must be kept for them.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The snapshots that are read at now.
@@ -9,8 +10,8 @@ pub(crate) struct Snapshots(Mutex<Active>);
 
 #[derive(Default)]
 struct Active {
-    /// How many read at each point.
-    points: BTreeMap<u64, usize>,
+    /// How many read at each point, and whether that is over.
+    points: BTreeMap<u64, (usize, Arc<AtomicBool>)>,
     /// No later snapshot is below this.
     floor: u64,
 }
@@ -25,6 +26,7 @@ pub(crate) struct Horizon {
 pub(crate) struct Snapshot {
     snapshots: Arc<Snapshots>,
     point: u64,
+    is_over: Arc<AtomicBool>,
 }
 
 impl Snapshots {
@@ -37,8 +39,22 @@ impl Snapshots {
         let mut active = self.lock();
         // Asked under the lock: what is collected meanwhile leaves all from here on.
         let point = newest().max(active.floor);
-        *active.points.entry(point).or_default() += 1;
-        Snapshot { snapshots: Arc::clone(self), point }
+        let (count, is_over) = active.points.entry(point).or_default();
+        *count += 1;
+        let is_over = Arc::clone(is_over);
+        Snapshot { snapshots: Arc::clone(self), point, is_over }
+    }
+
+    /// Ends the oldest point, if later ones are above: nothing is kept for it any more.
+    pub fn end_oldest(&self) {
+        let mut active = self.lock();
+        let floor = active.floor;
+        let Some(oldest) = active.points.first_entry().filter(|entry| *entry.key() < floor) else {
+            return;
+        };
+        let (_, is_over) = oldest.remove();
+        // Before anything is let go of: who has read it until then looks at this afterwards.
+        is_over.store(true, Ordering::SeqCst);
     }
 
     /// What must be kept, if later snapshots are at what `newest` says or above.
@@ -81,12 +97,20 @@ impl Snapshot {
     pub fn point(&self) -> u64 {
         self.point
     }
+
+    /// Whether what it needs may be gone. To be asked after each read.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
         let mut active = self.snapshots.lock();
-        if let Some(count) = active.points.get_mut(&self.point) {
+        if self.is_over() {
+            return;
+        }
+        if let Some((count, _)) = active.points.get_mut(&self.point) {
             *count -= 1;
             if *count == 0 {
                 active.points.remove(&self.point);

@@ -160,7 +160,13 @@ async fn open(runtime: &Runtime, directory: &Path, waits: &Waits) -> Store {
     }
     let checkpoint_after = Duration::from_millis(30);
     let recovery_target = Duration::from_millis(5);
-    let options = Options { cache_pages: 100, dirty_max: 8, checkpoint_after, recovery_target };
+    let options = Options {
+        cache_pages: 100,
+        dirty_max: 8,
+        checkpoint_after,
+        recovery_target,
+        ..Options::default()
+    };
     let (env, waits) = (runtime.env(), waits.clone());
     let session = waits.session("setup", Kind::User);
     let store = Store::open(OpenStore { env, waits, device, recovery, options }).await.unwrap().0;

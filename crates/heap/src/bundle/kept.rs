@@ -7,7 +7,6 @@ use crate::frames::{Frame, Needed};
 use crate::snapshots::{Horizon, Snapshots};
 
 /// What is kept for snapshots. Frames that are here stay in memory.
-#[derive(Default)]
 pub(crate) struct Kept {
     /// Each frame once, by the record that replaced the image which is newest for the oldest snapshot to come.
     recent: VecDeque<(u64, Arc<Frame>)>,
@@ -16,11 +15,37 @@ pub(crate) struct Kept {
     /// Slots that were freed, by the record that did.
     freed: VecDeque<(u64, u32, usize)>,
     resting: HashSet<(u32, usize)>,
+    /// Older images that are kept.
+    images: usize,
+    /// More than these end the oldest snapshot.
+    images_max: usize,
 }
 
 impl Kept {
+    /// Nothing; later more than `images_max` older images end the oldest snapshot.
+    pub fn new(images_max: usize) -> Kept {
+        Kept {
+            recent: VecDeque::new(),
+            needed: BTreeMap::new(),
+            freed: VecDeque::new(),
+            resting: HashSet::new(),
+            images: 0,
+            images_max,
+        }
+    }
+
+    /// Older images that are kept.
+    pub fn images(&self) -> usize {
+        self.images
+    }
+
     /// Notes a frame whose image was replaced.
     pub fn note(&mut self, lsn: u64, frame: Arc<Frame>) {
+        self.images += 1;
+        self.list(lsn, frame);
+    }
+
+    fn list(&mut self, lsn: u64, frame: Arc<Frame>) {
         if frame.keep() {
             self.recent.push_back((lsn, frame));
         }
@@ -43,6 +68,9 @@ impl Kept {
         let oldest = oldest.into_iter().chain(self.freed.front().map(|(lsn, ..)| *lsn)).min();
         if oldest.is_none_or(|lsn| lsn >= visible()) {
             return;
+        }
+        if self.images > self.images_max {
+            snapshots.end_oldest();
         }
         let horizon = snapshots.horizon(visible);
         // As many as there are now: some come back.
@@ -68,8 +96,10 @@ impl Kept {
     }
 
     fn keep(&mut self, horizon: &Horizon, frame: Arc<Frame>) {
-        match frame.collect(horizon) {
-            Needed::Later(lsn) => self.note(lsn, frame),
+        let (needed, gone) = frame.collect(horizon);
+        self.images = self.images.saturating_sub(gone);
+        match needed {
+            Needed::Later(lsn) => self.list(lsn, frame),
             Needed::At(point) => {
                 self.needed.entry(point).or_default().insert(frame.number(), frame);
             }
@@ -103,7 +133,7 @@ mod tests {
     /// A long snapshot needs one image of a page that changes all the time, and not all of them.
     #[test]
     fn a_hot_page_keeps_what_snapshots_tell_apart() {
-        let (snapshots, mut kept) = (Arc::new(Snapshots::default()), Kept::default());
+        let (snapshots, mut kept) = (Arc::new(Snapshots::default()), Kept::new(1000));
         let frame = Arc::new(Frame::new(1, Image::new(page(0), 0, None)));
         let mut long = None;
         for lsn in 1..1000u64 {
@@ -117,6 +147,7 @@ mod tests {
             }
             assert!(images(&frame) <= 12, "{} images after {lsn}", images(&frame));
             assert!(kept.recent.len() <= 1 && kept.needed.len() <= 2);
+            assert_eq!(kept.images(), images(&frame) - 1);
         }
         let point = long.as_ref().map_or(0, |snapshot| snapshot.point());
         assert_eq!(frame.at(point).lsn(), point - 1);

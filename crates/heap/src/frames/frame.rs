@@ -80,9 +80,10 @@ impl Frame {
         self.is_kept.store(false, Ordering::SeqCst);
     }
 
-    /// Lets go of the images that no snapshot can see any more, and says whether some are needed still.
-    /// Only the lane calls it.
-    pub fn collect(&self, horizon: &Horizon) -> Needed {
+    /// Lets go of the images that no snapshot can see any more; says whether some are needed still, and how many
+    /// went. Only the lane calls it.
+    pub fn collect(&self, horizon: &Horizon) -> (Needed, usize) {
+        let mut gone = 0;
         let mut image = self.current.load_full();
         let newest = image.lsn();
         let mut needed = Needed::Never;
@@ -102,9 +103,10 @@ impl Frame {
                 let unneeded = std::mem::replace(&mut *kept, older);
                 drop(kept);
                 drop(unneeded);
+                gone += 1;
             }
         }
-        needed
+        (needed, gone)
     }
 
     /// Whether its page on disk, once it is as of `lsn`, is what it is in memory. False: it is to be

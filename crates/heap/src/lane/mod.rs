@@ -4,7 +4,7 @@
 
 mod write_set;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellar_redo::{Log, Queued, Reservation};
@@ -94,6 +94,8 @@ pub(crate) struct Lane {
     queue: Mutex<Queue>,
     /// Only the leader is here.
     kept: Mutex<Kept>,
+    /// Older images that are kept.
+    images: AtomicUsize,
     /// Every commit below is acknowledged.
     visible: AtomicU64,
     /// Every commit below is in its pages.
@@ -115,11 +117,13 @@ pub(crate) struct LaneParts {
     pub snapshots: Arc<Snapshots>,
     /// Where recovery ended.
     pub end: u64,
+    /// Older images that may be kept.
+    pub images_max: usize,
 }
 
 impl Lane {
     pub fn new(parts: LaneParts) -> Lane {
-        let LaneParts { log, frames, geometry, dirty, snapshots, end } = parts;
+        let LaneParts { log, frames, geometry, dirty, snapshots, end, images_max } = parts;
         Lane {
             log,
             frames,
@@ -127,7 +131,8 @@ impl Lane {
             dirty,
             snapshots,
             queue: Mutex::default(),
-            kept: Mutex::default(),
+            kept: Mutex::new(Kept::new(images_max)),
+            images: AtomicUsize::new(0),
             visible: AtomicU64::new(end),
             applied: AtomicU64::new(end),
             applied_end: AtomicU64::new(end),
@@ -178,6 +183,7 @@ impl Lane {
         let mut entries = Vec::new();
         loop {
             kept.collect(&self.snapshots, || self.visible());
+            self.images.store(kept.images(), Ordering::Relaxed);
             {
                 let mut queue = lock(&self.queue);
                 if queue.entries.is_empty() {
@@ -232,6 +238,11 @@ impl Lane {
         self.applied_end.store(appended.end.0, Ordering::SeqCst);
         self.applied.store(appended.lsn.0 + 1, Ordering::SeqCst);
         Ok(Applied { queued, rows, spares, locks: set.locks.take() })
+    }
+
+    /// Older images that are kept for snapshots.
+    pub fn images(&self) -> usize {
+        self.images.load(Ordering::Relaxed)
     }
 
     /// The point of a snapshot that sees all that is acknowledged.

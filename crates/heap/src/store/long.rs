@@ -74,7 +74,7 @@ impl View {
     /// A long value of a row of this table, as the row has it: its first page, and its length in bytes.
     ///
     /// # Errors
-    /// [`Error::NoValue`]; [`Error::PageDamaged`]; those of the device.
+    /// [`Error::NoValue`]; [`Error::PageDamaged`]; [`Error::SnapshotTooOld`]; those of the device.
     #[boxed]
     pub async fn long(
         &self,

@@ -48,6 +48,8 @@ pub struct Options {
     pub cache_pages: usize,
     /// Changed pages that may wait to be written: then commits wait.
     pub dirty_max: usize,
+    /// Older images of pages that may be kept for views; where there are more, the oldest view ends.
+    pub images_max: usize,
     /// After so long without a commit all pages are written.
     pub checkpoint_after: Duration,
     /// Pages are written so that an opening after a crash takes about this long, or as much less as the
@@ -59,7 +61,13 @@ impl Default for Options {
     fn default() -> Options {
         let recovery_target = Duration::from_secs(5);
         let checkpoint_after = Duration::from_secs(1);
-        Options { cache_pages: 8192, dirty_max: 6144, checkpoint_after, recovery_target }
+        Options {
+            cache_pages: 8192,
+            dirty_max: 6144,
+            images_max: 8192,
+            checkpoint_after,
+            recovery_target,
+        }
     }
 }
 
@@ -167,6 +175,7 @@ impl Inner {
             dirty: Arc::clone(&writer.dirty),
             snapshots: Arc::clone(&pages.snapshots),
             end,
+            images_max: options.images_max,
         });
         Arc::new(Inner {
             env,
@@ -203,6 +212,11 @@ impl Store {
     /// How many rows, keys and tables are locked, or waited for.
     pub fn locked(&self) -> usize {
         self.0.locks.count()
+    }
+
+    /// How many older images of pages are kept for views.
+    pub fn kept_images(&self) -> usize {
+        self.0.lane.images()
     }
 
     /// A number for another transaction.

@@ -55,7 +55,16 @@ impl View {
 
     /// A page as this view sees it.
     pub(super) async fn image(&self, session: &Session, page: u32) -> Result<Arc<Image>, Error> {
-        Ok(self.pages.frames.load(session, page).await?.at(self.point()))
+        let image = self.pages.frames.load(session, page).await?.at(self.point());
+        self.check(Ok(image))
+    }
+
+    /// What was read, if nothing of it can have been gone.
+    pub(crate) fn check<T>(&self, read: Result<T, Error>) -> Result<T, Error> {
+        match self.snapshot.is_over() {
+            true => Err(Error::SnapshotTooOld { point: self.point() }),
+            false => read,
+        }
     }
 
     /// Commits with LSNs below are seen.
@@ -79,7 +88,7 @@ impl View {
     /// The bytes of a row; `None` where there is none.
     ///
     /// # Errors
-    /// [`Error::PageDamaged`]; those of the device.
+    /// [`Error::PageDamaged`]; [`Error::SnapshotTooOld`]; those of the device.
     #[boxed]
     pub async fn row(
         &self,
@@ -87,8 +96,7 @@ impl View {
         table: u32,
         id: RowId,
     ) -> Result<Option<Bytes>, Error> {
-        let frames = &self.pages.frames;
-        let image = frames.load(session, id.page).await?.at(self.point());
+        let image = self.image(session, id.page).await?;
         let page = image.page();
         if page.kind() != Some(Kind::Heap) || page.owner() != table {
             return Ok(None);
@@ -98,7 +106,7 @@ impl View {
             Some(Found::Here(row)) => return Ok(Some(Bytes::copy_from_slice(row))),
             Some(Found::Elsewhere(there)) => there,
         };
-        let image = frames.load(session, there.page).await?.at(self.point());
+        let image = self.image(session, there.page).await?;
         match find_moved(image.page(), there.slot).filter(|(home, _)| *home == id) {
             Some((_, row)) => Ok(Some(Bytes::copy_from_slice(row))),
             None => Err(Error::NoRow { page: there.page, slot: there.slot }),
@@ -108,7 +116,7 @@ impl View {
     /// The rows whose keys lie in a range of bytes, in the order of the keys, or backwards.
     ///
     /// # Errors
-    /// [`Error::WrongObject`], [`Error::PageDamaged`]; those of the device.
+    /// [`Error::WrongObject`], [`Error::PageDamaged`], [`Error::SnapshotTooOld`]; those of the device.
     #[boxed]
     pub async fn range(
         &self,
@@ -122,14 +130,15 @@ impl View {
         let (first, last) = (keys.start().to_vec(), behind(keys.end()));
         let from = if backwards { &last } else { &first };
         let frames = &self.pages.frames;
-        let mut cursor = Cursor::seek(frames, session, index, self.point(), from).await?;
+        let sought = Cursor::seek(frames, session, index, self.point(), from).await;
+        let mut cursor = self.check(sought)?;
         let mut found = Vec::new();
         while found.len() < count {
             let next = match backwards {
-                true => cursor.previous(session).await?,
-                false => cursor.next(session).await?,
+                true => cursor.previous(session).await,
+                false => cursor.next(session).await,
             };
-            let Some((key, id)) = next else { break };
+            let Some((key, id)) = self.check(next)? else { break };
             let is_inside = match backwards {
                 true => key >= first,
                 false => key < last,

@@ -51,7 +51,7 @@ impl View {
     /// All rows of a table, in no order.
     ///
     /// # Errors
-    /// [`Error::WrongObject`], [`Error::PageDamaged`]; those of the device.
+    /// [`Error::WrongObject`], [`Error::PageDamaged`]; [`Error::SnapshotTooOld`]; those of the device.
     #[boxed]
     pub async fn scan(&self, session: &Session, table: u32) -> Result<Vec<(RowId, Bytes)>, Error> {
         let mut rows = Vec::new();

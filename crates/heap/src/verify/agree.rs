@@ -209,8 +209,9 @@ impl Verify<'_> {
         rows: &mut BTreeMap<RowId, u32>,
     ) -> Result<(), Error> {
         let (frames, point) = (self.view.frames(), self.view.point());
-        let mut cursor = Cursor::seek(frames, self.session, index, point, &[]).await?;
-        while let Some((_, id)) = cursor.next(self.session).await? {
+        let sought = Cursor::seek(frames, self.session, index, point, &[]).await;
+        let mut cursor = self.view.check(sought)?;
+        while let Some((_, id)) = self.view.check(cursor.next(self.session).await)? {
             if let Some(count) = rows.get_mut(&id) {
                 *count += 1;
             }

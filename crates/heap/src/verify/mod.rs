@@ -171,7 +171,7 @@ impl Verify<'_> {
             }
             Err(error) => return Err(error),
         };
-        let image = frame.at(self.view.point());
+        let image = self.view.check(Ok(frame.at(self.view.point())))?;
         let mut copy = image.copy();
         let raw = raw_mut(&mut copy);
         seal(raw);

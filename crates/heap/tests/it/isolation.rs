@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_heap::locks::{LockError, Mode, Patience};
-use cellar_heap::{Error, Isolation, Key, RowKey, RowRef, Store, Transaction};
+use cellar_heap::{Change, Error, Isolation, Key, RowId, RowKey, RowRef, Store, Transaction};
 use cellar_io::{EnvExt, SharedEnv};
 
 use crate::support::Rig;
@@ -354,5 +354,46 @@ fn locks_are_given_in_the_order_in_which_they_were_asked_for() {
         }
         let wanted = (0..20u64).fold(1, |value, number| value * 2 + number % 2);
         assert_eq!(at.committed(at.x).await, Some(wanted));
+    });
+}
+
+#[test]
+fn a_view_that_needs_too_much_ends_and_others_go_on() {
+    let mut rig = Rig::new(40, 4 << 20, 1 << 20);
+    rig.options.images_max = 20;
+    rig.run(async {
+        rig.create().await;
+        let (store, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        store.create_table(&session, TABLE).await.unwrap();
+        let insert = |table| Change::Insert { table, row: vec![1; 3000].into(), keys: Vec::new() };
+        let changes = (0..60).map(|_| insert(TABLE)).collect();
+        let ids: Vec<RowId> =
+            store.commit(&session, changes).await.unwrap().rows.into_iter().flatten().collect();
+        let long = store.view();
+        let mut most = 0;
+        for round in 0..10u8 {
+            let short = store.view();
+            for id in &ids {
+                let (gone, new) = (Vec::new(), Vec::new());
+                let row = vec![round; 3000].into();
+                let update = Change::Update { table: TABLE, id: *id, row, gone, new };
+                store.commit(&session, vec![update]).await.unwrap();
+                most = most.max(store.kept_images());
+            }
+            // 60 rows are 30 pages: one round is more than may be kept.
+            let error = short.row(&session, TABLE, ids[0]).await.unwrap_err();
+            assert_eq!(error.number(), 1555, "{error}");
+        }
+        assert!(most <= 22, "{most} images");
+        for read in [
+            long.row(&session, TABLE, ids[0]).await.map(|_| ()),
+            long.scan(&session, TABLE).await.map(|_| ()),
+        ] {
+            assert!(matches!(read, Err(Error::SnapshotTooOld { .. })));
+        }
+        let now = store.view();
+        drop(long);
+        assert_eq!(now.row(&session, TABLE, ids[7]).await.unwrap().unwrap()[0], 9);
     });
 }

@@ -85,6 +85,7 @@ impl Place {
             dirty_max: 100,
             checkpoint_after: Duration::from_millis(50),
             recovery_target: Duration::from_millis(50),
+            ..Options::default()
         };
         let (env, waits) = (self.runtime.env(), self.waits.clone());
         let open = OpenStore { env, waits, device, recovery, options };
