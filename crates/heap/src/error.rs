@@ -36,6 +36,16 @@ pub enum Error {
         /// The longest that is possible, in bytes.
         max: usize,
     },
+    /// User: a transaction changes more than fits the buffer cache or the log beside those of others.
+    #[error(
+        "a transaction with {what} is too large: {max} are the most; commit more often, or load"
+    )]
+    TransactionTooLarge {
+        /// What it has too much of, and how much.
+        what: TooMuch,
+        /// The most that is possible.
+        max: u64,
+    },
     /// A row names a long value that is not there.
     #[error("there is no long value in page {page}, which a row names")]
     NoValue {
@@ -177,6 +187,24 @@ pub enum Error {
     },
 }
 
+/// What a transaction has too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TooMuch {
+    /// So many pages in memory.
+    Pages(u64),
+    /// So many bytes of redo.
+    Redo(u64),
+}
+
+impl std::fmt::Display for TooMuch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            TooMuch::Pages(pages) => write!(f, "{pages} pages"),
+            TooMuch::Redo(bytes) => write!(f, "{bytes} bytes of redo"),
+        }
+    }
+}
+
 impl From<IoError> for Error {
     fn from(error: IoError) -> Error {
         Error::Io(Arc::new(error))
@@ -191,6 +219,7 @@ impl Error {
             Error::RowTooShort { .. } => 70204,
             Error::ValueTooLong { .. } => 70206,
             Error::NoValue { .. } => 22922,
+            Error::TransactionTooLarge { .. } => 70207,
             Error::KeyTooLong { .. } => 1450,
             Error::Full { .. } => 1653,
             Error::TooSmall { .. } => 70201,

@@ -25,7 +25,7 @@ mod transaction;
 mod verify;
 mod writer;
 
-pub use error::Error;
+pub use error::{Error, TooMuch};
 pub use geometry::{EXTENT_PAGES_MAX, Geometry};
 pub use index::KEY_BYTES_MAX;
 pub use long::LONG_BYTES_MAX;

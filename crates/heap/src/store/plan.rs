@@ -1,6 +1,6 @@
 //! A write set that is being made: where rows go, and what the lane lacks for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
@@ -10,7 +10,7 @@ use cellar_wait::Session;
 
 use super::{Change, Inner, Key, LongValues, TakenPages};
 use crate::bundle::Refused;
-use crate::error::Error;
+use crate::error::{Error, TooMuch};
 use crate::index::{Entries, Entry, KEY_BYTES_MAX};
 use crate::lane::{Applied, Operation, Refusal, WriteSet};
 use crate::locks::Held;
@@ -164,6 +164,7 @@ impl<'a> Plan<'a> {
         let mut room = None;
         self.foresee_spares().await?;
         loop {
+            self.check_size()?;
             self.is_in_lane = true;
             let outcome = self.inner.lane.apply(std::mem::take(&mut self.set), room).await;
             let Refusal { set, at, why } = match outcome {
@@ -204,6 +205,27 @@ impl<'a> Plan<'a> {
         for page in pages {
             let frame = self.inner.pages.frames.load(self.session, page).await?;
             self.set.held.push(frame);
+        }
+        Ok(())
+    }
+
+    /// Whether it leaves room for others, in memory and in the log.
+    fn check_size(&self) -> Result<(), Error> {
+        let (held, max) = (self.set.held.len(), self.inner.options.cache_pages / 4);
+        if held > max {
+            // One that many operations are about is there many times.
+            let distinct: HashSet<u32> = self.set.held.iter().map(|frame| frame.number()).collect();
+            let (pages, max) = (distinct.len() as u64, max as u64);
+            // Few pages fit every cache: a row, and ways from leaves to roots.
+            if pages > max.max(PAGES_LEAST) {
+                return Err(Error::TransactionTooLarge { what: TooMuch::Pages(pages), max });
+            }
+        }
+        if self.set.operations.len() >= MANY {
+            let (redo, max) = (self.set.redo_bytes() as u64, self.inner.log.record_bytes_max() / 2);
+            if redo > max {
+                return Err(Error::TransactionTooLarge { what: TooMuch::Redo(redo), max });
+            }
         }
         Ok(())
     }
@@ -329,6 +351,9 @@ const OPEN_TRIES: usize = 8;
 
 /// With so many operations free pages are foreseen.
 const MANY: usize = 100;
+
+/// So many pages a transaction may have, however small the cache is.
+const PAGES_LEAST: u64 = 1024;
 
 /// Bytes of an entry beside its key.
 const ENTRY_BYTES: usize = ROW_ID_BYTES + SLOT_BYTES;

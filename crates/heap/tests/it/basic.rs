@@ -127,3 +127,32 @@ fn a_full_store_says_so_and_goes_on() {
         assert_eq!(store.view().scan(&session, TABLE).await.unwrap().len(), ids.len() - 1);
     });
 }
+
+#[test]
+fn a_transaction_that_is_too_large_is_told_and_leaves_nothing() {
+    let mut rig = Rig::new(31, 64 << 20, 1 << 20);
+    rig.options.cache_pages = 4000;
+    rig.run(async {
+        rig.create().await;
+        let (store, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        store.create_table(&session, TABLE).await.unwrap();
+        let row = |length: usize| Bytes::from(vec![7; length]);
+        let inserts = |count, length| {
+            (0..count).map(move |_| Change::Insert {
+                table: TABLE,
+                row: row(length),
+                keys: Vec::new(),
+            })
+        };
+        // A megabyte of redo, of a log of three.
+        let error = store.commit(&session, inserts(1000, 1000).collect()).await.unwrap_err();
+        assert_eq!(error.number(), 70207);
+        assert!(error.to_string().contains("bytes of redo is too large"), "{error}");
+        assert!(store.view().scan(&session, TABLE).await.unwrap().is_empty());
+        for _ in 0..5 {
+            store.commit(&session, inserts(300, 1000).collect()).await.unwrap();
+        }
+        assert_eq!(store.view().scan(&session, TABLE).await.unwrap().len(), 1500);
+    });
+}
