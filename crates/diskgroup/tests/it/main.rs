@@ -30,3 +30,7 @@ mod simulation;
 mod slow;
 mod store;
 mod templates;
+
+/// Simulations allocate all the time: with this one they take two thirds of the time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
