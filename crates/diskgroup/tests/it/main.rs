@@ -31,6 +31,6 @@ mod slow;
 mod store;
 mod templates;
 
-/// Simulations allocate all the time: with this one they take two thirds of the time.
+/// The exhaustive model allocates all the time: with this one it takes two thirds of it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
