@@ -10,6 +10,7 @@ mod life;
 mod load;
 mod long;
 mod objects;
+mod on_group;
 mod read_only;
 mod support;
 mod threads;

@@ -72,6 +72,11 @@ impl Rig {
 
     /// Makes log and store.
     pub async fn create(&self) {
+        self.create_on(Arc::clone(&self.data) as _).await;
+    }
+
+    /// As [`Rig::create`], of another file.
+    pub async fn create_on(&self, device: Arc<dyn Device>) {
         let size = self.groups[0].geometry().size;
         let new = CreateLog {
             database: DatabaseId(42),
@@ -82,7 +87,6 @@ impl Rig {
             media: self.media(),
         };
         cellar_redo::create(&self.sim.env(), &self.control, new).await.unwrap();
-        let device: Arc<dyn Device> = Arc::clone(&self.data) as _;
         let from = Recovery::start(self.log()).await.unwrap().checkpoint();
         let new = NewStore { store: 7, database: 42, geometry: self.geometry, from };
         cellar_heap::create(&device, new).await.unwrap();
@@ -100,22 +104,27 @@ impl Rig {
         }
     }
 
-    async fn opening(&self) -> Result<OpenStore, Error> {
+    async fn opening(&self, device: Arc<dyn Device>) -> Result<OpenStore, Error> {
         Ok(OpenStore {
             env: self.sim.env(),
             waits: self.waits.clone(),
-            device: Arc::clone(&self.data) as _,
+            device,
             recovery: Recovery::start(self.log()).await?,
             options: self.options.clone(),
         })
     }
 
     pub async fn open(&self) -> Result<(Store, Replayed), Error> {
-        Store::open(self.opening().await?).await
+        self.open_on(Arc::clone(&self.data) as _).await
+    }
+
+    /// As [`Rig::open`], of another file.
+    pub async fn open_on(&self, device: Arc<dyn Device>) -> Result<(Store, Replayed), Error> {
+        Store::open(self.opening(device).await?).await
     }
 
     pub async fn open_read_only(&self) -> Result<(Reader, Replayed), Error> {
-        Store::open_read_only(self.opening().await?).await
+        Store::open_read_only(self.opening(Arc::clone(&self.data) as _).await?).await
     }
 
     pub fn run<F: Future>(&self, future: F) -> F::Output {
