@@ -639,6 +639,21 @@ fn inspect_answers_whatever_it_is_given() {
     let json = cellar(dir.path(), "inspect noise --json");
     assert_eq!(json.code, 1);
     assert_eq!(json.json()["well"], false);
+    // A store of rows, by the second copy of its header alone, and that is damaged.
+    let mut store = vec![0; 65_536];
+    store[8192..8196].copy_from_slice(b"CLHS");
+    std::fs::write(dir.path().join("rows"), store).unwrap();
+    for (words, code, text) in [
+        ("rows", 1, "no copy of the header is whole"),
+        ("rows --page 1", 1, "damaged: header in page 1"),
+        ("rows --page 7", 1, "page 7: never written"),
+        ("rows --page 8", 2, "the store has 8 pages"),
+        ("db/disks/disk1 --page 1", 2, "db/disks/disk1 is none"),
+    ] {
+        let ran = cellar(dir.path(), &format!("inspect {words}"));
+        assert!(ran.code == code && ran.flat().contains(text), "{words}: {}", ran.flat());
+        assert!(ran.fits(), "{words}: {}", ran.flat());
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `cellar inspect`: what is written on a disk, structure by structure.
 
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,6 +21,10 @@ const LABEL: usize = 4096;
 const REDO_MAGICS: [&str; 4] = ["CLRH", "CLRC", "CLRA", "CLRREDOC"];
 /// What is larger is no file of it that fits into memory.
 const REDO_MAX: u64 = 4 << 30;
+/// Each copy of the header of a store of rows begins with this.
+const STORE_MAGIC: &[u8; 4] = b"CLHS";
+/// Bytes of its pages; the first two are copies of the header.
+const STORE_PAGE: u64 = 8192;
 /// Structures of a disk that are named when they are damaged.
 const DAMAGED_SHOWN: usize = 4;
 
@@ -29,11 +34,17 @@ const DAMAGED_SHOWN: usize = 4;
   cellar inspect cellar-demo/disks/disk1
   cellar inspect /dev/disk/by-id/ata-X --json | jq .
   cellar inspect /mnt/flash/group_1.redo    a file of the redo log
-The disk is only read, and may be in use meanwhile. Exit code 1: it is no disk
-of a disk group, or something on it is damaged.")]
+  cellar inspect rows.store                 a store of rows: header, ring, tables
+  cellar inspect rows.store --page 33       one page of it: its rows, its keys
+It is only read, and may be in use meanwhile. Exit code 1: it is no disk of a
+disk group, or something on it is damaged.")]
 pub struct Args {
-    /// A disk; or a log file, an archive or the control file of the redo log.
+    /// A disk; a log file, an archive or the control file of the redo log; or
+    /// a store of rows.
     pub path: PathBuf,
+    /// One page of a store of rows, by its number from 0.
+    #[arg(long, value_name = "N")]
+    pub page: Option<u32>,
     /// For people or for a program.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
@@ -56,15 +67,26 @@ struct Finding {
 pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     let path = output::path(&args.path);
     look(&path, false)?;
-    if let Some(found) = of_redo(&path)? {
-        return show_redo(&found, args.json || args.format == Format::Json);
+    let is_json = args.json || args.format == Format::Json;
+    let is_store = is_store(&path);
+    if args.page.is_some() && !is_store {
+        let path = path.display();
+        return Err(Fault::usage(format!(
+            "--page shows a page of a store of rows: {path} is none"
+        )));
+    }
+    if !is_store && let Some(found) = of_redo(&path)? {
+        return show_file(&found, "of the redo log", is_json);
     }
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let opened = open_disk(&place.real, &path, &options);
     let device: Arc<dyn Device> = opened.map_err(cellar_instance::Error::from)?;
+    if is_store {
+        return show_store(&*device, args.page, is_json).await;
+    }
     let found = inspect(&device).await;
     let finding = finding(&found, first_label(&device).await.as_ref(), &device, &path);
-    match args.json || args.format == Format::Json {
+    match is_json {
         true => {
             let mut json = as_json(&found);
             json["well"] = finding.well.into();
@@ -111,13 +133,43 @@ fn like_ours(part: cellar_redo::inspect::Inspection) -> Inspection {
     Inspection { name: part.name, value: part.value, damaged: part.damaged, parts }
 }
 
-fn show_redo(found: &Inspection, is_json: bool) -> Result<(), Fault> {
+/// Whether it is a store of rows: one of the copies of its header may be damaged.
+fn is_store(path: &Path) -> bool {
+    let Ok(file) = std::fs::File::open(path) else { return false };
+    [0, STORE_PAGE].into_iter().any(|offset| {
+        let mut magic = [0; 4];
+        file.read_exact_at(&mut magic, offset).is_ok() && magic == *STORE_MAGIC
+    })
+}
+
+/// Shows a store, or one page of it.
+async fn show_store(device: &dyn Device, page: Option<u32>, is_json: bool) -> Result<(), Fault> {
+    let pages = device.geometry().size / STORE_PAGE;
+    let (found, what) = match page {
+        None => (cellar_heap::inspect(device).await, "store of rows".to_owned()),
+        Some(page) if u64::from(page) >= pages => {
+            let text = format!("there is no page {page}: the store has {pages} pages, from 0 on");
+            return Err(Fault::usage(text));
+        }
+        Some(page) => (cellar_heap::inspect_page(device, page).await, format!("page {page}")),
+    };
+    show_file(&store_like_ours(found), &what, is_json)
+}
+
+/// The tree of a store in the words of disk groups.
+fn store_like_ours(part: cellar_heap::Inspection) -> Inspection {
+    let parts = part.parts.into_iter().map(store_like_ours).collect();
+    Inspection { name: part.name, value: part.value, damaged: part.damaged, parts }
+}
+
+/// Shows a file that is no disk.
+fn show_file(found: &Inspection, what: &str, is_json: bool) -> Result<(), Fault> {
     let mut damaged = Vec::new();
     damaged_parts(found, &mut damaged);
     let more = damaged.len().saturating_sub(DAMAGED_SHOWN);
     damaged.truncate(DAMAGED_SHOWN);
     let words = match (damaged.is_empty(), more) {
-        (true, _) => "of the redo log: nothing that was read is damaged".to_owned(),
+        (true, _) => format!("{what}: nothing that was read is damaged"),
         (false, 0) => format!("damaged: {}", damaged.join(", ")),
         (false, more) => format!("damaged: {} and {more} more", damaged.join(", ")),
     };

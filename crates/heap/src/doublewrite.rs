@@ -10,10 +10,10 @@ use cellar_page::{PAGE_BYTES, Raw, check, seal};
 use crate::error::Error;
 use crate::geometry::{BATCH_PAGES_MAX, Geometry};
 
-const MAGIC: [u8; 4] = *b"CLHD";
+pub(crate) const MAGIC: [u8; 4] = *b"CLHD";
 
 /// Bytes before the numbers in the first page of a slot.
-const HEAD_BYTES: usize = 32;
+pub(crate) const HEAD_BYTES: usize = 32;
 
 /// Where a page is in the file, in bytes.
 fn offset(page: u32) -> u64 {

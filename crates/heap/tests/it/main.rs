@@ -5,6 +5,7 @@
 mod basic;
 mod counters;
 mod found;
+mod inspect;
 mod isolation;
 mod life;
 mod load;
