@@ -53,16 +53,7 @@ impl Life {
             disk.tear_sectors(rng.coin());
         }
         let rig = Arc::new(rig);
-        Life {
-            seed,
-            rng,
-            rig,
-            disks,
-            rows: BTreeMap::new(),
-            pending: None,
-            away: None,
-            was_away: None,
-        }
+        Life { seed, rng, rig, disks, rows: BTreeMap::new(), pending: None, away: None }
     }
 
     /// Makes the group, and an empty store in it.
