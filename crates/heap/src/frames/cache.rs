@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cellar_io::{Buffer, Device, Io, SharedEnv};
 use cellar_page::{PAGE_BYTES, check};
 use cellar_wait::{Event, Session};
+use futures_util::future::join_all;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
 
@@ -107,13 +108,71 @@ impl Frames {
         self.cache.get_or_insert_async(&page, read).await
     }
 
-    async fn read(&self, session: &Session, page: u32) -> Result<Image, Error> {
-        let place = [0, u64::from(page), 1];
-        let wait = session.begin(Event::DB_FILE_SEQUENTIAL_READ, place, self.env.now().0);
-        let offset = u64::from(page) * PAGE_BYTES as u64;
-        let read = self.device.read(Io::FOREGROUND, offset, vec![Buffer::new(PAGE_BYTES)]).await;
+    /// The frames of several pages, which are given in their order: those that are lacking and follow each
+    /// other are read together.
+    pub async fn load_all(
+        &self,
+        session: &Session,
+        pages: impl IntoIterator<Item = u32>,
+    ) -> Result<Vec<Arc<Frame>>, Error> {
+        let (mut frames, mut lacking): (_, Vec<Vec<_>>) = (Vec::new(), Vec::new());
+        for page in pages {
+            // Who has the right to read a page waits only for pages behind it: nobody waits in a circle.
+            match self.cache.get_value_or_guard_async(&page).await {
+                Ok(frame) => frames.push(frame),
+                Err(guard) => match lacking.last_mut() {
+                    Some(run) if run.last().is_some_and(|(last, _)| *last + 1 == page) => {
+                        run.push((page, guard));
+                    }
+                    _ => lacking.push(vec![(page, guard)]),
+                },
+            }
+        }
+        let reads = lacking.into_iter().map(async |run| {
+            let first = run[0].0;
+            let images = self.read_run(session, first, run.len()).await?;
+            let mut read = Vec::with_capacity(run.len());
+            for ((page, guard), bytes) in run.into_iter().zip(images) {
+                let frame = Arc::new(Frame::new(page, self.checked(page, bytes)?));
+                // Nobody else can have put it there meanwhile.
+                let _ = guard.insert(Arc::clone(&frame));
+                read.push(frame);
+            }
+            Ok::<_, Error>(read)
+        });
+        for read in join_all(reads).await {
+            frames.extend(read?);
+        }
+        frames.sort_unstable_by_key(|frame| frame.number());
+        Ok(frames)
+    }
+
+    async fn read_run(
+        &self,
+        session: &Session,
+        first: u32,
+        count: usize,
+    ) -> Result<Vec<Buffer>, Error> {
+        let event = match count {
+            1 => Event::DB_FILE_SEQUENTIAL_READ,
+            _ => Event::DB_FILE_SCATTERED_READ,
+        };
+        let place = [0, u64::from(first), count as u64];
+        let wait = session.begin(event, place, self.env.now().0);
+        let offset = u64::from(first) * PAGE_BYTES as u64;
+        let buffers = (0..count).map(|_| Buffer::new(PAGE_BYTES)).collect();
+        let read = self.device.read(Io::FOREGROUND, offset, buffers).await;
         wait.end(self.env.now().0);
-        let bytes = read?.into_iter().next().expect("as many buffers as were given");
+        Ok(read?)
+    }
+
+    async fn read(&self, session: &Session, page: u32) -> Result<Image, Error> {
+        let read = self.read_run(session, page, 1).await?;
+        self.checked(page, read.into_iter().next().expect("as many buffers as were given"))
+    }
+
+    /// A page as it was read, if it is what it should be.
+    fn checked(&self, page: u32, bytes: Buffer) -> Result<Image, Error> {
         let raw = bytes[..].try_into().expect("a page");
         check(raw, self.store, page).map_err(|damage| Error::PageDamaged { page, damage })?;
         let image = Image::new(bytes, 0, None);

@@ -1,13 +1,15 @@
 //! A scan of a table at a snapshot: page after page, with others on their way meanwhile.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_page::Kind;
 use cellar_wait::Session;
-use futures_util::future::join_all;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
 
 use super::read::View;
 use crate::error::Error;
@@ -16,11 +18,17 @@ use crate::row_id::RowId;
 use crate::rows::{Found, find, find_moved};
 use crate::space::allocate;
 
+/// Extents that a scan reads at once.
+const AHEAD: usize = 4;
+
+type Read = Pin<Box<dyn Future<Output = Result<Vec<Page>, Error>> + Send>>;
+
 /// A scan under way.
 pub(crate) struct Scan {
-    view: View,
+    view: Arc<View>,
     table: u32,
     extents: VecDeque<u32>,
+    ahead: FuturesOrdered<Read>,
     read: VecDeque<Page>,
 }
 
@@ -45,7 +53,8 @@ impl View {
     /// Begins a scan of all rows of a table.
     pub(crate) fn begin_scan(self, table: u32) -> Result<Scan, Error> {
         let extents = self.pages.space.extents(table)?.into();
-        Ok(Scan { view: self, table, extents, read: VecDeque::new() })
+        let (view, ahead) = (Arc::new(self), FuturesOrdered::new());
+        Ok(Scan { view, table, extents, ahead, read: VecDeque::new() })
     }
 
     /// All rows of a table, in no order.
@@ -79,20 +88,21 @@ impl View {
         if space.page().kind() != Some(Kind::Space) || space.page().owner() != table {
             return Ok(Vec::new());
         }
-        let used = (1..self.pages.geometry.extent_pages).filter(|place| {
-            match space.raw()[allocate::byte_of(*place)] {
+        let used = (1..self.pages.geometry.extent_pages)
+            .filter(|place| match space.raw()[allocate::byte_of(*place)] {
                 allocate::IN_USE | allocate::FULL => true,
                 // Nothing, or a piece of a long value.
                 _ => false,
+            })
+            .map(|place| first + place);
+        let mut pages = Vec::new();
+        for frame in self.pages.frames.load_all(session, used).await? {
+            let (number, image) = (frame.number(), self.check(Ok(frame.at(self.point())))?);
+            if image.page().kind() == Some(Kind::Heap) {
+                pages.push(Page { number, image });
             }
-        });
-        let reads = used.map(async |place| {
-            let number = first + place;
-            Ok(Page { number, image: self.image(session, number).await? })
-        });
-        let read: Result<Vec<Page>, Error> = join_all(reads).await.into_iter().collect();
-        let is_heap = |page: &Page| page.image.page().kind() == Some(Kind::Heap);
-        Ok(read?.into_iter().filter(is_heap).collect())
+        }
+        Ok(pages)
     }
 }
 
@@ -100,8 +110,15 @@ impl Scan {
     /// The next page; `None` behind the last one.
     pub async fn next_page(&mut self, session: &Session) -> Result<Option<Page>, Error> {
         while self.read.is_empty() {
-            let Some(extent) = self.extents.pop_front() else { return Ok(None) };
-            self.read.extend(self.view.pages_of(session, self.table, extent).await?);
+            while self.ahead.len() < AHEAD
+                && let Some(extent) = self.extents.pop_front()
+            {
+                let (view, session, table) = (Arc::clone(&self.view), session.clone(), self.table);
+                let read = async move { view.pages_of(&session, table, extent).await };
+                self.ahead.push_back(Box::pin(read));
+            }
+            let Some(read) = self.ahead.next().await else { return Ok(None) };
+            self.read.extend(read?);
         }
         Ok(self.read.pop_front())
     }
