@@ -22,6 +22,9 @@ pub(crate) enum Change<'a> {
     Splice { slot: usize, kind: CellKind, at: usize, removed: usize, bytes: &'a [u8] },
     /// Bytes of a page without cells, by their place in it.
     Bytes { at: usize, bytes: &'a [u8] },
+    /// No change: this page and those behind it, so many, were written around the log. Redo alone does not
+    /// make them.
+    Unlogged { pages: usize },
 }
 
 /// Why bytes are no change, or one that the page cannot take.
@@ -36,6 +39,7 @@ const REMOVE: u8 = 5;
 const TRUNCATE: u8 = 6;
 const SPLICE: u8 = 7;
 const BYTES: u8 = 8;
+const UNLOGGED: u8 = 9;
 
 /// The most bytes that a change takes in redo beside the bytes of its cell.
 pub(crate) const CHANGE_BYTES: usize = 16;
@@ -88,6 +92,10 @@ impl<'a> Change<'a> {
                 short(out, bytes.len());
                 out.extend_from_slice(bytes);
             }
+            Change::Unlogged { pages } => {
+                out.push(UNLOGGED);
+                short(out, pages);
+            }
         }
     }
 
@@ -114,6 +122,7 @@ impl<'a> Change<'a> {
                 Change::Splice { slot, kind, at, removed, bytes: reader.cell()? }
             }
             BYTES => Change::Bytes { at: reader.short()?, bytes: reader.cell()? },
+            UNLOGGED => Change::Unlogged { pages: reader.short()? },
             _ => return Err(Unfit("kind of a change")),
         };
         Ok((page, change, reader.0))
@@ -131,7 +140,7 @@ impl<'a> Change<'a> {
         }
         let mut page = PageMut::new(raw);
         match *self {
-            Change::Format { .. } => {}
+            Change::Format { .. } | Change::Unlogged { .. } => {}
             Change::Put { slot, kind, bytes } => page.put(slot, kind, bytes),
             Change::Free { slot } => page.free(slot),
             Change::Insert { place, bytes } => page.insert(place, bytes),
@@ -150,7 +159,7 @@ impl<'a> Change<'a> {
         let slots = page.slots();
         let unfit = |is_fit: bool, what| if is_fit { Ok(()) } else { Err(Unfit(what)) };
         match *self {
-            Change::Format { .. } => Ok(()),
+            Change::Format { .. } | Change::Unlogged { .. } => Ok(()),
             Change::Bytes { at, bytes } => {
                 unfit(page.slots() == 0, "page with cells")?;
                 unfit(at >= HEADER_BYTES && at + bytes.len() <= PAGE_BYTES, "place of bytes")
@@ -242,6 +251,7 @@ mod tests {
             4 => (short.clone(), kind, 0usize..20, 0usize..20, bytes.clone()).prop_map(
                 |(slot, kind, at, removed, bytes)| Change::Splice { slot, kind, at, removed, bytes }
             ),
+            1 => (0usize..9000).prop_map(|pages| Change::Unlogged { pages }),
             1 => (0usize..9000, bytes).prop_map(|(at, bytes)| Change::Bytes { at, bytes }),
         ]
     }
@@ -266,6 +276,7 @@ mod tests {
         let splice = Change::Splice { slot: 1, kind: moved, at: 2, removed: 3, bytes: b"z" };
         assert_eq!(bytes(splice), *b"\x07\x03\x01\0\x02\0\x03\0\x01\0z");
         assert_eq!(bytes(Change::Bytes { at: 48, bytes: &[1] }), [8, 48, 0, 1, 0, 1]);
+        assert_eq!(bytes(Change::Unlogged { pages: 63 }), [9, 63, 0]);
     }
 
     proptest! {

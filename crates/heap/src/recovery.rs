@@ -158,6 +158,10 @@ impl Replay<'_> {
 fn note_pages(record: &Record, pages: &mut BTreeMap<u32, bool>) -> Result<(), Error> {
     for change in changes(&record.body) {
         let (page, change) = change.map_err(|unfit| unfit_at(record, 0, unfit))?;
+        // What was written around the log was durable before.
+        if matches!(change, Change::Unlogged { .. }) {
+            continue;
+        }
         pages.entry(page).or_insert(matches!(change, Change::Format { .. }));
     }
     Ok(())
@@ -193,6 +197,9 @@ impl OpenPages {
         done.bytes += record.body.len() as u64;
         for change in changes(&record.body) {
             let (number, change) = change.map_err(|unfit| unfit_at(record, 0, unfit))?;
+            if matches!(change, Change::Unlogged { .. }) {
+                continue;
+            }
             let page = self.0.get_mut(&number);
             let page = page.ok_or(unfit_at(record, number, Unfit("page in memory")))?;
             if page.lsn >= lsn {

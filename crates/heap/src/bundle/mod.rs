@@ -126,6 +126,11 @@ impl<'a> Bundle<'a> {
         last
     }
 
+    /// Says that these pages were written around the log.
+    pub fn note_unlogged(&mut self, first: u32, pages: usize) {
+        Change::Unlogged { pages }.encode(first, &mut self.body);
+    }
+
     /// Changes a page that can take it.
     pub fn change(&mut self, page: u32, change: Change<'_>) -> Result<(), Refused> {
         let at = match self.position(page) {

@@ -111,6 +111,7 @@ pub(crate) fn adopt_extent(
     let first = geometry.first_page(extent);
     let format = Change::Format { kind: Kind::Space, owner: object, level: 0 };
     bundle.change(first, format)?;
+    bundle.note_unlogged(first + 1, marks.len().saturating_sub(1));
     bundle.change(first, Change::Bytes { at: byte_of(0), bytes: marks })
 }
 
