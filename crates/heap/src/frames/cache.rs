@@ -1,5 +1,6 @@
 //! The buffer cache: the frames that are in memory, and how a page gets there.
 
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,6 +13,26 @@ use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
 
 use super::{Frame, Image};
 use crate::error::Error;
+
+/// The hash of a page's number: the same each time, so that a seed makes the same cache again.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        // Fibonacci hashing: all bits of the number reach all of the hash.
+        let mixed = (self.0 ^ u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// A frame that somebody holds stays.
 #[derive(Clone, Default)]
@@ -43,7 +64,7 @@ pub(crate) struct Frames {
     device: Arc<dyn Device>,
     /// No page on disk is of this LSN or above.
     limit: AtomicU64,
-    cache: Cache<u32, Arc<Frame>, UnitWeighter, quick_cache::DefaultHashBuilder, Held>,
+    cache: Cache<u32, Arc<Frame>, UnitWeighter, BuildHasherDefault<PageHasher>, Held>,
 }
 
 impl Frames {

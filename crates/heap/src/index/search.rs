@@ -28,6 +28,8 @@ pub(crate) struct Cursor<'a> {
     frames: &'a Frames,
     index: Index,
     point: u64,
+    /// The newest LSN of the pages that were looked at.
+    pub newest: u64,
     /// From the root to a leaf; the entry at the last place is the next one forwards.
     way: Vec<Step>,
 }
@@ -41,7 +43,8 @@ impl<'a> Cursor<'a> {
         point: u64,
         target: &[u8],
     ) -> Result<Cursor<'a>, Error> {
-        let mut cursor = Cursor { frames, index, point, way: Vec::with_capacity(4) };
+        let way = Vec::with_capacity(4);
+        let mut cursor = Cursor { frames, index, point, newest: 0, way };
         let mut page = index.root;
         loop {
             let image = cursor.image(session, page).await?;
@@ -114,8 +117,9 @@ impl<'a> Cursor<'a> {
         Ok(true)
     }
 
-    async fn image(&self, session: &Session, page: u32) -> Result<Arc<Image>, Error> {
+    async fn image(&mut self, session: &Session, page: u32) -> Result<Arc<Image>, Error> {
         let image = self.frames.load(session, page).await?.at(self.point);
+        self.newest = self.newest.max(image.lsn());
         let kind = image.page().kind();
         let is_ours = matches!(kind, Some(Kind::Leaf | Kind::Inner));
         match is_ours && image.page().owner() == self.index.object && self.way.len() < 32 {

@@ -266,6 +266,11 @@ impl Lane {
         self.applied_end.load(Ordering::SeqCst)
     }
 
+    /// Says that all below this point, at which somebody has looked at the newest, is durable.
+    pub fn see(&self, point: u64) {
+        self.visible.fetch_max(point, Ordering::SeqCst);
+    }
+
     /// Says that a commit, and so all before it, is durable.
     pub fn acknowledge(&self, lsn: u64) {
         self.visible.fetch_max(lsn + 1, Ordering::SeqCst);

@@ -9,6 +9,7 @@ mod wait;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_channel::oneshot;
@@ -41,6 +42,9 @@ type Shard = HashMap<Resource, Line, Hasher>;
 /// Fast, and seeded by chance.
 type Hasher = quick_cache::DefaultHashBuilder;
 
+/// The same each time: locks are released in an order that a seed gives again.
+type FixedHasher = BuildHasherDefault<DefaultHasher>;
+
 /// The locks of one thing.
 #[derive(Default)]
 struct Line {
@@ -60,7 +64,7 @@ struct Waiter {
 pub(crate) struct Held {
     locks: Arc<Locks>,
     owner: Owner,
-    resources: HashMap<Resource, Mode, Hasher>,
+    resources: HashMap<Resource, Mode, FixedHasher>,
 }
 
 impl Held {

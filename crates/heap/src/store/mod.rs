@@ -30,6 +30,7 @@ use crate::lane::{Lane, LaneParts};
 use crate::locks::Locks;
 use crate::pace::{Limits, Pace, Rates, RecoveryEstimate};
 use crate::space::map;
+use crate::transaction::Seen;
 use crate::writer::Writer;
 
 pub use apply::{Change, Key, Outcome};
@@ -224,9 +225,22 @@ impl Store {
         self.0.owners.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// Commits below are seen by all.
+    pub(crate) fn visible(&self) -> u64 {
+        self.0.lane.visible()
+    }
+
     /// The end of the last commit that is in its pages.
     pub(crate) fn applied_end(&self) -> u64 {
         self.0.lane.applied_end()
+    }
+
+    /// Waits until what a transaction has seen is durable: then all see it.
+    pub(crate) async fn wait_seen(&self, session: &Session, seen: Seen) -> Result<(), Error> {
+        self.wait_end(session, seen.end).await?;
+        // Who has committed it may not have been told yet.
+        self.0.lane.see(seen.point);
+        Ok(())
     }
 
     /// Waits until the log is durable up to `end`.

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
@@ -32,6 +33,8 @@ pub(super) struct Pages {
 pub struct View {
     pub(super) pages: Arc<Pages>,
     snapshot: Snapshot,
+    /// The newest LSN of the pages that were looked at.
+    looked: AtomicU64,
 }
 
 impl Store {
@@ -50,13 +53,19 @@ impl View {
     /// At the point that `newest` says.
     pub(super) fn new(pages: &Arc<Pages>, newest: impl FnOnce() -> u64) -> View {
         let snapshot = pages.snapshots.take(newest);
-        View { pages: Arc::clone(pages), snapshot }
+        View { pages: Arc::clone(pages), snapshot, looked: AtomicU64::new(0) }
     }
 
     /// A page as this view sees it.
     pub(super) async fn image(&self, session: &Session, page: u32) -> Result<Arc<Image>, Error> {
         let image = self.pages.frames.load(session, page).await?.at(self.point());
+        self.looked.fetch_max(image.lsn(), Ordering::Relaxed);
         self.check(Ok(image))
+    }
+
+    /// The newest LSN of the pages that were looked at: what was seen is as of it.
+    pub(crate) fn looked(&self) -> u64 {
+        self.looked.load(Ordering::Relaxed)
     }
 
     /// What was read, if nothing of it can have been gone.
@@ -148,6 +157,7 @@ impl View {
             }
             found.push((key, id));
         }
+        self.looked.fetch_max(cursor.newest, Ordering::Relaxed);
         Ok(found)
     }
 }

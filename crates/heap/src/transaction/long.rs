@@ -30,7 +30,7 @@ impl Transaction {
             return Ok(value);
         }
         let session = self.session.clone();
-        self.view().long(&session, table, page, length).await
+        self.view().await?.long(&session, table, page, length).await
     }
 
     /// Frees a long value of a row that this transaction has locked, and has deleted or made not name it.
@@ -43,7 +43,9 @@ impl Transaction {
             return Ok(());
         }
         let session = self.session.clone();
-        let pages = self.newest().long_pages(&session, table, page).await?;
+        let view = self.store.newest();
+        let pages = view.long_pages(&session, table, page).await?;
+        self.saw(&view);
         self.own.free_long(table, pages);
         Ok(())
     }

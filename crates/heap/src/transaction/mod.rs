@@ -49,8 +49,16 @@ pub struct Transaction {
     held: Held,
     /// Rows that were there when they were locked for a change: nobody else has changed them since.
     found: HashSet<(u32, RowId)>,
-    /// It has seen what is durable only when the log is up to here.
-    seen: u64,
+    seen: Seen,
+}
+
+/// What a transaction has seen of commits that were not durable yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// All of it is below this point,
+    pub point: u64,
+    /// and durable when the log is up to here.
+    pub end: u64,
 }
 
 impl std::fmt::Debug for Transaction {
@@ -80,7 +88,7 @@ impl Store {
             own: Own::default(),
             held: Held::new(Arc::clone(self.locks()), self.next_owner()),
             found: HashSet::new(),
-            seen: 0,
+            seen: Seen::default(),
         }
     }
 }
@@ -91,16 +99,25 @@ impl Transaction {
         self.held.owner()
     }
 
-    /// Begins a statement: under READ COMMITTED it sees what is committed now.
-    pub fn begin_statement(&mut self) {
-        if self.isolation == Isolation::ReadCommitted || self.view.is_none() {
-            self.view = Some(self.store.view());
+    /// Begins a statement: under READ COMMITTED it sees what is committed now. Where this transaction has
+    /// locked what is not durable yet it waits for that: a statement sees all that those before it have seen.
+    ///
+    /// # Errors
+    /// The store has stopped.
+    #[boxed]
+    pub async fn begin_statement(&mut self) -> Result<(), Error> {
+        if self.isolation == Isolation::ReadCommitted {
+            self.view = None;
         }
+        self.view().await.map(|_| ())
     }
 
     /// The point at which the current statement reads.
-    fn view(&mut self) -> &View {
-        self.view.get_or_insert_with(|| self.store.view())
+    async fn view(&mut self) -> Result<&View, Error> {
+        if self.view.is_none() {
+            self.store.wait_seen(&self.session, self.seen).await?;
+        }
+        Ok(self.view.get_or_insert_with(|| self.store.view()))
     }
 
     /// The bytes of a row; `None` where there is none.
@@ -114,7 +131,7 @@ impl Transaction {
         }
         let RowRef::Stored(id) = row else { return Ok(None) };
         let session = self.session.clone();
-        self.view().row(&session, table, id).await
+        self.view().await?.row(&session, table, id).await
     }
 
     /// The rows whose keys lie in a range, in the order of the keys.
@@ -129,7 +146,7 @@ impl Transaction {
     ) -> Result<Vec<(Bytes, RowRef)>, Error> {
         let session = self.session.clone();
         let bounds = &keys.start()[..]..=&keys.end()[..];
-        let found = self.view().range(&session, index, bounds, false, usize::MAX).await?;
+        let found = self.view().await?.range(&session, index, bounds, false, usize::MAX).await?;
         let stored = found.into_iter().map(|(key, id)| (Bytes::from(key), RowRef::Stored(id)));
         Ok(self.with_own(index, keys, stored.collect()))
     }
@@ -174,9 +191,12 @@ impl Transaction {
             return Ok(own);
         }
         let session = self.session.clone();
-        let newest = self.newest().row(&session, table, id).await?;
+        let view = self.store.newest();
+        let newest = view.row(&session, table, id).await?;
+        self.saw(&view);
+        drop(view);
         if self.isolation == Isolation::Snapshot {
-            let seen = self.view().row(&session, table, id).await?;
+            let seen = self.view().await?.row(&session, table, id).await?;
             if seen != newest {
                 return Err(Error::Serialization { page: id.page, slot: id.slot });
             }
@@ -187,11 +207,14 @@ impl Transaction {
         Ok(newest)
     }
 
-    /// What is committed now. What was seen of it is answered when it is durable.
-    fn newest(&mut self) -> View {
-        let view = self.store.newest();
-        self.seen = self.seen.max(self.store.applied_end());
-        view
+    /// Notes what was seen in a view of what is committed now: where that is not durable yet, the answer to the
+    /// commit and the next statement wait for it.
+    fn saw(&mut self, newest: &View) {
+        if newest.looked() < self.store.visible() {
+            return;
+        }
+        let (point, end) = (newest.point(), self.store.applied_end());
+        self.seen = Seen { point: self.seen.point.max(point), end: self.seen.end.max(end) };
     }
 
     /// Locks something until the transaction ends.
@@ -288,8 +311,9 @@ impl Transaction {
             self.lock(Resource::Key(key.index, hash), Mode::Exclusive).await?;
             let session = self.session.clone();
             let bytes = &key.bytes[..];
-            let newest = self.newest();
+            let newest = self.store.newest();
             let found = newest.range(&session, key.index, bytes..=bytes, false, usize::MAX).await?;
+            self.saw(&newest);
             let stored = found.into_iter().map(|(key, id)| (Bytes::from(key), RowRef::Stored(id)));
             let range = key.bytes.clone()..=key.bytes.clone();
             let all = self.with_own(key.index, range, stored.collect());
@@ -308,7 +332,7 @@ impl Transaction {
     #[boxed]
     pub async fn take(&mut self, number: u32, step: i64) -> Result<i64, Error> {
         let (value, end) = self.store.take_undurable(&self.session, number, step).await?;
-        self.seen = self.seen.max(end);
+        self.seen.end = self.seen.end.max(end);
         Ok(value)
     }
 
@@ -332,7 +356,7 @@ impl Transaction {
         let Transaction { store, session, own, held, seen, .. } = self;
         if own.is_empty() {
             drop(held);
-            store.wait_end(&session, seen).await?;
+            store.wait_seen(&session, seen).await?;
             return Ok(Outcome { lsn: 0, rows: Vec::new() });
         }
         let (changes, values) = own.into_changes();

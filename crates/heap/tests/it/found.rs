@@ -52,7 +52,7 @@ fn a_slot_is_not_used_again_while_somebody_may_know_its_row() {
         let (store, session) = with_table(&rig).await;
         let old = add(&store, &session, 1, 100).await;
         let mut first = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
-        first.begin_statement();
+        first.begin_statement().await.unwrap();
         assert!(first.row(TABLE, RowRef::Stored(old)).await.unwrap().is_some());
         let delete = Change::Delete { table: TABLE, id: old, keys: Vec::new() };
         store.commit(&session, vec![delete]).await.unwrap();

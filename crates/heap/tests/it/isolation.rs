@@ -83,7 +83,7 @@ impl At {
 }
 
 async fn get(transaction: &mut Transaction, at: RowRef) -> Option<u64> {
-    transaction.begin_statement();
+    transaction.begin_statement().await.unwrap();
     value(transaction.row(TABLE, at).await.unwrap())
 }
 
@@ -160,14 +160,14 @@ fn pmp_a_range_of_a_snapshot_has_no_phantoms() {
         let all = || Bytes::from_static(b"\0")..=Bytes::from_static(b"z");
         let (mut fixed, mut moving) = (at.begin(Snapshot), at.begin(ReadCommitted));
         for reader in [&mut fixed, &mut moving] {
-            reader.begin_statement();
+            reader.begin_statement().await.unwrap();
             assert_eq!(reader.range(INDEX, all()).await.unwrap().len(), 2);
         }
         let mut writer = at.begin(ReadCommitted);
         writer.insert(TABLE, row(30), vec![key("z")]).await.unwrap();
         writer.commit().await.unwrap();
-        fixed.begin_statement();
-        moving.begin_statement();
+        fixed.begin_statement().await.unwrap();
+        moving.begin_statement().await.unwrap();
         assert_eq!(fixed.range(INDEX, all()).await.unwrap().len(), 2);
         assert_eq!(moving.range(INDEX, all()).await.unwrap().len(), 3);
     });
