@@ -1,8 +1,7 @@
 //! Histories of transactions from a seed, over power cuts, of which a checker that knows nothing else says
 //! whether what they show may be: Elle's list-append.
 //!
-//! A seed gives about the same history each time, not exactly: the order in which a transaction lets go of its
-//! locks is one of chance. What is found may want a few runs to be found again.
+//! A seed gives the same history each time.
 
 mod checker;
 mod client;
