@@ -63,19 +63,26 @@ pub(crate) enum Take {
     Wait(EventListener),
 }
 
-/// The right to log a counter, until it is dropped.
-pub(crate) struct Logging(Arc<Counter>);
+/// The right to log a counter, until it is dropped, and whether that was done.
+pub(crate) struct Logging(Arc<Counter>, bool);
 
 impl Drop for Logging {
     fn drop(&mut self) {
-        self.0.lock().is_logging = false;
+        let mut state = self.0.lock();
+        state.is_logging = false;
+        if !self.1 {
+            // What the log says is not known: the next value is logged first.
+            state.logged = state.next;
+        }
+        drop(state);
         self.0.logged.notify(usize::MAX);
     }
 }
 
 impl Logging {
     /// Says that the log has the value, and where that record ends; `next`: where the counter goes on.
-    pub fn done(self, logged: i64, end: u64, next: Option<i64>) {
+    pub fn done(mut self, logged: i64, end: u64, next: Option<i64>) {
+        self.1 = true;
         let mut state = self.0.lock();
         (state.logged, state.end) = (logged, end);
         state.next = next.unwrap_or(state.next);
@@ -135,7 +142,7 @@ impl Counter {
         state.is_logging = true;
         drop(state);
         let ahead = next.saturating_add(step.saturating_mul(AHEAD));
-        Ok(Take::Log(Logging(Arc::clone(self)), ahead))
+        Ok(Take::Log(Logging(Arc::clone(self), false), ahead))
     }
 
     /// Takes the right to log it.
@@ -145,6 +152,6 @@ impl Counter {
             return Err(self.logged.listen());
         }
         drop(state);
-        Ok(Logging(Arc::clone(self)))
+        Ok(Logging(Arc::clone(self), false))
     }
 }

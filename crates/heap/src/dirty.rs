@@ -117,12 +117,6 @@ impl Dirty {
         least.into_iter().chain(list.writing.iter().copied()).min()
     }
 
-    /// Whether one of these pages is to be written, or any page is being written.
-    pub fn has_any(&self, mut pages: std::ops::Range<u32>) -> bool {
-        let list = self.lock();
-        list.in_flight > 0 || pages.any(|page| list.records.contains_key(&page))
-    }
-
     /// Resolves when pages were written, or there is something else to look at.
     pub fn listen(&self) -> EventListener {
         self.written.listen()

@@ -46,6 +46,12 @@ pub enum Error {
         /// The most that is possible.
         max: u64,
     },
+    /// User: a load that has failed is gone on with.
+    #[error("the load of table {table} has failed: begin it anew")]
+    LoadBroken {
+        /// The number of the table.
+        table: u32,
+    },
     /// A row names a long value that is not there.
     #[error("there is no long value in page {page}, which a row names")]
     NoValue {
@@ -220,6 +226,7 @@ impl Error {
             Error::ValueTooLong { .. } => 70206,
             Error::NoValue { .. } => 22922,
             Error::TransactionTooLarge { .. } => 70207,
+            Error::LoadBroken { .. } => 70208,
             Error::KeyTooLong { .. } => 1450,
             Error::Full { .. } => 1653,
             Error::TooSmall { .. } => 70201,

@@ -47,6 +47,8 @@ pub struct Replayed {
     pub redo: u64,
     /// Pages that were read.
     pub pages: u64,
+    /// The last record of the log, if there is one behind the checkpoint.
+    pub(crate) last: u64,
     /// The newest LSN of a page that was looked at.
     pub(crate) newest: u64,
     /// How long the reads of pages took.
@@ -109,6 +111,7 @@ impl Replay<'_> {
             }
             if records.is_empty() {
                 self.done.redo = last - self.from;
+                self.done.last = last;
                 self.done.time = self.env.now().since(start);
                 return Ok(self.done);
             }

@@ -83,6 +83,10 @@ impl Frames {
         self.store
     }
 
+    pub fn env(&self) -> &SharedEnv {
+        &self.env
+    }
+
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
     }

@@ -50,7 +50,7 @@ pub(crate) enum Operation {
     /// An extent becomes an object's; the first of an index has its root.
     TakeExtent { extent: u32, object: u32, kind: allocate::Use, is_first: bool },
     /// An extent, whose pages were written by the direct path, becomes an object's.
-    AdoptExtent { extent: u32, object: u32, kind: allocate::Use, marks: Bytes },
+    AdoptExtent { extent: u32, object: u32, kind: allocate::Use },
     /// An index that has nothing gets these cells in its root.
     SetRoot { index: Index, level: u32, cells: Vec<Vec<u8>> },
     /// Extents are an object's no longer.
@@ -78,7 +78,7 @@ impl Operation {
             Operation::PutLong { pages, value, .. } => 4 * CHANGE_BYTES * pages.len() + value.len(),
             Operation::FreeLong { pages, .. } => CHANGE_BYTES * pages.len(),
             Operation::TakeExtent { .. } | Operation::NewPage { .. } => 8 * CHANGE_BYTES,
-            Operation::AdoptExtent { marks, .. } => 4 * CHANGE_BYTES + marks.len(),
+            Operation::AdoptExtent { .. } => 4 * CHANGE_BYTES,
             Operation::SetRoot { cells, .. } => {
                 cells.iter().map(|cell| CHANGE_BYTES + cell.len()).sum()
             }
@@ -121,8 +121,8 @@ impl Operation {
                 rows::free_long(bundle, spares, *table, pages)?;
                 Ok(None)
             }
-            Operation::AdoptExtent { extent, object, kind, marks } => {
-                allocate::adopt_extent(bundle, *extent, *object, *kind, marks)?;
+            Operation::AdoptExtent { extent, object, kind } => {
+                allocate::adopt_extent(bundle, *extent, *object, *kind)?;
                 Ok(None)
             }
             Operation::SetRoot { index, level, cells } => {

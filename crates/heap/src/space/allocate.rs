@@ -102,17 +102,13 @@ pub(crate) fn adopt_extent(
     extent: u32,
     object: u32,
     kind: Use,
-    marks: &[u8],
 ) -> Result<(), Refused> {
     let geometry = bundle.geometry();
     let (map, at) = geometry.map_entry(extent);
     let [a, b, c, d] = object.to_le_bytes();
     bundle.change(map, Change::Bytes { at, bytes: &[a, b, c, d, kind as u8, 0] })?;
-    let first = geometry.first_page(extent);
-    let format = Change::Format { kind: Kind::Space, owner: object, level: 0 };
-    bundle.change(first, format)?;
-    bundle.note_unlogged(first + 1, marks.len().saturating_sub(1));
-    bundle.change(first, Change::Bytes { at: byte_of(0), bytes: marks })
+    bundle.note_unlogged(geometry.first_page(extent), geometry.extent_pages as usize);
+    Ok(())
 }
 
 /// Takes extents away from an object: nobody's from then on.

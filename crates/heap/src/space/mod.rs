@@ -26,6 +26,10 @@ pub(crate) struct Space {
 #[derive(Default)]
 struct State {
     free_extents: BTreeSet<u32>,
+    /// Up to which record the log speaks of extents that were given back.
+    touched: BTreeMap<u32, u64>,
+    /// Up to which record it speaks of the others, at most.
+    touched_before: u64,
     /// Extents that were given back, by the record that did: snapshots below see what was in them.
     resting: VecDeque<(u64, u32)>,
     /// Pages that were freed as they are, each with its object, likewise.
@@ -49,14 +53,15 @@ struct Object {
 }
 
 impl Space {
-    /// Reads the extent map.
+    /// Reads the extent map. The last record of the log is `last`.
     pub async fn load(
         frames: &Frames,
         session: &Session,
         geometry: Geometry,
         extents: u32,
+        last: u64,
     ) -> Result<Space, Error> {
-        let mut state = State::default();
+        let mut state = State { touched_before: last, ..State::default() };
         for first in map::with_maps(geometry, extents) {
             let frame = frames.load(session, geometry.first_page(first)).await?;
             let image = frame.current();
@@ -95,6 +100,11 @@ impl Space {
             Some(Object { kind: Use::Table, extents, .. }) => Ok(extents.iter().copied().collect()),
             _ => Err(Error::WrongObject { object: table, expected: "table" }),
         }
+    }
+
+    /// Whether it is known which pages of an object are free.
+    pub fn is_loaded(&self, object: u32) -> bool {
+        self.lock().objects.get(&object).is_none_or(|at| at.is_loaded)
     }
 
     /// Reads which pages of an object are free, unless that is known.
@@ -151,7 +161,10 @@ impl Space {
         let mut state = self.lock();
         while state.resting_pages.front().is_some_and(|(lsn, ..)| *lsn < oldest) {
             let Some((_, object, page)) = state.resting_pages.pop_front() else { break };
-            if let Some(at) = state.objects.get_mut(&object) {
+            let extent = self.geometry.extent_of(page);
+            if let Some(at) = state.objects.get_mut(&object)
+                && at.extents.contains(&extent)
+            {
                 at.free.insert(page);
             }
         }
@@ -182,6 +195,12 @@ impl Space {
         let extent = state.free_extent(oldest);
         let extent = extent.ok_or(Error::Full { object, extents: self.extents })?;
         Ok((extent, kind, is_first))
+    }
+
+    /// Up to which record the log may speak of the pages of an extent that is nobody's.
+    pub fn touched(&self, extent: u32) -> u64 {
+        let state = self.lock();
+        state.touched.get(&extent).copied().unwrap_or(state.touched_before)
     }
 
     /// Begins to take all extents of an object away; with `is_emptied` it gets another first one. Returns
@@ -220,6 +239,7 @@ impl Space {
         };
         let Some(old) = state.objects.remove(&object) else { return };
         state.resting.extend(old.extents.iter().map(|extent| (lsn, *extent)));
+        state.touched.extend(old.extents.iter().map(|extent| (*extent, lsn)));
         state.resting_pages.retain(|(_, of, _)| *of != object);
         if let Some(first) = first {
             state.objects.insert(object, Object::new(old.kind, true));
@@ -272,7 +292,11 @@ impl Space {
     pub fn return_pages(&self, pages: impl IntoIterator<Item = (u32, u32)>) {
         let mut state = self.lock();
         for (object, page) in pages {
-            if let Some(at) = state.objects.get_mut(&object) {
+            // The extent may have gone with a TRUNCATE meanwhile.
+            let extent = self.geometry.extent_of(page);
+            if let Some(at) = state.objects.get_mut(&object)
+                && at.extents.contains(&extent)
+            {
                 at.open.remove(&page);
                 at.free.insert(page);
             }

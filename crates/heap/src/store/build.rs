@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
+use cellar_io::EnvExt;
 use cellar_page::{CELL_BYTES_MAX, Kind, SLOT_BYTES};
+use cellar_redo::Queued;
 use cellar_wait::Session;
 
 use super::direct::{DirectPages, Finished, put_row};
 use super::plan::{Plan, check_row};
 use super::sorted::Sorted;
-use super::{Inner, Outcome, Store};
+use super::{Inner, Outcome, Store, objects};
 use crate::error::Error;
 use crate::index::{Index, KEY_BYTES_MAX, Tree};
 use crate::lane::Operation;
@@ -70,6 +72,8 @@ pub struct Load {
     rows: Vec<Bytes>,
     bytes: usize,
     indexes: Vec<(LoadIndex, Sorted)>,
+    /// A row failed, or nobody waited for it: what there is of it is not known.
+    is_broken: bool,
 }
 
 impl std::fmt::Debug for Load {
@@ -93,7 +97,7 @@ impl Store {
         memory: usize,
     ) -> Result<Load, Error> {
         self.0.pages.space.check_table(table)?;
-        let pages = DirectPages::begin(&self.0, table, Kind::Heap).await?;
+        let pages = DirectPages::begin(&self.0, table, Kind::Heap)?;
         let share = memory / indexes.len().max(1);
         let mut sorted = Vec::with_capacity(indexes.len());
         for index in indexes {
@@ -101,7 +105,8 @@ impl Store {
             sorted.push((*index, Sorted::new(&self.0, index.index, share)));
         }
         let (store, session) = (self.clone(), session.clone());
-        Ok(Load { store, session, table, pages, rows: Vec::new(), bytes: 0, indexes: sorted })
+        let (rows, bytes, is_broken) = (Vec::new(), 0, false);
+        Ok(Load { store, session, table, pages, rows, bytes, indexes: sorted, is_broken })
     }
 
     /// Fills an index, which is empty, with a key of each row of a table. Nobody else may change table and
@@ -136,16 +141,20 @@ impl Store {
     }
 }
 
+fn check_key(key: &[u8]) -> Result<(), Error> {
+    match (key.len(), KEY_BYTES_MAX) {
+        (bytes, max) if bytes > max => Err(Error::KeyTooLong { bytes, max }),
+        _ => Ok(()),
+    }
+}
+
 async fn add_entry(
     sorted: &mut Sorted,
     session: &Session,
     key: &[u8],
     id: RowId,
 ) -> Result<(), Error> {
-    let (bytes, max) = (key.len(), KEY_BYTES_MAX);
-    if bytes > max {
-        return Err(Error::KeyTooLong { bytes, max });
-    }
+    check_key(key)?;
     sorted.add(session, &[key, &id.encode()]).await
 }
 
@@ -153,11 +162,27 @@ impl Load {
     /// Adds a row; `keys` has one for each index, or `None` where the row has none.
     ///
     /// # Errors
-    /// [`Error::RowTooLong`], [`Error::RowTooShort`], [`Error::KeyTooLong`], [`Error::Full`]; those of the
-    /// device.
+    /// [`Error::RowTooLong`], [`Error::RowTooShort`], [`Error::KeyTooLong`]: the row is left out.
+    /// [`Error::Full`] and those of the device end the load: [`Error::LoadBroken`].
     #[boxed]
     pub async fn row(&mut self, row: Bytes, keys: &[Option<Bytes>]) -> Result<RowId, Error> {
         check_row(&row)?;
+        keys.iter().flatten().try_for_each(|key| check_key(key))?;
+        self.check_whole()?;
+        self.is_broken = true;
+        let id = self.add(row, keys).await?;
+        self.is_broken = false;
+        Ok(id)
+    }
+
+    fn check_whole(&self) -> Result<(), Error> {
+        match self.is_broken {
+            true => Err(Error::LoadBroken { table: self.table }),
+            false => Ok(()),
+        }
+    }
+
+    async fn add(&mut self, row: Bytes, keys: &[Option<Bytes>]) -> Result<RowId, Error> {
         let more = row.len() + SLOT_BYTES;
         if self.bytes + more > CELL_BYTES_MAX + SLOT_BYTES {
             self.close_page().await?;
@@ -197,6 +222,7 @@ impl Load {
     /// log and of the device. Nothing was loaded, but where the log says that the outcome is unknown.
     #[boxed]
     pub async fn commit(mut self) -> Result<Outcome, Error> {
+        self.check_whole()?;
         self.close_page().await?;
         let Load { store, session, pages, indexes, .. } = self;
         let mut built = vec![Built { finished: pages.finish(&session).await?, root: None }];
@@ -223,7 +249,7 @@ impl Inner {
     ) -> Result<Built, Error> {
         let LoadIndex { index: object, is_unique } = load;
         let index: Index = self.pages.space.index(object)?;
-        let mut pages = DirectPages::begin(self, object, Kind::Leaf).await?;
+        let mut pages = DirectPages::begin(self, object, Kind::Leaf)?;
         let (mut tree, mut before) = (Tree::default(), Vec::new());
         let mut entries = sorted.read(session).await?;
         while let Some(cell) = entries.next(session).await? {
@@ -241,12 +267,25 @@ impl Inner {
         Ok(Built { finished, root: Some(Operation::SetRoot { index, level, cells }) })
     }
 
+    /// Commits what was built. To its end, also where nobody waits for that: whose the extents are is known then.
     async fn commit_load(
         self: &Arc<Self>,
         session: &Session,
         built: Vec<Built>,
     ) -> Result<Outcome, Error> {
         self.check_running()?;
+        let (inner, helper) = (Arc::clone(self), session.helper());
+        let task = async move { inner.commit_built(&helper, built).await };
+        let queued = self.env.run("store load", task).await.ok_or_else(objects::ended)??;
+        let lsn = self.wait(session, queued).await?;
+        Ok(Outcome { lsn, rows: Vec::new() })
+    }
+
+    async fn commit_built(
+        self: &Arc<Self>,
+        session: &Session,
+        built: Vec<Built>,
+    ) -> Result<Queued, Error> {
         let mut plan = Plan::new(self, session);
         let mut finished = Vec::new();
         for mut built in built {
@@ -255,9 +294,6 @@ impl Inner {
                 if let Operation::AdoptExtent { extent, .. } = &operation {
                     let (map, _) = self.pages.geometry.map_entry(*extent);
                     held.push(self.pages.frames.load(session, map).await?);
-                    held.push(
-                        self.pages.frames.fresh(self.pages.geometry.first_page(*extent)).await,
-                    );
                 }
                 plan.push(operation, held);
             }
@@ -270,14 +306,19 @@ impl Inner {
             Ok(applied) => applied,
             Err(error) => {
                 // Whether the lane has done it is not known where it has stopped.
-                if self.check_running().is_err() || matches!(error, Error::Log(_)) {
+                let is_refused = matches!(
+                    error,
+                    Error::Log(cellar_redo::Error::RecordTooLong { .. })
+                        | Error::TransactionTooLarge { .. }
+                        | Error::WrongObject { .. }
+                );
+                if !is_refused {
                     finished.into_iter().for_each(Finished::lose);
                 }
                 return Err(error);
             }
         };
         finished.into_iter().for_each(Finished::adopt);
-        let lsn = self.wait(session, applied.queued).await?;
-        Ok(Outcome { lsn, rows: Vec::new() })
+        Ok(applied.queued)
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct Schedule {
     wanted: Event,
     /// How many wait for their turn to write.
     waiting: AtomicUsize,
+    /// Writes of the direct path under way.
+    pub direct_writes: AtomicUsize,
     /// How many pages were written, each time, and where the log ended then.
     cleaned: Mutex<VecDeque<(u64, u64)>>,
 }
@@ -48,6 +50,7 @@ impl Schedule {
             wanted: Event::new(),
             cleaned: Mutex::new(VecDeque::from([(end, read)])),
             waiting: AtomicUsize::new(0),
+            direct_writes: AtomicUsize::new(0),
         }
     }
 
@@ -168,13 +171,21 @@ impl Inner {
         Turn(is_writing)
     }
 
+    /// Waits until nobody writes to the file: the store has stopped, and nobody begins to.
+    pub(super) async fn end_of_writes(&self) {
+        let _turn = self.turn().await;
+        while self.schedule.direct_writes.load(Ordering::SeqCst) > 0 {
+            self.env.sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     /// Writes all that changed and ends the store, and its log.
     pub(super) async fn close(self: &Arc<Self>) -> Result<(), Error> {
         self.schedule.is_closing.store(true, Ordering::SeqCst);
         self.write_in_turn(true).await?;
         self.stop(&Error::Stopped { why: "it was closed".into() });
         // Who had its turn in between has ended when nothing of it is written any more.
-        drop(self.turn().await);
+        self.end_of_writes().await;
         self.log.clone().close().await?;
         Ok(())
     }
@@ -286,7 +297,7 @@ impl Inner {
     }
 
     /// Where an opening would begin to read the log.
-    fn checkpoint(&self) -> u64 {
+    pub(super) fn checkpoint(&self) -> u64 {
         self.header.lock().unwrap_or_else(PoisonError::into_inner).checkpoint
     }
 

@@ -85,7 +85,7 @@ impl View {
     ) -> Result<Bytes, Error> {
         let no_value = || Error::NoValue { page };
         let mut value = BytesMut::with_capacity((length as usize).min(LONG_BYTES_MAX));
-        let mut pages = Vec::new();
+        let (mut pages, mut directories) = (Vec::new(), 0);
         let mut next = Some(page);
         while let Some(at) = next.take() {
             let image = self.image(session, at).await?;
@@ -93,7 +93,8 @@ impl View {
                 Part::Piece(piece) => value.extend_from_slice(piece),
                 Part::Directory(named, behind) => {
                     pages.extend(named);
-                    next = behind.filter(|_| pages.len() <= pages_for(length as usize));
+                    next = behind.filter(|_| directories < pages_for(length as usize));
+                    directories += 1;
                 }
             }
         }

@@ -269,7 +269,7 @@ impl Store {
     #[boxed]
     pub async fn abandon(self) {
         self.0.stop(&Error::Stopped { why: "it was abandoned".into() });
-        drop(self.0.turn().await);
+        self.0.end_of_writes().await;
     }
 
     /// What an opening would have to do after a crash now.

@@ -126,6 +126,13 @@ impl Inner {
         }
     }
 
+    /// Commits nothing: the log is longer by a record.
+    pub(super) async fn commit_nothing(self: &Arc<Self>, session: &Session) -> Result<(), Error> {
+        let queued = Plan::new(self, session).run().await?.queued;
+        self.wait(session, queued).await?;
+        Ok(())
+    }
+
     /// No snapshot is below this, now or later.
     pub(super) fn oldest(&self) -> u64 {
         self.pages.snapshots.horizon(|| self.lane.visible()).oldest()

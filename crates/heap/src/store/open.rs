@@ -26,8 +26,8 @@ pub struct Reader {
     pages: Arc<Pages>,
     /// All commits are below.
     end: u64,
-    /// Pages that are newer than on disk: they stay in memory.
-    _newer: (Arc<Dirty>, Vec<Arc<Frame>>),
+    /// Pages that are newer than on disk: they stay in memory, also for views that outlive this.
+    newer: Arc<(Arc<Dirty>, Vec<Arc<Frame>>)>,
 }
 
 impl std::fmt::Debug for Reader {
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Reader {
 impl Reader {
     /// All that was committed.
     pub fn view(&self) -> View {
-        View::new(&self.pages, || self.end)
+        View::new(&self.pages, Arc::clone(&self.newer) as _, || self.end)
     }
 }
 
@@ -118,7 +118,8 @@ impl Store {
             (header.extents, header.generation) = (extents, header.generation + 1);
             header.write(&*device).await?;
         }
-        let space = Space::load(&frames, session, geometry, header.extents).await?;
+        let last = replayed.last.max(header.checkpoint);
+        let space = Space::load(&frames, session, geometry, header.extents, last).await?;
         let snapshots = Arc::new(Snapshots::default());
         let pages = Arc::new(Pages { frames, geometry, space, snapshots, extents: header.extents });
         let limits = options.limits(&header);
@@ -155,9 +156,10 @@ impl Store {
         let end = recovery.end().0;
         check_log_end(end, header.checkpoint.max(replayed.newest + 1))?;
         frames.set_limit(end);
-        let space = Space::load(&frames, session, geometry, extents).await?;
+        let space = Space::load(&frames, session, geometry, extents, end).await?;
         let pages = Pages { frames, geometry, space, snapshots: Arc::default(), extents };
-        Ok((Reader { pages: Arc::new(pages), end, _newer: (dirty, torn) }, replayed))
+        let newer = Arc::new((dirty, torn));
+        Ok((Reader { pages: Arc::new(pages), end, newer }, replayed))
     }
 }
 

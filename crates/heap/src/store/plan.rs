@@ -1,6 +1,6 @@
 //! A write set that is being made: where rows go, and what the lane lacks for them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
@@ -162,6 +162,7 @@ impl<'a> Plan<'a> {
     /// Has the lane apply it, and provides what it lacks until it can.
     pub async fn run(mut self) -> Result<Applied, Error> {
         let mut room = None;
+        self.ensure_known().await?;
         self.foresee_spares().await?;
         loop {
             self.check_size()?;
@@ -205,6 +206,26 @@ impl<'a> Plan<'a> {
         for page in pages {
             let frame = self.inner.pages.frames.load(self.session, page).await?;
             self.set.held.push(frame);
+        }
+        Ok(())
+    }
+
+    /// Has it be known which pages are free of objects that may get some back: read later, they would be free
+    /// twice.
+    async fn ensure_known(&mut self) -> Result<(), Error> {
+        let space = &self.inner.pages.space;
+        let mut objects = BTreeSet::new();
+        for operation in &self.set.operations {
+            match operation {
+                Operation::Update { gone, .. } | Operation::Delete { gone, .. } => {
+                    objects.extend(gone.iter().map(|entry| entry.index.object));
+                }
+                Operation::FreeLong { table, .. } => drop(objects.insert(*table)),
+                _ => {}
+            }
+        }
+        for object in objects.into_iter().filter(|object| !space.is_loaded(*object)) {
+            space.ensure(&self.inner.pages.frames, self.session, object).await?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Reading at a snapshot.
 
+use std::any::Any;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,30 +36,37 @@ pub struct View {
     snapshot: Snapshot,
     /// The newest LSN of the pages that were looked at.
     looked: AtomicU64,
+    /// What has pages stay in memory that it may need.
+    _keeps: Arc<dyn Any + Send + Sync>,
 }
 
 impl Store {
     /// All that is acknowledged now, and what else is durable; it stays as it is.
     pub fn view(&self) -> View {
-        View::new(&self.0.pages, || self.0.lane.visible())
+        View::new(&self.0.pages, Arc::clone(&self.0) as _, || self.0.lane.visible())
     }
 
     /// All that is committed now, also what a crash could still take back.
     pub fn newest(&self) -> View {
-        View::new(&self.0.pages, || self.0.lane.newest())
+        View::new(&self.0.pages, Arc::clone(&self.0) as _, || self.0.lane.newest())
     }
 }
 
 impl View {
     /// At the point that `newest` says.
-    pub(super) fn new(pages: &Arc<Pages>, newest: impl FnOnce() -> u64) -> View {
-        let snapshot = pages.snapshots.take(newest);
-        View { pages: Arc::clone(pages), snapshot, looked: AtomicU64::new(0) }
+    pub(super) fn new(
+        pages: &Arc<Pages>,
+        keeps: Arc<dyn Any + Send + Sync>,
+        newest: impl FnOnce() -> u64,
+    ) -> View {
+        let (snapshot, pages) = (pages.snapshots.take(newest), Arc::clone(pages));
+        View { pages, snapshot, looked: AtomicU64::new(0), _keeps: keeps }
     }
 
     /// A page as this view sees it.
     pub(super) async fn image(&self, session: &Session, page: u32) -> Result<Arc<Image>, Error> {
-        let image = self.pages.frames.load(session, page).await?.at(self.point());
+        let frame = self.pages.frames.load(session, page).await;
+        let image = self.check(frame)?.at(self.point());
         self.looked.fetch_max(image.lsn(), Ordering::Relaxed);
         self.check(Ok(image))
     }

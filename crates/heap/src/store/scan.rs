@@ -1,15 +1,13 @@
 //! A scan of a table at a snapshot: page after page, with others on their way meanwhile.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
+use cellar_io::{EnvExt, Handle};
 use cellar_page::Kind;
 use cellar_wait::Session;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesOrdered;
 
 use super::read::View;
 use crate::error::Error;
@@ -21,14 +19,13 @@ use crate::space::allocate;
 /// Extents that a scan reads at once.
 const AHEAD: usize = 4;
 
-type Read = Pin<Box<dyn Future<Output = Result<Vec<Page>, Error>> + Send>>;
-
 /// A scan under way.
 pub(crate) struct Scan {
     view: Arc<View>,
     table: u32,
     extents: VecDeque<u32>,
-    ahead: FuturesOrdered<Read>,
+    /// In tasks: who reads pages has them to itself until it is polled again.
+    ahead: VecDeque<Handle<Result<Vec<Page>, Error>>>,
     read: VecDeque<Page>,
 }
 
@@ -53,7 +50,7 @@ impl View {
     /// Begins a scan of all rows of a table.
     pub(crate) fn begin_scan(self, table: u32) -> Result<Scan, Error> {
         let extents = self.pages.space.extents(table)?.into();
-        let (view, ahead) = (Arc::new(self), FuturesOrdered::new());
+        let (view, ahead) = (Arc::new(self), VecDeque::new());
         Ok(Scan { view, table, extents, ahead, read: VecDeque::new() })
     }
 
@@ -83,7 +80,13 @@ impl View {
         table: u32,
         extent: u32,
     ) -> Result<Vec<Page>, Error> {
-        let first = self.pages.geometry.first_page(extent);
+        let (first, (map, at)) =
+            (self.pages.geometry.first_page(extent), self.pages.geometry.map_entry(extent));
+        // An extent that came back to the table may have been another's, or its own before a TRUNCATE.
+        let map = self.image(session, map).await?;
+        if map.raw()[at..at + 4] != table.to_le_bytes() {
+            return Ok(Vec::new());
+        }
         let space = self.image(session, first).await?;
         if space.page().kind() != Some(Kind::Space) || space.page().owner() != table {
             return Ok(Vec::new());
@@ -96,9 +99,10 @@ impl View {
             })
             .map(|place| first + place);
         let mut pages = Vec::new();
-        for frame in self.pages.frames.load_all(session, used).await? {
+        let frames = self.pages.frames.load_all(session, used).await;
+        for frame in self.check(frames)? {
             let (number, image) = (frame.number(), self.check(Ok(frame.at(self.point())))?);
-            if image.page().kind() == Some(Kind::Heap) {
+            if image.page().kind() == Some(Kind::Heap) && image.page().owner() == table {
                 pages.push(Page { number, image });
             }
         }
@@ -114,11 +118,12 @@ impl Scan {
                 && let Some(extent) = self.extents.pop_front()
             {
                 let (view, session, table) = (Arc::clone(&self.view), session.clone(), self.table);
+                let env = view.pages.frames.env().clone();
                 let read = async move { view.pages_of(&session, table, extent).await };
-                self.ahead.push_back(Box::pin(read));
+                self.ahead.push_back(env.run("scan", read));
             }
-            let Some(read) = self.ahead.next().await else { return Ok(None) };
-            self.read.extend(read?);
+            let Some(read) = self.ahead.pop_front() else { return Ok(None) };
+            self.read.extend(read.await.ok_or_else(super::objects::ended)??);
         }
         Ok(self.read.pop_front())
     }

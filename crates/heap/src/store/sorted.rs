@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cellar_io::{Buffer, Durability, Io};
+use cellar_io::{Buffer, Io};
 use cellar_page::PAGE_BYTES;
 use cellar_wait::{Event, Session};
 
@@ -82,16 +82,14 @@ impl Sorted {
     /// Writes a block behind all others.
     async fn write(&mut self, session: &Session, block: &[u8]) -> Result<(), Error> {
         while self.room() < self.used + BLOCK_BYTES as u64 {
-            self.space.take(self.object).await?;
+            self.space.take(session, self.object).await?;
         }
-        let wait = session.begin(Event::DIRECT_PATH_WRITE_TEMP, [0; 3], self.inner.env.now().0);
-        for (offset, piece) in self.pieces(self.used, BLOCK_BYTES) {
-            let start = (piece.start).min(block.len());
+        let runs = self.pieces(self.used, BLOCK_BYTES).into_iter().map(|(offset, piece)| {
+            let start = piece.start.min(block.len());
             let bytes = Buffer::copy_of(&block[start..piece.end.min(block.len())], piece.len());
-            let device = self.inner.pages.frames.device();
-            device.write(Io::FOREGROUND, offset, vec![bytes.freeze()], Durability::Cached).await?;
-        }
-        wait.end(self.inner.env.now().0);
+            (offset, vec![bytes.freeze()])
+        });
+        self.space.write(session, Event::DIRECT_PATH_WRITE_TEMP, runs.collect()).await?;
         self.used += BLOCK_BYTES as u64;
         Ok(())
     }
@@ -101,7 +99,7 @@ impl Sorted {
     }
 
     fn room(&self) -> u64 {
-        self.space.extents.len() as u64 * self.extent_bytes()
+        self.space.count() as u64 * self.extent_bytes()
     }
 
     /// Where in the file so many bytes are, a piece for each extent.
@@ -111,7 +109,8 @@ impl Sorted {
             let place = from + at as u64;
             let (extent, inside) = ((place / extent_bytes) as usize, place % extent_bytes);
             let length = ((extent_bytes - inside) as usize).min(bytes - at);
-            let first = self.inner.pages.geometry.first_page(self.space.extents[extent]);
+            let extent = self.space.get(extent).expect("room was taken");
+            let first = self.inner.pages.geometry.first_page(extent);
             pieces.push((u64::from(first) * PAGE_BYTES as u64 + inside, at..at + length));
             at += length;
         }

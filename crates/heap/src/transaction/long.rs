@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use super::Transaction;
 use crate::error::Error;
+use crate::locks::{Mode, Resource};
 
 impl Transaction {
     /// Puts a value into pages of its own, for a row of this table that names them: see
@@ -15,6 +16,7 @@ impl Transaction {
     /// [`Error::ValueTooLong`], [`Error::WrongObject`], [`Error::Full`]; those of the log.
     #[boxed]
     pub async fn put_long(&mut self, table: u32, value: Bytes) -> Result<u32, Error> {
+        self.lock(Resource::Table(table), Mode::RowExclusive).await?;
         let taken = self.store.pages_for_long(&self.session, table, value.len()).await?;
         let page = self.own.put_long(taken, value);
         page.ok_or(Error::NoValue { page: 0 })
@@ -36,9 +38,10 @@ impl Transaction {
     /// Frees a long value of a row that this transaction has locked, and has deleted or made not name it.
     ///
     /// # Errors
-    /// [`Error::NoValue`], [`Error::PageDamaged`]; those of the device.
+    /// [`Error::Lock`], [`Error::NoValue`], [`Error::PageDamaged`]; those of the device.
     #[boxed]
     pub async fn free_long(&mut self, table: u32, page: u32) -> Result<(), Error> {
+        self.lock(Resource::Table(table), Mode::RowExclusive).await?;
         if self.own.drop_long(page) {
             return Ok(());
         }

@@ -1,9 +1,11 @@
 //! Loads by the direct path: all or nothing, also at a crash, and as good as what commits have made.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_heap::{BuildIndex, Change, Error, Key, LoadIndex, RowId, Store, View};
+use cellar_heap::{BuildIndex, Change, Error, Key, LoadIndex, RowId, Store, TableOf, View};
+use cellar_io::EnvExt;
 use cellar_wait::Session;
 
 use crate::support::Rig;
@@ -219,5 +221,142 @@ fn two_rows_with_the_same_key_are_told_and_nothing_is_left() {
         assert!(store.view().scan(&session, TABLE).await.unwrap().is_empty());
         load(&store, &session, 3_000, 1 << 20).await.unwrap();
         check(&store.view(), &session, 3_000).await;
+    });
+}
+
+/// An extent that another table had, and of which the log still speaks, is loaded.
+#[test]
+fn a_load_into_extents_of_a_dropped_table_survives_a_crash() {
+    for seed in 0..40 {
+        let mut rig = Rig::new(seed, 20 << 20, 1 << 20);
+        // Its pages are written as soon as they change; the checkpoint hardly moves.
+        rig.options.dirty_max = 8;
+        rig.options.recovery_target = Duration::from_secs(100);
+        rig.options.checkpoint_after = Duration::from_secs(100);
+        let other = TABLE + 10;
+        rig.run(async {
+            rig.create().await;
+            let (store, _) = rig.open().await.unwrap();
+            let session = rig.session();
+            create(&store, &session).await;
+            store.create_table(&session, other).await.unwrap();
+            let insert =
+                |number| Change::Insert { table: other, row: row(number), keys: Vec::new() };
+            let rows = store.commit(&session, (0..600).map(insert).collect()).await.unwrap().rows;
+            store.checkpoint().await.unwrap();
+            for id in rows.iter().flatten().step_by(7) {
+                let (gone, new) = (Vec::new(), Vec::new());
+                let row = Bytes::from(vec![seed as u8; 15]);
+                let update = Change::Update { table: other, id: *id, row, gone, new };
+                store.commit(&session, vec![update]).await.unwrap();
+            }
+            store.drop_object(&session, other).await.unwrap();
+            let view = store.view();
+            // A row of the table that is gone: its page comes into memory as it was.
+            let _ = view.row(&session, other, rows[0].unwrap()).await;
+            drop(view);
+            let memory = if seed % 2 == 0 { 4 << 10 } else { 1 << 20 };
+            if seed % 4 < 2 {
+                load(&store, &session, 2_000, memory).await.unwrap();
+                check(&store.view(), &session, 2_000).await;
+            } else {
+                let mut given_up =
+                    store.begin_load(&session, TABLE, &indexes(), memory).await.unwrap();
+                for number in 0..2_000 {
+                    given_up.row(row(number), &[Some(key(number)), None]).await.unwrap();
+                }
+            }
+        });
+        rig.sim.crash();
+        rig.sim.restart();
+        rig.run(async {
+            let (store, _) = rig.open().await.unwrap();
+            let count = if seed % 4 < 2 { 2_000 } else { 0 };
+            check(&store.view(), &rig.session(), count).await;
+        });
+    }
+}
+
+#[test]
+fn a_load_that_is_dropped_anywhere_gives_back_what_it_took_once() {
+    for seed in 0..60 {
+        let rig = Rig::new(seed, 12 << 20, 1 << 20);
+        rig.run(async {
+            rig.create().await;
+            let (store, _) = rig.open().await.unwrap();
+            let session = rig.session();
+            create(&store, &session).await;
+            // It is cut off after a while, in whatever it does then.
+            let cut = rig.sim.env().sleep(Duration::from_micros(50 + seed * 60));
+            let all = Box::pin(load(&store, &session, 3_000, 16 << 10));
+            let outcome = futures_util::future::select(all, cut).await;
+            let is_answered = matches!(outcome, futures_util::future::Either::Left(_));
+            drop(outcome);
+            // Others get the extents meanwhile.
+            let other = TABLE + 10;
+            store.create_table(&session, other).await.unwrap();
+            for number in 0..200 {
+                let insert = Change::Insert { table: other, row: row(number), keys: Vec::new() };
+                store.commit(&session, vec![insert]).await.unwrap();
+            }
+            rig.sim.env().sleep(Duration::from_millis(50)).await;
+            let view = store.view();
+            let count = view.scan(&session, TABLE).await.unwrap().len() as u64;
+            assert!(count == 3_000 || count == 0 && !is_answered, "seed {seed}: {count}");
+            check(&view, &session, count).await;
+            let of = |table, indexes| TableOf { table, indexes };
+            let tables = [of(TABLE, vec![BY_KEY, BY_TENS]), of(other, Vec::new())];
+            let report = view.verify(&session, &tables, None).await.unwrap();
+            assert!(report.findings.is_empty(), "seed {seed}: {:?}", report.findings);
+            assert_eq!(view.scan(&session, other).await.unwrap().len(), 200);
+        });
+    }
+}
+
+#[test]
+fn a_load_that_has_failed_cannot_be_committed() {
+    let rig = Rig::new(11, 8 << 20, 1 << 20);
+    rig.run(async {
+        rig.create().await;
+        let (store, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        create(&store, &session).await;
+        // A row that is refused is left out, with all its keys.
+        let mut load = store.begin_load(&session, TABLE, &indexes(), 1 << 20).await.unwrap();
+        let long = Bytes::from(vec![1; 3_000]);
+        let refused = load.row(row(1), &[Some(key(1)), Some(long)]).await.unwrap_err();
+        assert_eq!(refused.number(), 1450);
+        load.row(row(2), &[Some(key(2)), Some(key(0))]).await.unwrap();
+        load.commit().await.unwrap();
+        let all = &[][..]..=&[0xFF; 9][..];
+        let view = store.view();
+        assert_eq!(view.range(&session, BY_KEY, all, false, 9).await.unwrap().len(), 1);
+        // Eight megabytes are less than this.
+        let mut load = store.begin_load(&session, TABLE, &[], 1 << 20).await.unwrap();
+        let wide = Bytes::from(vec![1; 4_000]);
+        let full = loop {
+            if let Err(error) = load.row(wide.clone(), &[]).await {
+                break error;
+            }
+        };
+        assert_eq!(full.number(), 1653);
+        assert_eq!(load.row(wide, &[]).await.unwrap_err().number(), 70208);
+        assert_eq!(load.commit().await.unwrap_err().number(), 70208);
+        assert_eq!(store.view().scan(&session, TABLE).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn a_load_may_be_larger_than_the_cache() {
+    let mut rig = Rig::new(12, 40 << 20, 1 << 20);
+    rig.geometry.extent_pages = 2;
+    rig.options.cache_pages = 40;
+    rig.run(async {
+        rig.create().await;
+        let (store, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        create(&store, &session).await;
+        load(&store, &session, 60_000, 1 << 20).await.unwrap();
+        assert_eq!(store.view().scan(&session, TABLE).await.unwrap().len(), 60_000);
     });
 }

@@ -1,8 +1,8 @@
 //! Long values: in pages of their own, versioned and freed as rows are.
 
 use bytes::Bytes;
-use cellar_heap::locks::{Mode, Patience};
-use cellar_heap::{Error, Isolation, RowRef, Store, Transaction};
+use cellar_heap::locks::{Mode, Patience, Resource};
+use cellar_heap::{Change, Error, Isolation, RowRef, Store, TableOf, Transaction};
 use cellar_page::row::{self, Type, Value};
 use cellar_wait::Session;
 
@@ -139,6 +139,90 @@ fn a_value_that_is_not_there_is_an_error() {
         {
             let error = transaction.long(table, page, length).await.unwrap_err();
             assert!(matches!(error, Error::NoValue { .. }), "{error}");
+        }
+    });
+}
+
+#[test]
+fn pages_of_a_value_that_is_freed_first_after_an_opening_are_used_once() {
+    let rig = Rig::new(8, 8 << 20, 4 << 20);
+    rig.run(async {
+        rig.create().await;
+        let (store, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        store.create_table(&session, TABLE).await.unwrap();
+        let mut ids = Vec::new();
+        for seed in 0..6 {
+            ids.push(insert(&store, &session, value(seed, 60_000)).await);
+        }
+        store.close().await.unwrap();
+        let (store, _) = rig.open().await.unwrap();
+        for id in &ids[..3] {
+            let mut transaction = begin(&store, &session);
+            let row = transaction.lock_row(TABLE, *id, Mode::Exclusive).await.unwrap().unwrap();
+            transaction.delete(TABLE, *id, Vec::new()).await.unwrap();
+            transaction.free_long(TABLE, named(&row).0).await.unwrap();
+            transaction.commit().await.unwrap();
+        }
+        let mut new = Vec::new();
+        for seed in 0..20 {
+            new.push(insert(&store, &session, value(100 + seed, 30_000)).await);
+        }
+        let mut transaction = begin(&store, &session);
+        for (seed, id) in ids.iter().enumerate().skip(3) {
+            assert_eq!(read(&mut transaction, *id).await, value(seed as u8, 60_000));
+        }
+        for (seed, id) in new.iter().enumerate() {
+            assert_eq!(read(&mut transaction, *id).await, value(100 + seed as u8, 30_000));
+        }
+    });
+}
+
+#[test]
+fn a_table_is_not_emptied_under_a_value_that_is_put_into_it() {
+    let rig = Rig::new(9, 8 << 20, 4 << 20);
+    rig.run(async {
+        rig.create().await;
+        let (store, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        store.create_table(&session, TABLE).await.unwrap();
+        let mut putting = begin(&store, &session);
+        putting.put_long(TABLE, value(1, 50_000)).await.unwrap();
+        let mut other = store.begin(&session, Isolation::ReadCommitted, Patience::None);
+        let busy = other.lock(Resource::Table(TABLE), Mode::AccessExclusive).await;
+        assert_eq!(busy.unwrap_err().number(), 54);
+        // Though nobody has looked: what is given back is not the new table's.
+        store.truncate(&session, TABLE).await.unwrap();
+        putting.rollback();
+        store.create_table(&session, TABLE + 1).await.unwrap();
+        for _ in 0..4 {
+            insert(&store, &session, value(2, 200_000)).await;
+        }
+        let of = |table| TableOf { table, indexes: Vec::new() };
+        let report =
+            store.view().verify(&session, &[of(TABLE), of(TABLE + 1)], None).await.unwrap();
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+    });
+}
+
+#[test]
+fn a_view_after_a_truncate_never_sees_the_rows_before_it() {
+    let rig = Rig::new(10, 3 << 20, 1 << 20);
+    rig.run(async {
+        rig.create().await;
+        let (store, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        store.create_table(&session, TABLE).await.unwrap();
+        for round in 0..8u8 {
+            let old = value(round, 3_000);
+            let change = |_| Change::Insert { table: TABLE, row: old.clone(), keys: Vec::new() };
+            store.commit(&session, (0..80).map(change).collect()).await.unwrap();
+            store.truncate(&session, TABLE).await.unwrap();
+            let empty = store.view();
+            store.commit(&session, (0..80).map(change).collect()).await.unwrap();
+            assert!(empty.scan(&session, TABLE).await.unwrap().is_empty(), "round {round}");
+            drop(empty);
+            store.truncate(&session, TABLE).await.unwrap();
         }
     });
 }

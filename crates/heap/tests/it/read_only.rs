@@ -65,8 +65,11 @@ fn what_a_crash_left_is_read_without_a_write() {
             }
             let (reader, replayed) = rig.open_read_only().await.unwrap();
             torn += replayed.repaired;
-            let read = all(&reader.view(), &session).await;
+            let view = reader.view();
+            // It needs what is newer in memory also when that has gone.
             drop(reader);
+            let read = all(&view, &session).await;
+            drop(view);
             for disk in disks {
                 disk.heal();
             }
