@@ -151,6 +151,12 @@ pub enum Error {
         /// What is wrong with it.
         damage: Damage,
     },
+    /// The disk: what was put aside while entries of an index were sorted is not what was written.
+    #[error("what was put aside while index {object} was sorted is damaged")]
+    SortDamaged {
+        /// The number of the index.
+        object: u32,
+    },
     /// The disk: no copy of the header is whole, or it is no store.
     #[error("the header of the store is damaged: {why}")]
     HeaderDamaged {
@@ -242,6 +248,7 @@ impl Error {
             Error::Lock(LockError::Busy { .. }) => 54,
             Error::Lock(LockError::TimedOut { .. }) => 30006,
             Error::PageDamaged { .. } => 1578,
+            Error::SortDamaged { .. } => 70209,
             Error::HeaderDamaged { .. } => 1210,
             Error::Older { .. } => 1113,
             Error::RedoUnfit { .. } => 70203,

@@ -59,6 +59,13 @@ impl Writer {
         }
     }
 
+    /// Writes a batch without pages to the ring: its slot names none any more. Likewise nobody else may do so.
+    pub async fn pass_slot(&self) -> Result<(), Error> {
+        let number = self.batch.fetch_add(1, Ordering::Relaxed) + 1;
+        let batch = Batch::new(self.frames.store(), number, &[]);
+        batch.write_to_ring(&**self.frames.device(), self.geometry.ring_slot(number)).await
+    }
+
     async fn try_ring(
         &self,
         taken: &[(u64, Arc<Frame>)],

@@ -286,6 +286,7 @@ impl Inner {
         session: &Session,
         built: Vec<Built>,
     ) -> Result<Queued, Error> {
+        self.empty_ring().await?;
         let mut plan = Plan::new(self, session);
         let mut finished = Vec::new();
         for mut built in built {

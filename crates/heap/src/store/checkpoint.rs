@@ -210,6 +210,24 @@ impl Inner {
         result
     }
 
+    /// Has the ring name no page: where one is rotten that was written around it, an image of what the page was
+    /// before would be taken for it.
+    pub(super) async fn empty_ring(&self) -> Result<(), Error> {
+        let turn = self.turn().await;
+        self.check_running()?;
+        let ended = Ended(self);
+        let mut result = Ok(());
+        for _ in 0..self.pages.geometry.ring_batches {
+            result = result.and(self.writer.pass_slot().await);
+        }
+        std::mem::forget(ended);
+        if let Err(error) = &result {
+            self.stop(error);
+        }
+        drop(turn);
+        result
+    }
+
     async fn write_all(&self) -> Result<(), Error> {
         self.await_last().await?;
         let mut left = self.writer.dirty.count();

@@ -242,8 +242,9 @@ impl<'a> Plan<'a> {
                 return Err(Error::TransactionTooLarge { what: TooMuch::Pages(pages), max });
             }
         }
-        if self.set.operations.len() >= MANY {
-            let (redo, max) = (self.set.redo_bytes() as u64, self.inner.log.record_bytes_max() / 2);
+        let redo = self.set.redo_bytes() as u64;
+        if redo >= REDO_LEAST {
+            let max = self.inner.log.record_bytes_max() / 2;
             if redo > max {
                 return Err(Error::TransactionTooLarge { what: TooMuch::Redo(redo), max });
             }
@@ -375,6 +376,9 @@ const MANY: usize = 100;
 
 /// So many pages a transaction may have, however small the cache is.
 const PAGES_LEAST: u64 = 1024;
+
+/// Less redo than this fits every log.
+const REDO_LEAST: u64 = 64 << 10;
 
 /// Bytes of an entry beside its key.
 const ENTRY_BYTES: usize = ROW_ID_BYTES + SLOT_BYTES;

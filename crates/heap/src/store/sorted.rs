@@ -11,8 +11,22 @@ use super::direct::TakenExtents;
 use crate::error::Error;
 use crate::sorter::{Merge, Sorter};
 
-/// Bytes of a run that are written or read at once.
+/// Bytes of a run that are written or read at once: a CRC of what follows, its length, the entries, zeros.
 const BLOCK_BYTES: usize = 256 << 10;
+const HEAD_BYTES: usize = 8;
+const PAYLOAD_BYTES: usize = BLOCK_BYTES - HEAD_BYTES;
+
+/// The least memory for sorting, in bytes.
+const MEMORY_LEAST: usize = 4 << 10;
+
+/// The entries of a block as it was read, if it is what was written.
+fn checked(block: &[u8]) -> Option<&[u8]> {
+    let (crc, rest) = block.split_first_chunk::<4>()?;
+    let (length, entries) = rest.split_first_chunk::<4>()?;
+    let length = u32::from_le_bytes(*length) as usize;
+    let found = crc32c::crc32c(rest.get(..4 + length)?);
+    entries.get(..length).filter(|_| found == u32::from_le_bytes(*crc))
+}
 
 /// Entries to be sorted.
 pub(super) struct Sorted {
@@ -39,7 +53,7 @@ struct Run {
 impl Sorted {
     /// An empty one that takes about so much memory; `object` is what it is for.
     pub fn new(inner: &Arc<Inner>, object: u32, memory: usize) -> Sorted {
-        let (sorter, space) = (Sorter::new(memory), TakenExtents::new(inner));
+        let (sorter, space) = (Sorter::new(memory.max(MEMORY_LEAST)), TakenExtents::new(inner));
         Sorted { inner: Arc::clone(inner), object, sorter, space, used: 0, runs: Vec::new() }
     }
 
@@ -64,8 +78,8 @@ impl Sorted {
                 block.extend_from_slice(part);
                 bytes += part.len() as u64;
             }
-            while block.len() >= BLOCK_BYTES {
-                let rest = block.split_off(BLOCK_BYTES);
+            while block.len() >= PAYLOAD_BYTES {
+                let rest = block.split_off(PAYLOAD_BYTES);
                 self.write(session, &block).await?;
                 block = rest;
             }
@@ -84,6 +98,12 @@ impl Sorted {
         while self.room() < self.used + BLOCK_BYTES as u64 {
             self.space.take(session, self.object).await?;
         }
+        let mut whole = vec![0; HEAD_BYTES];
+        whole[4..].copy_from_slice(&(block.len() as u32).to_le_bytes());
+        whole.extend_from_slice(block);
+        let crc = crc32c::crc32c(&whole[4..]);
+        whole[..4].copy_from_slice(&crc.to_le_bytes());
+        let block = whole;
         let runs = self.pieces(self.used, BLOCK_BYTES).into_iter().map(|(offset, piece)| {
             let start = piece.start.min(block.len());
             let bytes = Buffer::copy_of(&block[start..piece.end.min(block.len())], piece.len());
@@ -155,23 +175,27 @@ impl Sorted {
 
     /// Reads the next block of a run.
     async fn read_block(&mut self, run: usize, session: &Session) -> Result<(), Error> {
-        let (from, bytes, at) = (self.runs[run].from, self.runs[run].bytes, self.runs[run].at);
+        let (from, at) = (self.runs[run].from, self.runs[run].at);
         let mut block = Vec::with_capacity(BLOCK_BYTES);
         let wait = session.begin(Event::DIRECT_PATH_READ_TEMP, [0; 3], self.inner.env.now().0);
-        for (offset, piece) in self.pieces(from + at, BLOCK_BYTES) {
+        let place = from + at / PAYLOAD_BYTES as u64 * BLOCK_BYTES as u64;
+        for (offset, piece) in self.pieces(place, BLOCK_BYTES) {
             let buffers = vec![Buffer::new(piece.len())];
             let read =
                 self.inner.pages.frames.device().read(Io::FOREGROUND, offset, buffers).await?;
             read.iter().for_each(|buffer| block.extend_from_slice(buffer));
         }
         wait.end(self.inner.env.now().0);
-        block.truncate((bytes - at) as usize);
+        let block = checked(&block).ok_or(Error::SortDamaged { object: self.object })?;
         let run = &mut self.runs[run];
         run.block.drain(..run.taken);
         run.taken = 0;
         run.at += block.len() as u64;
-        run.block.append(&mut block);
-        Ok(())
+        run.block.extend_from_slice(block);
+        match block.is_empty() || run.at > run.bytes {
+            true => Err(Error::SortDamaged { object: self.object }),
+            false => Ok(()),
+        }
     }
 }
 
