@@ -30,7 +30,6 @@ use crate::lane::{Lane, LaneParts};
 use crate::locks::Locks;
 use crate::pace::{Limits, Pace, Rates, RecoveryEstimate};
 use crate::space::map;
-use crate::transaction::Seen;
 use crate::writer::Writer;
 
 pub use apply::{Change, Key, Outcome};
@@ -114,6 +113,15 @@ impl std::fmt::Debug for Store {
             .field("visible", &self.0.lane.visible())
             .finish_non_exhaustive()
     }
+}
+
+/// What a transaction has seen of commits that were not durable yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// All of it is below this point,
+    pub point: u64,
+    /// and durable when the log is up to here.
+    pub end: u64,
 }
 
 /// The parameters for making a store.

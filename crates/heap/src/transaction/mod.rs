@@ -14,7 +14,7 @@ use cellar_wait::Session;
 use crate::error::Error;
 use crate::locks::{Held, Mode, Owner, Patience, Resource};
 use crate::row_id::RowId;
-use crate::store::{Key, Outcome, Store, View};
+use crate::store::{Key, Outcome, Seen, Store, View};
 use own::Own;
 pub use own::{RowRef, Savepoint};
 
@@ -50,15 +50,6 @@ pub struct Transaction {
     /// Rows that were there when they were locked for a change: nobody else has changed them since.
     found: HashSet<(u32, RowId)>,
     seen: Seen,
-}
-
-/// What a transaction has seen of commits that were not durable yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
-    /// All of it is below this point,
-    pub point: u64,
-    /// and durable when the log is up to here.
-    pub end: u64,
 }
 
 impl std::fmt::Debug for Transaction {
