@@ -168,6 +168,7 @@ impl Load {
     pub async fn row(&mut self, row: Bytes, keys: &[Option<Bytes>]) -> Result<RowId, Error> {
         check_row(&row)?;
         keys.iter().flatten().try_for_each(|key| check_key(key))?;
+        assert_eq!(keys.len(), self.indexes.len(), "a key, or none, for each index");
         self.check_whole()?;
         self.is_broken = true;
         let id = self.add(row, keys).await?;

@@ -236,9 +236,9 @@ impl<'a> Plan<'a> {
         if held > max {
             // One that many operations are about is there many times.
             let distinct: HashSet<u32> = self.set.held.iter().map(|frame| frame.number()).collect();
-            let (pages, max) = (distinct.len() as u64, max as u64);
             // Few pages fit every cache: a row, and ways from leaves to roots.
-            if pages > max.max(PAGES_LEAST) {
+            let (pages, max) = (distinct.len() as u64, (max as u64).max(PAGES_LEAST));
+            if pages > max {
                 return Err(Error::TransactionTooLarge { what: TooMuch::Pages(pages), max });
             }
         }
