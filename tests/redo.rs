@@ -7,10 +7,9 @@
 mod program;
 
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
-use program::{cellar, command, done, out, refused, rows, sql, told};
+use program::{Shell, cellar, done, out, refused, rows, sql, told};
 use serde_json::Value;
 
 fn database() -> tempfile::TempDir {
@@ -187,19 +186,13 @@ fn a_directory_is_meant_from_where_the_statement_is_typed() {
     }
     let db = at.join("db");
     let typed = |statement: &str| cellar(&here, &["sql", db.to_str().unwrap(), "-c", statement]);
-    let mut shell = command(at, &["sql", "db"]).stdin(Stdio::piped()).spawn().unwrap();
-    // The shell has it when it answers.
-    (0..100).any(|_| {
-        std::thread::sleep(Duration::from_millis(100));
-        at.join("db/cellar.sock").exists()
-    });
+    let shell = Shell::open(at);
     let made = typed("alter database add logfile ('+DATA', 'flash') size 2M, size 2M");
     let added = typed("alter database add logfile member 'more' to group 1, group 2");
     let wrong = typed("alter database add logfile member 'more' to group 9");
     let media = rows(at, "select medium from v$redo_medium order by 1");
     let gone = typed("alter database drop logfile member 'more'");
-    drop(shell.stdin.take());
-    shell.wait().unwrap();
+    shell.end();
     for output in [&made, &added, &gone] {
         assert!(output.status.success(), "{}", told(output));
     }
@@ -225,7 +218,7 @@ fn a_medium_in_a_directory_takes_part_again_when_its_files_are_back() {
     let text = place.to_str().unwrap();
     sql(at, &format!("alter database add logfile ('+DATA', '{text}') size 2M, size 2M"));
     // Somebody has the database open for a while.
-    let mut shell = command(at, &["sql", "db"]).stdin(Stdio::piped()).spawn().unwrap();
+    let shell = Shell::open(at);
     let is = |status: &str| {
         let found = rows(at, &format!("select status from v$redo_medium where medium = '{text}'"));
         found[0]["status"] == status
@@ -249,8 +242,7 @@ fn a_medium_in_a_directory_takes_part_again_when_its_files_are_back() {
     std::fs::rename(at.join("away"), &place).unwrap();
     let back = becomes("ACTIVE");
     sql(at, "alter system switch logfile");
-    drop(shell.stdin.take());
-    shell.wait().unwrap();
+    shell.end();
     assert!(failed && waits && back, "failed {failed}, waits {waits}, back {back}");
     assert!(done(at, &["status", "db"]).status.success());
 }

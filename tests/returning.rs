@@ -11,7 +11,7 @@ mod program;
 use std::path::Path;
 use std::time::Duration;
 
-use program::{check, check_data, command, done, group, json, refused, rows, sql, told};
+use program::{Shell, check, check_data, command, done, group, json, refused, rows, sql, told};
 use serde_json::Value;
 
 /// MODE_STATUS of a disk.
@@ -119,14 +119,12 @@ fn a_disk_that_stays_away_is_dropped_when_its_time_is_over() {
     sql(dir, "alter diskgroup data set attribute 'disk_repair_time' = '0.03m'");
     std::fs::remove_file(dir.join("db/disks/disk4")).unwrap();
     // Somebody has the database open for a while.
-    let mut shell =
-        command(dir, &["sql", "db"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let shell = Shell::open(dir);
     let gone = (0..100).any(|_| {
         std::thread::sleep(Duration::from_millis(200));
         json(dir, &["asm", "db", "lsdsk", "-k"]).len() == 3
     });
-    drop(shell.stdin.take());
-    shell.wait().unwrap();
+    shell.end();
     assert!(gone, "{}", status(dir));
     done(dir, &["asm", "db", "rebal", "--wait"]);
     let now = status(dir);
@@ -147,8 +145,7 @@ fn a_hot_spare_takes_the_place_of_a_disk_that_failed_and_of_no_other() {
     sql(dir, "alter system set hot_spare_delay = 1");
     // Taken offline: somebody works on it.
     sql(dir, "alter diskgroup data offline disk data_0000");
-    let mut shell =
-        command(dir, &["sql", "db"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let shell = Shell::open(dir);
     std::thread::sleep(Duration::from_secs(4));
     assert_eq!(mode(dir, "DATA_0000"), "OFFLINE");
     done(dir, &["asm", "db", "online", "-a", "--wait"]);
@@ -166,8 +163,7 @@ fn a_hot_spare_takes_the_place_of_a_disk_that_failed_and_of_no_other() {
         })
     });
     let now = settled(dir);
-    drop(shell.stdin.take());
-    shell.wait().unwrap();
+    shell.end();
     assert!(taken, "{now}");
     assert_eq!(now["state"], "WHOLE");
     assert_eq!((spares(&now, "hot_spares"), spares(&now, "unfit_spares")), (0, 1), "{now}");

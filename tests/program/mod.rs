@@ -3,8 +3,11 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::ffi::OsString;
+use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -44,9 +47,48 @@ pub fn hears_hangup(command: &Command) -> Command {
     hears
 }
 
-/// Runs it to its end.
+/// Longer than any command of a test takes, also on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Runs it to its end. One that does not come to it fails the test, where it would hang all tests.
 pub fn cellar(dir: &Path, words: &[&str]) -> Output {
-    command(dir, words).output().unwrap()
+    let mut command = command(dir, words);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id().to_string();
+    let (ended, waits) = mpsc::channel::<()>();
+    let killer = std::thread::spawn(move || {
+        let is_over = waits.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout);
+        if is_over {
+            Command::new("kill").args(["-KILL", &pid]).status().unwrap();
+        }
+        is_over
+    });
+    let output = child.wait_with_output().unwrap();
+    drop(ended);
+    let killed = killer.join().unwrap();
+    assert!(!killed, "{words:?} did not end: {}{}", out(&output), told(&output));
+    output
+}
+
+/// A prompt that has the database open until its standard input ends.
+pub struct Shell(Child);
+
+impl Shell {
+    /// The database is this one's when it gives an answer: before, another command might open it, and
+    /// stay for this one.
+    pub fn open(dir: &Path) -> Shell {
+        let mut command = command(dir, &["sql", "db"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"select 1;\n").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 1]).unwrap();
+        Shell(child)
+    }
+
+    /// It has ended.
+    pub fn end(mut self) {
+        drop(self.0.stdin.take());
+        assert!(self.0.wait().unwrap().success());
+    }
 }
 
 /// What it printed as its result.
