@@ -13,10 +13,10 @@ use cellar_wait::Session;
 
 use crate::error::Error;
 use crate::locks::{Held, Mode, Owner, Patience, Resource};
-use crate::row_id::RowId;
+use crate::row_id::{RowId, RowRef};
 use crate::store::{Key, Outcome, Seen, Store, View};
 use own::Own;
-pub use own::{RowRef, Savepoint};
+pub use own::Savepoint;
 
 /// At which point a transaction reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -6,17 +6,8 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
-use crate::row_id::RowId;
+use crate::row_id::{RowId, RowRef};
 use crate::store::{Change, Key, LongValues, TakenPages};
-
-/// A row, as a transaction knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RowRef {
-    /// One that was there before.
-    Stored(RowId),
-    /// One that this transaction has inserted, by its number.
-    Own(u32),
-}
 
 /// What becomes of a row.
 #[derive(Clone, Debug, Default)]
