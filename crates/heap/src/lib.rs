@@ -39,5 +39,7 @@ pub use store::{
     BuildIndex, Change, Header, Key, KeyOf, Load, LoadIndex, NewStore, OpenStore, Options, Outcome,
     Reader, Store, View, create,
 };
-pub use transaction::{Isolation, RowKey, Savepoint, Transaction};
+pub use transaction::{
+    Isolation, RangeScan, RowBatch, RowKey, Savepoint, StatementView, TableScan, Transaction,
+};
 pub use verify::{Finding, KeysOf, Report, TableOf};
