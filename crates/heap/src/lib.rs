@@ -40,6 +40,7 @@ pub use store::{
     Reader, Store, View, create,
 };
 pub use transaction::{
-    Isolation, RangeScan, RowBatch, RowKey, Savepoint, StatementView, TableScan, Transaction,
+    Isolation, LockedRow, RangeScan, RowBatch, RowKey, Savepoint, StatementView, TableScan,
+    Transaction,
 };
 pub use verify::{Finding, KeysOf, Report, TableOf};

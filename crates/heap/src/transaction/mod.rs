@@ -44,6 +44,15 @@ pub struct RowKey {
     pub is_unique: bool,
 }
 
+/// A row that was locked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockedRow {
+    /// The row as it is now; `None` where it is gone.
+    pub bytes: Option<Bytes>,
+    /// It is another one than the statement sees: others have changed, deleted or inserted it since.
+    pub is_changed: bool,
+}
+
 /// A transaction. Dropping it rolls it back.
 pub struct Transaction {
     store: Store,
@@ -143,26 +152,73 @@ impl Transaction {
         row: RowRef,
         mode: Mode,
     ) -> Result<Option<Bytes>, Error> {
-        let RowRef::Stored(id) = row else { return self.row(table, row).await };
+        if let Some(known) = self.lock_known(table, row, mode).await? {
+            return Ok(known);
+        }
+        let locked = self.lock_stored(table, row, mode, self.isolation == Isolation::Snapshot);
+        Ok(locked.await?.bytes)
+    }
+
+    /// As [`Transaction::lock_row`], and tells also whether it is another one than the statement sees: then a
+    /// statement at READ COMMITTED begins anew, with what it has locked.
+    ///
+    /// # Errors
+    /// As [`Transaction::lock_row`]; [`Error::SnapshotTooOld`].
+    #[boxed]
+    pub async fn lock_row_seen(
+        &mut self,
+        table: u32,
+        row: RowRef,
+        mode: Mode,
+    ) -> Result<LockedRow, Error> {
+        match self.lock_known(table, row, mode).await? {
+            Some(bytes) => Ok(LockedRow { bytes, is_changed: false }),
+            None => self.lock_stored(table, row, mode, true).await,
+        }
+    }
+
+    /// Locks a row, and returns what this transaction knows of it: of a row that it has changed or inserted.
+    async fn lock_known(
+        &mut self,
+        table: u32,
+        row: RowRef,
+        mode: Mode,
+    ) -> Result<Option<Option<Bytes>>, Error> {
+        let RowRef::Stored(id) = row else { return self.row(table, row).await.map(Some) };
         self.lock(Resource::Row(table, id), mode).await?;
-        if let Some(own) = self.own.changes().row(table, row) {
-            return Ok(own);
-        }
+        Ok(self.own.changes().row(table, row))
+    }
+
+    /// The row that was locked, as it is now; compared with what the statement sees where that is wanted.
+    async fn lock_stored(
+        &mut self,
+        table: u32,
+        row: RowRef,
+        mode: Mode,
+        is_compared: bool,
+    ) -> Result<LockedRow, Error> {
+        let RowRef::Stored(id) = row else {
+            return Ok(LockedRow { bytes: None, is_changed: false });
+        };
         let session = self.session.clone();
-        let view = self.store.newest();
-        let newest = view.row(&session, table, id).await?;
-        self.saw(&view);
-        drop(view);
-        if self.isolation == Isolation::Snapshot {
-            let seen = self.view().await?.row(&session, table, id).await?;
-            if seen != newest {
-                return Err(Error::Serialization { page: id.page, slot: id.slot });
-            }
+        let newest = self.store.newest();
+        let bytes = newest.row(&session, table, id).await?;
+        self.saw(&newest);
+        let looked = newest.looked();
+        drop(newest);
+        let mut is_changed = false;
+        if is_compared {
+            let seen = self.view().await?;
+            // Pages that are as the statement sees them need not be looked at again.
+            is_changed = looked >= seen.point() && seen.row(&session, table, id).await? != bytes;
         }
-        if newest.is_some() && mode.covers(Mode::Exclusive) {
+        if is_changed && self.isolation == Isolation::Snapshot {
+            return Err(Error::Serialization { page: id.page, slot: id.slot });
+        }
+        if bytes.is_some() && mode.covers(Mode::Exclusive) {
             self.found.insert((table, id));
         }
-        Ok(newest)
+        Ok(LockedRow { bytes, is_changed })
     }
 
     /// Notes what was seen in a view of what is committed now: where that is not durable yet, the answer to the
