@@ -7,6 +7,7 @@ use cellar_page::Damage;
 
 use crate::geometry::Geometry;
 use crate::locks::LockError;
+use crate::row_id::RowRef;
 
 /// A failure of the store.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -113,10 +114,12 @@ pub enum Error {
         expected: &'static str,
     },
     /// User: another row has the key.
-    #[error("another row has this key of index {index}")]
+    #[error("another row has this key of index {index}: {row}")]
     Duplicate {
         /// The index.
         index: u32,
+        /// The row that has it. Of two that are loaded: the first one.
+        row: RowRef,
     },
     /// User: what a view sees is kept no longer, because others have changed too much since.
     #[error("snapshot too old: pages as of LSN {point} are kept no longer")]

@@ -15,9 +15,9 @@ use super::scan::Scan;
 use super::sorted::Sorted;
 use super::{Inner, Outcome, Store, objects};
 use crate::error::Error;
-use crate::index::{Index, KEY_BYTES_MAX, Tree};
+use crate::index::{Index, KEY_BYTES_MAX, Tree, entry_of};
 use crate::lane::Operation;
-use crate::row_id::{ROW_ID_BYTES, RowId};
+use crate::row_id::{ROW_ID_BYTES, RowId, RowRef};
 use crate::rows::Found;
 use crate::space::allocate;
 
@@ -257,7 +257,8 @@ impl Inner {
         while let Some(cell) = entries.next(session).await? {
             let key = |cell: &[u8]| cell.len().saturating_sub(ROW_ID_BYTES);
             if is_unique && cell[..key(&cell)] == before[..key(&before)] && !before.is_empty() {
-                return Err(Error::Duplicate { index: object });
+                let (_, first) = entry_of(&before).ok_or(Error::SortDamaged { object })?;
+                return Err(Error::Duplicate { index: object, row: RowRef::Stored(first) });
             }
             pages.prepare(session, STEP_PAGES).await?;
             before.clone_from(&cell);

@@ -328,8 +328,8 @@ impl Transaction {
             let source = Source { view, session, own };
             let found = source.entries(&span, None, usize::MAX).await?;
             self.saw(&newest);
-            if found.iter().any(|(_, row)| Some(*row) != owner) {
-                return Err(Error::Duplicate { index: key.index });
+            if let Some((_, row)) = found.into_iter().find(|(_, row)| Some(*row) != owner) {
+                return Err(Error::Duplicate { index: key.index, row });
             }
         }
         Ok(())

@@ -243,7 +243,7 @@ fn a_unique_key_is_waited_for_and_then_taken_or_refused() {
             }
             let (inserted, second) = task.await.unwrap();
             match is_committed {
-                true => assert!(matches!(inserted, Err(Error::Duplicate { index: INDEX }))),
+                true => assert!(matches!(inserted, Err(Error::Duplicate { index: INDEX, .. }))),
                 false => drop((inserted.unwrap(), second.commit().await.unwrap())),
             }
         }

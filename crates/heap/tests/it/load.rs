@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_heap::{BuildIndex, Change, Error, Key, LoadIndex, RowId, Store, TableOf, View};
+use cellar_heap::{BuildIndex, Change, Error, Key, LoadIndex, RowId, RowRef, Store, TableOf, View};
 use cellar_io::EnvExt;
 use cellar_wait::Session;
 
@@ -212,11 +212,13 @@ fn two_rows_with_the_same_key_are_told_and_nothing_is_left() {
         create(&store, &session).await;
         for _ in 0..20 {
             let mut load = store.begin_load(&session, TABLE, &indexes(), 1 << 20).await.unwrap();
+            let mut ids = Vec::new();
             for number in (0..3_000).chain([77]) {
-                load.row(row(number), &[Some(key(number)), None]).await.unwrap();
+                ids.push(load.row(row(number), &[Some(key(number)), None]).await.unwrap());
             }
             let error = load.commit().await.unwrap_err();
-            assert!(matches!(error, Error::Duplicate { index: BY_KEY }), "{error}");
+            let Error::Duplicate { index: BY_KEY, row: told } = error else { panic!("{error}") };
+            assert_eq!(told, RowRef::Stored(ids[77]));
         }
         assert!(store.view().scan(&session, TABLE).await.unwrap().is_empty());
         load(&store, &session, 3_000, 1 << 20).await.unwrap();

@@ -14,6 +14,7 @@ mod long;
 mod objects;
 mod on_group;
 mod read_only;
+mod statement;
 mod support;
 mod threads;
 mod verify;

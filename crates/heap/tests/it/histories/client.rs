@@ -317,7 +317,7 @@ impl Client {
                 let inserted = transaction.insert(ROWS, after.encode(padding), after.keys()).await;
                 match inserted {
                     // Somebody else was faster.
-                    Err(Error::Duplicate { index: BY_KEY }) if has_no_parent => {
+                    Err(Error::Duplicate { index: BY_KEY, .. }) if has_no_parent => {
                         return Err(Stop::Refused);
                     }
                     inserted => drop(inserted?),
