@@ -68,12 +68,17 @@ pub enum Error {
         max: usize,
     },
     /// User: the file has no room for another extent.
-    #[error("object {object} cannot be extended: all {extents} extents of the file are in use")]
+    #[error(
+        "object {object} cannot be extended: all {extents} extents of the file are in use{}",
+        because(cause)
+    )]
     Full {
         /// The number of the table or index.
         object: u32,
         /// Extents of the file.
         extents: u32,
+        /// Why the file does not grow; `None` where nobody makes it longer.
+        cause: Option<Arc<str>>,
     },
     /// User: the file is too small for a store.
     #[error("a file of {bytes} bytes is too small for a store: {least} are needed")]
@@ -200,6 +205,10 @@ pub enum Error {
         /// Why.
         why: Arc<str>,
     },
+}
+
+fn because(cause: &Option<Arc<str>>) -> String {
+    cause.as_ref().map_or(String::new(), |why| format!(", and it does not grow: {why}"))
 }
 
 /// What a transaction has too much of.

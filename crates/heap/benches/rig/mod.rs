@@ -137,7 +137,9 @@ impl Rig {
     async fn open(&self, recovery: Recovery) -> (Store, Replayed) {
         let (env, device, waits) = (self.runtime.env(), Arc::clone(&self.data), Waits::new());
         let options = self.options.clone();
-        Store::open(OpenStore { env, waits, device, recovery, options }).await.unwrap()
+        Store::open(OpenStore { env, waits, device, recovery, options, growth: None })
+            .await
+            .unwrap()
     }
 
     /// Opens the store again; the log is ended already.

@@ -19,12 +19,13 @@ use allocate::Use;
 /// The free space of a store.
 pub(crate) struct Space {
     geometry: Geometry,
-    extents: u32,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
+    /// Extents of the file that the extent map tells of.
+    extents: u32,
     free_extents: BTreeSet<u32>,
     /// Up to which record the log speaks of extents that were given back.
     touched: BTreeMap<u32, u64>,
@@ -61,7 +62,7 @@ impl Space {
         extents: u32,
         last: u64,
     ) -> Result<Space, Error> {
-        let mut state = State { touched_before: last, ..State::default() };
+        let mut state = State { extents, touched_before: last, ..State::default() };
         for first in map::with_maps(geometry, extents) {
             let frame = frames.load(session, geometry.first_page(first)).await?;
             let image = frame.current();
@@ -69,11 +70,24 @@ impl Space {
                 state.take_in(geometry, extent, image.raw());
             }
         }
-        Ok(Space { geometry, extents, state: Mutex::new(state) })
+        Ok(Space { geometry, state: Mutex::new(state) })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Extents of the file that the extent map tells of.
+    pub fn file_extents(&self) -> u32 {
+        self.lock().extents
+    }
+
+    /// The file has grown, and the extent map tells of all extents up to these.
+    pub fn take_in(&self, known: u32, extents: u32) {
+        let mut state = self.lock();
+        let maps: BTreeSet<u32> = map::with_maps(self.geometry, extents).collect();
+        state.free_extents.extend((known..extents).filter(|extent| !maps.contains(extent)));
+        state.extents = extents;
     }
 
     /// The index with this number.
@@ -193,7 +207,7 @@ impl Space {
         let at = at.ok_or(Error::WrongObject { object, expected: "table or index" })?;
         let (kind, is_first) = (at.kind, at.extents.is_empty());
         let extent = state.free_extent(oldest);
-        let extent = extent.ok_or(Error::Full { object, extents: self.extents })?;
+        let extent = extent.ok_or_else(|| state.full(object))?;
         Ok((extent, kind, is_first))
     }
 
@@ -216,9 +230,10 @@ impl Space {
         let at = at.ok_or(Error::WrongObject { object, expected: "table or index" })?;
         let (kind, extents) = (at.kind, at.extents.iter().copied().collect());
         let first = match is_emptied {
-            true => Some(
-                state.free_extent(oldest).ok_or(Error::Full { object, extents: self.extents })?,
-            ),
+            true => {
+                let first = state.free_extent(oldest);
+                Some(first.ok_or_else(|| state.full(object))?)
+            }
             false => None,
         };
         if let Some(at) = state.objects.get_mut(&object) {
@@ -320,6 +335,10 @@ impl Space {
 }
 
 impl State {
+    fn full(&self, object: u32) -> Error {
+        Error::Full { object, extents: self.extents, cause: None }
+    }
+
     /// An extent that nobody has, and no snapshot sees anything in.
     fn free_extent(&mut self, oldest: u64) -> Option<u32> {
         while self.resting.front().is_some_and(|(lsn, _)| *lsn < oldest) {

@@ -371,7 +371,7 @@ impl Drop for Waits<'_> {
 }
 
 /// Stops the store if it is dropped: who wrote was ended in the middle, and what is on disk is not known.
-struct Ended<'a>(&'a Inner);
+pub(super) struct Ended<'a>(pub &'a Inner);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {

@@ -82,7 +82,7 @@ impl TakenExtents {
     /// will read that, nothing in memory speaks of them any more, and nothing will be written to them.
     pub async fn take(&self, session: &Session, object: u32) -> Result<(u32, u64), Error> {
         let inner = &self.0.inner;
-        let extent = inner.pages.space.take_extent(object, inner.oldest())?.0;
+        let extent = inner.take_extent(object).await?.0;
         let mut taking = Taking(inner, Some(extent));
         let touched = inner.pages.space.touched(extent);
         let first = inner.pages.geometry.first_page(extent);

@@ -5,6 +5,7 @@ mod build;
 mod checkpoint;
 mod counters;
 mod direct;
+mod grow;
 mod header;
 mod long;
 mod objects;
@@ -35,6 +36,8 @@ use crate::writer::Writer;
 pub use apply::{Change, Key, Outcome};
 pub use build::{BuildIndex, KeyOf, Load, LoadIndex};
 use checkpoint::Schedule;
+use grow::Growing;
+pub use grow::Growth;
 pub use header::Header;
 pub(crate) use long::{LongValues, TakenPages};
 pub use open::Reader;
@@ -84,6 +87,8 @@ pub struct OpenStore {
     pub recovery: Recovery,
     /// Parameters.
     pub options: Options,
+    /// Makes the file longer when it is full; without, it stays as long as it is.
+    pub growth: Option<Arc<dyn Growth>>,
 }
 
 /// An open store. Clones are handles of the same store; [`Store::close`] ends it in order, and dropping it
@@ -105,6 +110,7 @@ pub(crate) struct Inner {
     is_stopped: AtomicBool,
     stopped: Mutex<Option<Arc<str>>>,
     schedule: Schedule,
+    growing: Growing,
 }
 
 impl std::fmt::Debug for Store {
@@ -172,12 +178,13 @@ struct InnerParts {
     header: Header,
     options: Options,
     limits: Limits,
+    growth: Option<Arc<dyn Growth>>,
 }
 
 impl Inner {
     /// An open store. Its log ended at `end`, and so many pages were read for it.
     fn new(parts: InnerParts, end: u64, read: u64) -> Arc<Inner> {
-        let InnerParts { env, log, pages, writer, header, options, limits } = parts;
+        let InnerParts { env, log, pages, writer, header, options, limits, growth } = parts;
         let lane = Lane::new(LaneParts {
             log: log.clone(),
             frames: Arc::clone(&pages.frames),
@@ -201,6 +208,7 @@ impl Inner {
             is_stopped: AtomicBool::new(false),
             stopped: Mutex::default(),
             schedule: Schedule::new(Pace::new(limits, header.checkpoint), end, read),
+            growing: Growing::new(growth),
         })
     }
 }

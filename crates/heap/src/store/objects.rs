@@ -113,7 +113,7 @@ impl Inner {
 
     /// That is a commit of its own: what it is needed for may fail.
     async fn add_extent(self: &Arc<Self>, session: &Session, object: u32) -> Result<Queued, Error> {
-        let (extent, kind, is_first) = self.pages.space.take_extent(object, self.oldest())?;
+        let (extent, kind, is_first) = self.take_extent(object).await?;
         match self.commit_extent(session, (object, kind, is_first), extent).await {
             Ok(queued) => {
                 self.pages.space.add_extent(object, extent);
@@ -144,8 +144,12 @@ impl Inner {
         object: u32,
         is_emptied: bool,
     ) -> Result<Queued, Error> {
-        let removal = self.pages.space.begin_removal(object, is_emptied, self.oldest());
-        let (first, kind, extents) = removal?;
+        let (first, kind, extents) = loop {
+            match self.pages.space.begin_removal(object, is_emptied, self.oldest()) {
+                Err(full @ Error::Full { .. }) => self.make_room(full).await?,
+                removal => break removal?,
+            }
+        };
         let queued = self.commit_removal(session, (object, kind, first), extents).await;
         let lsn = queued.as_ref().ok().map(|queued| queued.appended.lsn.0);
         self.pages.space.end_removal(object, first, lsn);

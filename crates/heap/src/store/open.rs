@@ -89,7 +89,7 @@ impl Store {
     /// the log and of the device.
     #[boxed]
     pub async fn open(open: OpenStore) -> Result<(Store, Replayed), Error> {
-        let OpenStore { env, waits, device, mut recovery, options } = open;
+        let OpenStore { env, waits, device, mut recovery, options, growth } = open;
         let session = waits.session("store writer", Kind::Background);
         let mut header = Header::read(&*device).await?;
         let extents = check_header(&header, &recovery, device.geometry().size)?;
@@ -121,9 +121,9 @@ impl Store {
         let last = replayed.last.max(header.checkpoint);
         let space = Space::load(&frames, session, geometry, header.extents, last).await?;
         let snapshots = Arc::new(Snapshots::default());
-        let pages = Arc::new(Pages { frames, geometry, space, snapshots, extents: header.extents });
+        let pages = Arc::new(Pages { frames, geometry, space, snapshots });
         let limits = options.limits(&header);
-        let parts = InnerParts { env, log, pages, writer, header, options, limits };
+        let parts = InnerParts { env, log, pages, writer, header, options, limits, growth };
         let inner = Inner::new(parts, end, replayed.pages);
         inner.set_pace();
         inner.load_counters(session).await?;
@@ -138,7 +138,7 @@ impl Store {
     /// As [`Store::open`].
     #[boxed]
     pub async fn open_read_only(open: OpenStore) -> Result<(Reader, Replayed), Error> {
-        let OpenStore { env, waits, device, recovery, options } = open;
+        let OpenStore { env, waits, device, recovery, options, .. } = open;
         let session = waits.session("store recovery", Kind::Background);
         let mut recovery = recovery.without_writes();
         let header = Header::read(&*device).await?;
@@ -157,7 +157,7 @@ impl Store {
         check_log_end(end, header.checkpoint.max(replayed.newest + 1))?;
         frames.set_limit(end);
         let space = Space::load(&frames, session, geometry, extents, end).await?;
-        let pages = Pages { frames, geometry, space, snapshots: Arc::default(), extents };
+        let pages = Pages { frames, geometry, space, snapshots: Arc::default() };
         let newer = Arc::new((dirty, torn));
         Ok((Reader { pages: Arc::new(pages), end, newer }, replayed))
     }

@@ -26,8 +26,6 @@ pub(super) struct Pages {
     pub geometry: Geometry,
     pub space: Space,
     pub snapshots: Arc<Snapshots>,
-    /// Extents of the file that the extent map tells of.
-    pub extents: u32,
 }
 
 /// The store as it was at one moment.
@@ -99,7 +97,7 @@ impl View {
 
     /// The extents of the file that the extent map tells of.
     pub(crate) fn extents(&self) -> u32 {
-        self.pages.extents
+        self.pages.space.file_extents()
     }
 
     /// The bytes of a row; `None` where there is none.

@@ -5,6 +5,7 @@
 mod basic;
 mod counters;
 mod found;
+mod grow;
 mod histories;
 mod inspect;
 mod isolation;

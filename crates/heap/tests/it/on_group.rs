@@ -7,11 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{
-    CreateGroup, FileSpec, FoundDisk, Group, MountOptions, NewDisk, Redundancy, create,
+    CreateGroup, File, FileSpec, FoundDisk, Group, MountOptions, NewDisk, Redundancy, create,
 };
-use cellar_heap::{Change, Key, RowId, Store, TableOf};
+use cellar_heap::{Change, Error, Growth, Key, RowId, Store, TableOf};
 use cellar_io::sim::{Rng, SimDisk, SimDiskOptions};
-use cellar_io::{Device, EnvExt};
+use cellar_io::{Device, EnvExt, IoError, IoErrorKind, IoFuture, Op};
 use cellar_wait::{Kind, Session};
 
 use crate::support::Rig;
@@ -175,6 +175,85 @@ impl Life {
             self.rows.remove(&number);
             self.rows.extend(id.zip(after).map(|row| (number, row)));
         }
+    }
+}
+
+/// A file of a group that grows.
+struct Longer(Arc<File>);
+
+impl Growth for Longer {
+    fn grow(&self, to_bytes: u64) -> IoFuture<'_, u64> {
+        Box::pin(async move {
+            let refused = |error: cellar_diskgroup::Error| {
+                let kind = match error {
+                    cellar_diskgroup::Error::NoSpace { .. } => IoErrorKind::NoSpace,
+                    _ => IoErrorKind::Gone { reason: "the group refuses" },
+                };
+                IoError::new(kind, &FILE.into(), Op::Write, 0, 0)
+            };
+            self.0.set_size(to_bytes).await.map_err(refused)?;
+            Ok(to_bytes)
+        })
+    }
+}
+
+#[test]
+fn a_file_of_a_group_grows_until_the_group_is_full_also_over_power_cuts() {
+    for seed in 0..5 {
+        let mut life = Life::new(seed);
+        let rig = Arc::clone(&life.rig);
+        let sim = &rig.sim;
+        sim.run(life.create()).expect("the power is on");
+        let mut ids: Vec<(u64, RowId)> = Vec::new();
+        let mut full = None;
+        for round in 0.. {
+            let row = |number: u64| Bytes::from(vec![number as u8; 7000]);
+            let worked = sim.run(async {
+                let group = life.mount().await;
+                let session = life.rig.session();
+                let file = Arc::new(group.open(FILE).unwrap());
+                let growth: Arc<dyn Growth> = Arc::new(Longer(Arc::clone(&file)));
+                let (store, _) = life.rig.open_growing(file, growth).await.unwrap();
+                if round == 0 {
+                    store.create_table(&session, TABLE).await.unwrap();
+                    store.create_index(&session, INDEX).await.unwrap();
+                }
+                let view = store.view();
+                let table = TableOf { table: TABLE, indexes: vec![INDEX] };
+                let report = view.verify(&session, &[table], None).await.unwrap();
+                assert!(report.findings.is_empty(), "seed {seed}: {:?}", report.findings);
+                for (number, id) in &ids {
+                    let found = view.row(&session, TABLE, *id).await.unwrap();
+                    assert_eq!(found, Some(row(*number)), "seed {seed}");
+                }
+                if full.is_some() {
+                    return;
+                }
+                sim.crash_after(life.rng.within(200..=6000));
+                for number in ids.len() as u64 * 1000.. {
+                    let keys = vec![key(number)];
+                    let change = Change::Insert { table: TABLE, row: row(number), keys };
+                    match store.commit(&session, vec![change]).await {
+                        Ok(outcome) => ids.extend(outcome.rows[0].map(|id| (number, id))),
+                        Err(error) => {
+                            full = Some(error);
+                            break;
+                        }
+                    }
+                }
+            });
+            sim.crash();
+            sim.crash_never();
+            sim.restart();
+            if worked.is_some() && full.is_some() && round > 0 {
+                break;
+            }
+        }
+        let Some(Error::Full { extents, cause: Some(cause), .. }) = full else {
+            panic!("seed {seed}: {full:?}")
+        };
+        assert!(cause.contains("no room"), "{cause}");
+        assert!(extents > 2 * (8 << 20) / (64 << 10), "seed {seed}: {extents} extents");
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cellar_heap::{Error, Geometry, NewStore, OpenStore, Options, Reader, Replayed, Store};
+use cellar_heap::{Error, Geometry, Growth, NewStore, OpenStore, Options, Reader, Replayed, Store};
 use cellar_io::sim::{Sim, SimDisk, SimDiskOptions};
 use cellar_io::{Device, IoFuture};
 use cellar_redo::on_disk::DatabaseId;
@@ -35,6 +35,8 @@ pub struct Rig {
     pub waits: Waits,
     pub options: Options,
     pub geometry: Geometry,
+    /// Makes the file longer when it is full.
+    pub growth: Option<Arc<dyn Growth>>,
 }
 
 pub const SMALL: Geometry = Geometry { extent_pages: 8, ring_batches: 2, batch_pages: 7 };
@@ -54,7 +56,16 @@ impl Rig {
             ..Options::default()
         };
         let control: Arc<dyn Control> = Arc::new(Kept::default());
-        Rig { sim, data, groups, control, waits: Waits::new(), options, geometry: SMALL }
+        Rig {
+            sim,
+            data,
+            groups,
+            control,
+            waits: Waits::new(),
+            options,
+            geometry: SMALL,
+            growth: None,
+        }
     }
 
     pub fn session(&self) -> Session {
@@ -111,6 +122,7 @@ impl Rig {
             device,
             recovery: Recovery::start(self.log()).await?,
             options: self.options.clone(),
+            growth: self.growth.clone(),
         })
     }
 
@@ -121,6 +133,15 @@ impl Rig {
     /// As [`Rig::open`], of another file.
     pub async fn open_on(&self, device: Arc<dyn Device>) -> Result<(Store, Replayed), Error> {
         Store::open(self.opening(device).await?).await
+    }
+
+    /// As [`Rig::open_on`], of a file that grows.
+    pub async fn open_growing(
+        &self,
+        device: Arc<dyn Device>,
+        growth: Arc<dyn Growth>,
+    ) -> Result<(Store, Replayed), Error> {
+        Store::open(OpenStore { growth: Some(growth), ..self.opening(device).await? }).await
     }
 
     pub async fn open_read_only(&self) -> Result<(Reader, Replayed), Error> {

@@ -88,7 +88,7 @@ impl Place {
             ..Options::default()
         };
         let (env, waits) = (self.runtime.env(), self.waits.clone());
-        let open = OpenStore { env, waits, device, recovery, options };
+        let open = OpenStore { env, waits, device, recovery, options, growth: None };
         Store::open(open).await.unwrap().0
     }
 }

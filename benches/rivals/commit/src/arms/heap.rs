@@ -99,7 +99,7 @@ async fn make(
         .await?;
     let session = waits.session("load", Kind::User);
     let options = cellar_heap::Options::default();
-    let store = Store::open(OpenStore { env, waits, device, recovery, options }).await?.0;
+    let store = Store::open(OpenStore { env, waits, device, recovery, options, growth: None }).await?.0;
     store.create_table(&session, TABLE).await?;
     store.create_index(&session, INDEX).await?;
     for number in 0..ROWS.max(load.committers as u64) {

@@ -1,0 +1,200 @@
+//! The growth of a store's file while it is open: who finds no free extent has the file be made longer, and
+//! all who want one meanwhile wait for that.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cellar_io::{EnvExt, Instant, IoFuture};
+use cellar_page::PAGE_BYTES;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+
+use super::checkpoint::Ended;
+use super::{Inner, objects};
+use crate::error::Error;
+use crate::geometry::Geometry;
+use crate::space::allocate::Use;
+use crate::space::map;
+
+/// Makes the file of a store longer.
+pub trait Growth: Send + Sync {
+    /// Makes the file this long, in bytes, and returns how long it is when that is durable: the device must
+    /// have this size then, and after a crash. An error where there is no room: it is as long as before.
+    fn grow(&self, to_bytes: u64) -> IoFuture<'_, u64>;
+}
+
+/// What came of a growth: `Some` says why there was none.
+type Grown = Result<Option<Arc<str>>, Error>;
+
+/// The growth of a store's file.
+pub(super) struct Growing {
+    growth: Option<Arc<dyn Growth>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The one that is under way.
+    current: Option<Shared<BoxFuture<'static, Grown>>>,
+    /// When the last one came to nothing, and why.
+    failed: Option<(Instant, Arc<str>)>,
+}
+
+/// After so long it is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The least that a file grows by, in bytes.
+const BYTES_LEAST: u64 = 8 << 20;
+
+/// A file grows by this part of its size.
+const SHARE: u32 = 16;
+
+impl Growing {
+    pub fn new(growth: Option<Arc<dyn Growth>>) -> Growing {
+        Growing { growth, state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Takes a free extent for an object; what that is for, and whether it is its first. Where there is none the
+    /// file grows.
+    pub(super) async fn take_extent(
+        self: &Arc<Self>,
+        object: u32,
+    ) -> Result<(u32, Use, bool), Error> {
+        loop {
+            match self.pages.space.take_extent(object, self.oldest()) {
+                Err(full @ Error::Full { .. }) => self.make_room(full).await?,
+                taken => return taken,
+            }
+        }
+    }
+
+    /// Has the file grow for who found it full, and returns when there may be room. An error: there is none, and
+    /// why.
+    pub(super) async fn make_room(self: &Arc<Self>, full: Error) -> Result<(), Error> {
+        let Error::Full { object, extents, .. } = full else { return Err(full) };
+        let Some(growth) = &self.growing.growth else { return Err(full) };
+        let full = |cause| Error::Full { object, extents, cause: Some(cause) };
+        let current = {
+            let mut state = self.growing.lock();
+            if self.pages.space.file_extents() != extents {
+                return Ok(());
+            }
+            let now = self.env.now();
+            if let Some((at, why)) = &state.failed
+                && now.since(*at) < RETRY_AFTER
+            {
+                return Err(full(Arc::clone(why)));
+            }
+            let begin = || self.begin_growth(Arc::clone(growth));
+            state.current.get_or_insert_with(begin).clone()
+        };
+        match current.await? {
+            None => Ok(()),
+            Some(why) => Err(full(why)),
+        }
+    }
+
+    /// To its end, also where nobody waits for that.
+    fn begin_growth(
+        self: &Arc<Self>,
+        growth: Arc<dyn Growth>,
+    ) -> Shared<BoxFuture<'static, Grown>> {
+        let inner = Arc::clone(self);
+        let task = async move {
+            let grown = inner.grow(&*growth).await;
+            let mut state = inner.growing.lock();
+            state.current = None;
+            state.failed = match &grown {
+                Ok(Some(why)) => Some((inner.env.now(), Arc::clone(why))),
+                _ => None,
+            };
+            drop(state);
+            grown
+        };
+        let task = self.env.run("store growth", task);
+        task.map(|grown| grown.ok_or_else(objects::ended).flatten()).boxed().shared()
+    }
+
+    async fn grow(&self, growth: &dyn Growth) -> Grown {
+        let (geometry, known) = (self.pages.geometry, self.pages.space.file_extents());
+        let wanted = wanted(geometry, known);
+        if wanted.is_empty() {
+            return Ok(Some(format!("a store has {} pages at most", u32::MAX).into()));
+        }
+        let mut why: Arc<str> = "it was not made longer".into();
+        for extents in wanted {
+            let bytes = u64::from(extents) * extent_bytes(geometry);
+            match growth.grow(bytes).await.map(|bytes| geometry.extents(bytes)) {
+                Ok(extents) if extents > known => return self.take_in(known, extents).await,
+                Ok(_) => {}
+                Err(error) => why = error.to_string().into(),
+            }
+        }
+        Ok(Some(why))
+    }
+
+    /// Takes in extents of a file that has grown: their map is durable, then the header, then they are used. A
+    /// crash before the last leaves a file that is longer than the header says, as an opening takes it in.
+    async fn take_in(&self, known: u32, extents: u32) -> Grown {
+        let turn = self.turn().await;
+        self.check_running()?;
+        let (frames, geometry) = (&self.pages.frames, self.pages.geometry);
+        let made = map::make(&**frames.device(), frames.store(), geometry, known, extents).await;
+        if let Err(error) = made {
+            return Ok(Some(error.to_string().into()));
+        }
+        let ended = Ended(self);
+        let header = {
+            let mut header = self.header.lock().unwrap_or_else(PoisonError::into_inner);
+            (header.extents, header.generation) = (extents, header.generation + 1);
+            *header
+        };
+        let written = header.write(&**frames.device()).await;
+        std::mem::forget(ended);
+        if let Err(error) = &written {
+            self.stop(error);
+        }
+        drop(turn);
+        written?;
+        self.pages.space.take_in(known, extents);
+        Ok(None)
+    }
+}
+
+fn extent_bytes(geometry: Geometry) -> u64 {
+    u64::from(geometry.extent_pages) * PAGE_BYTES as u64
+}
+
+/// How many extents a file of so many is to have: what is wanted, and the least.
+fn wanted(geometry: Geometry, extents: u32) -> Vec<u32> {
+    let least = BYTES_LEAST.div_ceil(extent_bytes(geometry)) as u32;
+    let most = geometry.extents(u64::MAX);
+    let to = |more: u32| extents.saturating_add(more).min(most);
+    let mut wanted = vec![to(least.max(extents / SHARE)), to(least)];
+    wanted.dedup();
+    wanted.retain(|wanted| *wanted > extents);
+    wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_grows_by_a_sixteenth_and_by_eight_megabytes_at_least() {
+        let geometry = Geometry::default();
+        assert_eq!(wanted(geometry, 20), [36]);
+        assert_eq!(wanted(geometry, 16_000), [17_000, 16_016]);
+        let most = geometry.extents(u64::MAX);
+        assert_eq!(wanted(geometry, most - 10), [most]);
+        assert!(wanted(geometry, most).is_empty());
+        let large = Geometry { extent_pages: 8144, ..geometry };
+        assert_eq!(wanted(large, 3), [4]);
+    }
+}
