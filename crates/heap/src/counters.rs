@@ -112,6 +112,13 @@ impl Counters {
         found.ok_or(Error::WrongObject { object: number, expected: "counter" })
     }
 
+    /// All of them, in order.
+    pub fn numbers(&self) -> Vec<u32> {
+        let mut numbers: Vec<u32> = self.lock().keys().copied().collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
     pub fn remove(&self, number: u32) {
         self.lock().remove(&number);
     }

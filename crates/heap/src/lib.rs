@@ -36,8 +36,8 @@ pub use recovery::Replayed;
 pub use row_id::{RowId, RowRef};
 pub use rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
 pub use store::{
-    BuildIndex, Change, Growth, Header, Key, KeyOf, Load, LoadIndex, NewStore, OpenStore, Options,
-    Outcome, Reader, Store, View, create,
+    BuildIndex, Change, Growth, Header, Key, KeyOf, Load, LoadIndex, NewStore, ObjectKind,
+    OpenStore, Options, Outcome, Reader, Store, StoredObject, View, create,
 };
 pub use transaction::{
     Isolation, LockedRow, RangeScan, RowBatch, RowKey, Savepoint, StatementView, TableScan,

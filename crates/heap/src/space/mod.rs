@@ -108,6 +108,13 @@ impl Space {
         }
     }
 
+    /// All tables and indexes, by their numbers: what each is, and how many extents it has.
+    pub fn objects(&self) -> Vec<(u32, Use, u32)> {
+        let state = self.lock();
+        let of = |(number, at): (&u32, &Object)| (*number, at.kind, at.extents.len() as u32);
+        state.objects.iter().map(of).collect()
+    }
+
     /// The extents of a table, in order.
     pub fn extents(&self, table: u32) -> Result<Vec<u32>, Error> {
         match self.lock().objects.get(&table) {

@@ -60,6 +60,11 @@ impl Store {
         Ok(())
     }
 
+    /// The numbers of all counters, in order.
+    pub fn counters(&self) -> Vec<u32> {
+        self.0.counters.numbers()
+    }
+
     /// The next value of a counter, which then goes on `step` further; nobody gets it again, also after a
     /// crash, if all take steps in the same direction. Values that were taken and not used are lost.
     ///

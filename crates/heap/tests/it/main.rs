@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod basic;
+mod catalog;
 mod counters;
 mod found;
 mod grow;
