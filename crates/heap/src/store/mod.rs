@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, EnvExt, SharedEnv};
-use cellar_redo::{Log, Lsn, Queued, Recovery};
+use cellar_redo::{Log, Lsn, Queued, Recovery, Report};
 use cellar_wait::{Session, Waits};
 
 use crate::counters::Counters;
@@ -93,6 +93,7 @@ pub struct Store(Arc<Inner>);
 pub(crate) struct Inner {
     env: SharedEnv,
     log: Log,
+    report: Report,
     pages: Arc<Pages>,
     lane: Lane,
     locks: Arc<Locks>,
@@ -166,6 +167,7 @@ pub async fn create(device: &Arc<dyn Device>, new: NewStore) -> Result<(), Error
 struct InnerParts {
     env: SharedEnv,
     log: Log,
+    report: Report,
     pages: Arc<Pages>,
     writer: Writer,
     header: Header,
@@ -174,9 +176,10 @@ struct InnerParts {
 }
 
 impl Inner {
-    /// An open store. Its log ended at `end`, and so many pages were read for it.
-    fn new(parts: InnerParts, end: u64, read: u64) -> Arc<Inner> {
-        let InnerParts { env, log, pages, writer, header, options, limits } = parts;
+    /// An open store, for which so many pages were read.
+    fn new(parts: InnerParts, read: u64) -> Arc<Inner> {
+        let InnerParts { env, log, report, pages, writer, header, options, limits } = parts;
+        let end = report.end.0;
         let lane = Lane::new(LaneParts {
             log: log.clone(),
             frames: Arc::clone(&pages.frames),
@@ -189,6 +192,7 @@ impl Inner {
         Arc::new(Inner {
             env,
             log,
+            report,
             pages,
             lane,
             locks: Arc::new(Locks::new()),
@@ -208,6 +212,11 @@ impl Store {
     /// The log of the store.
     pub fn log(&self) -> &Log {
         &self.0.log
+    }
+
+    /// What the recovery of the log found.
+    pub fn log_report(&self) -> &Report {
+        &self.0.report
     }
 
     pub(crate) fn env(&self) -> &SharedEnv {

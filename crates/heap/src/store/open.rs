@@ -123,8 +123,8 @@ impl Store {
         let snapshots = Arc::new(Snapshots::default());
         let pages = Arc::new(Pages { frames, geometry, space, snapshots, extents: header.extents });
         let limits = options.limits(&header);
-        let parts = InnerParts { env, log, pages, writer, header, options, limits };
-        let inner = Inner::new(parts, end, replayed.pages);
+        let parts = InnerParts { env, log, report, pages, writer, header, options, limits };
+        let inner = Inner::new(parts, replayed.pages);
         inner.set_pace();
         inner.load_counters(session).await?;
         inner.start_writer();

@@ -15,11 +15,11 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a
 
 /// Where the catalog is kept.
 pub trait CatalogStore: Send + Sync + 'static {
-    /// The bytes last replaced; `None` if there never were any.
-    fn read(&self) -> StoreFuture<'_, Option<Vec<u8>>>;
+    /// The catalog as it is kept; `None` if there never was any.
+    fn load(&self) -> StoreFuture<'_, Option<Catalog>>;
 
-    /// Makes `bytes` the durable content: after a crash it is the old or the new one, whole.
-    fn replace(&self, bytes: Vec<u8>) -> StoreFuture<'_, ()>;
+    /// Makes `next` the durable content, where `now` is it: after a crash it is one of them, whole.
+    fn replace<'a>(&'a self, now: &'a Catalog, next: &'a Catalog) -> StoreFuture<'a, ()>;
 }
 
 struct State {
@@ -77,8 +77,7 @@ impl SharedCatalog {
     /// # Errors
     /// As [`SharedCatalog::open`].
     pub(crate) async fn stored(&self) -> Result<Option<Catalog>> {
-        let bytes = self.store.read().await?;
-        bytes.map(|bytes| Catalog::decode(&bytes)).transpose()
+        self.store.load().await
     }
 
     /// Adds a table. It is durable when this returns.
@@ -184,14 +183,14 @@ impl SharedCatalog {
 
     async fn change<T>(&self, next: impl FnOnce(&Catalog) -> Result<(Catalog, T)>) -> Result<T> {
         let _turn = self.turn().await;
-        let (next, answer) = next(&self.current())?;
+        let now = self.current();
+        let (next, answer) = next(&now)?;
         let next = Catalog { version: next.version_needed(), ..next };
         if let Some(fault) = next.fault() {
             return Err(Error::new(INTERNAL, format!("the catalog would be damaged: {fault}")));
         }
-        let bytes = next.encode()?;
-        if let Err(error) = self.store.replace(bytes.clone()).await
-            && !self.holds(&bytes).await
+        if let Err(error) = self.store.replace(&now, &next).await
+            && !self.holds(&next).await
         {
             return Err(error);
         }
@@ -201,8 +200,28 @@ impl SharedCatalog {
 
     /// Whether the store holds this content although it reported a failure: only what comes after
     /// the replacement failed then, such as giving back the room of the old one.
-    async fn holds(&self, bytes: &[u8]) -> bool {
-        matches!(self.store.read().await, Ok(Some(stored)) if stored.starts_with(bytes))
+    async fn holds(&self, next: &Catalog) -> bool {
+        matches!(self.store.load().await, Ok(Some(stored)) if stored == *next)
+    }
+
+    /// Does something while nobody changes it, with what it is.
+    pub(crate) async fn unchanged<T, F>(&self, work: impl FnOnce(Arc<Catalog>) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let _turn = self.turn().await;
+        work(self.current()).await
+    }
+
+    /// Reads again what the store holds.
+    ///
+    /// # Errors
+    /// As [`SharedCatalog::open`].
+    pub(crate) async fn reload(&self) -> Result<()> {
+        let _turn = self.turn().await;
+        let current = self.stored().await?.unwrap_or_default();
+        self.state().current = Arc::new(current);
+        Ok(())
     }
 
     async fn turn(&self) -> Turn<'_> {

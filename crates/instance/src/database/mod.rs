@@ -1,11 +1,12 @@
 //! An open database directory: the instance, its storage and its catalog.
 
-mod first_catalog;
 mod health;
 mod host;
 mod import;
 mod init;
+mod kept_catalog;
 mod parameters;
+mod takeover;
 
 use std::sync::Arc;
 
@@ -16,17 +17,17 @@ use cellar_storage::disks::Disks;
 use cellar_storage::{Mounted, OpenMode};
 use cellar_wait::Waits;
 
-use crate::catalog::SharedCatalog;
-use crate::catalog_file::GroupCatalog;
+use crate::catalog::{CatalogStore, SharedCatalog, Stub};
 use crate::directory::Directory;
 use crate::error::Result;
+use crate::heap::Heap;
 use crate::instance::Instance;
 use crate::tables::Tables;
 use crate::views::{self, Row, VHealth, Value, ViewDef};
 pub use import::import;
 pub use init::init;
 
-use first_catalog::FirstGroupCatalog;
+use kept_catalog::KeptCatalog;
 
 /// An open database directory. Clones are the same database.
 #[derive(Clone)]
@@ -35,6 +36,8 @@ pub struct Database {
     directory: Directory,
     storage: Storage,
     tables: Tables,
+    kept: Arc<KeptCatalog>,
+    heap: Heap,
 }
 
 impl std::fmt::Debug for Database {
@@ -75,34 +78,64 @@ impl Database {
     ) -> Result<Database> {
         let open = host::opening(&instance, &directory, disks, mode);
         let storage = Storage::open(open, force).await?;
-        let store = Arc::new(FirstGroupCatalog(storage.groups().mounted().clone()));
-        let catalog = SharedCatalog::open(store).await?;
-        let opened = Database::new(instance, directory, storage, catalog);
+        let (heap, kept) = Database::heap_in(&instance, &storage);
+        let stub = kept.find().await?;
+        let is_done = stub.as_ref().is_some_and(|stub| stub.is_done);
+        if is_done || (stub.is_some() && !mode.read_only) {
+            heap.expect_new(!is_done);
+            storage.redo().set_user(Arc::new(heap.clone()));
+            storage.redo().open().await;
+        }
+        let store = Arc::clone(&kept) as Arc<dyn CatalogStore>;
+        let catalog = match !is_done || heap.is_open() {
+            true => SharedCatalog::open(store).await?,
+            false => SharedCatalog::empty(store),
+        };
+        let opened = Database::new(instance, directory, storage, (catalog, kept, heap));
+        opened.finish_opening(stub, mode).await?;
+        Ok(opened)
+    }
+
+    /// From the catalog on.
+    async fn finish_opening(&self, stub: Option<Stub>, mode: OpenMode) -> Result<()> {
+        if stub.as_ref().is_some_and(|stub| !stub.is_done) && self.heap.is_open() {
+            self.fill_heap(&self.catalog().current()).await?;
+        }
         // A group mounted by force may have a catalog older than its tables.
-        let groups = opened.storage.groups();
-        if !mode.read_only && !mode.force && groups.mounted_by_force().is_none() {
-            opened.tables.sweep(&opened.groups()).await;
+        let groups = self.storage.groups();
+        let is_known = !stub.as_ref().is_some_and(|stub| stub.is_done) || self.heap.is_open();
+        if !mode.read_only && !mode.force && groups.mounted_by_force().is_none() && is_known {
+            self.tables.sweep(&self.groups()).await;
         }
         if !mode.read_only {
             // One that an earlier version wrote has none.
-            if let Some(first) = groups.mounted().first() {
-                GroupCatalog::new(first.group).keep_spare().await;
-            }
+            self.kept.file()?.keep_spare().await;
         }
-        opened.storage.redo().open().await;
-        Ok(opened)
+        if stub.is_none() || mode.read_only {
+            self.storage.redo().open().await;
+        }
+        Ok(())
+    }
+
+    /// The heap of a database that is being opened, and where its catalog is.
+    fn heap_in(instance: &Instance, storage: &Storage) -> (Heap, Arc<KeptCatalog>) {
+        let groups = storage.groups().mounted();
+        let (env, sessions) = (Arc::clone(instance.env()), instance.sessions().clone());
+        let heap = Heap::new(env, sessions, groups.clone(), instance.budget().clone());
+        let kept = Arc::new(KeptCatalog::new(groups.clone(), heap.clone()));
+        (heap, kept)
     }
 
     fn new(
         instance: Arc<Instance>,
         directory: Directory,
         storage: Storage,
-        catalog: SharedCatalog,
+        (catalog, kept, heap): (SharedCatalog, Arc<KeptCatalog>, Heap),
     ) -> Database {
         let (env, scans) = (Arc::clone(instance.env()), Arc::clone(instance.scans()));
         let (groups, redo) = (storage.groups().clone(), instance.redo().clone());
         let tables = Tables::new(env, groups, redo, scans, catalog);
-        Database { instance, directory, storage, tables }
+        Database { instance, directory, storage, tables, kept, heap }
     }
 
     /// Dismounts every group cleanly.
@@ -137,6 +170,11 @@ impl Database {
     /// The tables in its groups.
     pub fn tables(&self) -> &Tables {
         &self.tables
+    }
+
+    /// The store of rows that change, open or not.
+    pub fn heap(&self) -> &Heap {
+        &self.heap
     }
 
     /// The environment it runs in.
