@@ -33,11 +33,13 @@ pub use inspect::{Inspection, inspect, inspect_page};
 pub use long::LONG_BYTES_MAX;
 pub use pace::RecoveryEstimate;
 pub use recovery::Replayed;
-pub use row_id::RowId;
+pub use row_id::{RowId, RowRef};
 pub use rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
 pub use store::{
     BuildIndex, Change, Header, Key, KeyOf, Load, LoadIndex, NewStore, OpenStore, Options, Outcome,
     Reader, Store, View, create,
 };
-pub use transaction::{Isolation, RowKey, RowRef, Savepoint, Transaction};
+pub use transaction::{
+    Isolation, RangeScan, RowBatch, RowKey, Savepoint, StatementView, TableScan, Transaction,
+};
 pub use verify::{Finding, KeysOf, Report, TableOf};

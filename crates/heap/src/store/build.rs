@@ -11,6 +11,7 @@ use cellar_wait::Session;
 
 use super::direct::{DirectPages, Finished, put_row};
 use super::plan::{Plan, check_row};
+use super::scan::Scan;
 use super::sorted::Sorted;
 use super::{Inner, Outcome, Store, objects};
 use crate::error::Error;
@@ -124,7 +125,7 @@ impl Store {
         let BuildIndex { table, index, memory, key, progress } = *build;
         self.0.pages.space.index(index.index)?;
         let mut sorted = Sorted::new(&self.0, index.index, memory);
-        let mut scan = self.newest().begin_scan(table)?;
+        let mut scan = Scan::new(Arc::new(self.newest()), table)?;
         let mut count = 0;
         while let Some(page) = scan.next_page(session).await? {
             for (id, found) in page.rows() {

@@ -40,6 +40,7 @@ pub(crate) use long::{LongValues, TakenPages};
 pub use open::Reader;
 use read::Pages;
 pub use read::View;
+pub(crate) use scan::{Page, Scan};
 
 /// Parameters of an open store.
 #[derive(Clone, Debug)]

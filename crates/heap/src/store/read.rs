@@ -14,8 +14,8 @@ use super::Store;
 use crate::error::Error;
 use crate::frames::{Frames, Image};
 use crate::geometry::Geometry;
-use crate::index::{Cursor, behind};
-use crate::row_id::RowId;
+use crate::index::{Cursor, KEY_BYTES_MAX, behind};
+use crate::row_id::{ROW_ID_BYTES, RowId};
 use crate::rows::{Found, find, find_moved};
 use crate::snapshots::{Snapshot, Snapshots};
 use crate::space::Space;
@@ -143,9 +143,26 @@ impl View {
         backwards: bool,
         count: usize,
     ) -> Result<Vec<(Vec<u8>, RowId)>, Error> {
+        let (first, last) = (*keys.start(), behind(keys.end()));
+        self.entries(session, index, (first, Some(&last)), backwards, count).await
+    }
+
+    /// Whether this is the number of an index.
+    pub(crate) fn check_index(&self, index: u32) -> Result<(), Error> {
+        self.pages.space.index(index).map(drop)
+    }
+
+    /// As [`View::range`], of the entries from some bytes on and before others, or to the end.
+    pub(crate) async fn entries(
+        &self,
+        session: &Session,
+        index: u32,
+        (first, last): (&[u8], Option<&[u8]>),
+        backwards: bool,
+        count: usize,
+    ) -> Result<Vec<(Vec<u8>, RowId)>, Error> {
         let index = self.pages.space.index(index)?;
-        let (first, last) = (keys.start().to_vec(), behind(keys.end()));
-        let from = if backwards { &last } else { &first };
+        let from = if backwards { last.unwrap_or(&END) } else { first };
         let frames = &self.pages.frames;
         let sought = Cursor::seek(frames, session, index, self.point(), from).await;
         let mut cursor = self.check(sought)?;
@@ -157,8 +174,8 @@ impl View {
             };
             let Some((key, id)) = self.check(next)? else { break };
             let is_inside = match backwards {
-                true => key >= first,
-                false => key < last,
+                true => &key[..] >= first,
+                false => last.is_none_or(|last| &key[..] < last),
             };
             if !is_inside {
                 break;
@@ -169,3 +186,6 @@ impl View {
         Ok(found)
     }
 }
+
+/// Bytes behind all entries.
+const END: [u8; KEY_BYTES_MAX + ROW_ID_BYTES + 1] = [0xFF; KEY_BYTES_MAX + ROW_ID_BYTES + 1];

@@ -11,7 +11,7 @@ use cellar_wait::Session;
 
 use super::read::View;
 use crate::error::Error;
-use crate::frames::Image;
+use crate::frames::{Frame, Image};
 use crate::row_id::RowId;
 use crate::rows::{Found, find, find_moved};
 use crate::space::allocate;
@@ -36,6 +36,26 @@ pub(crate) struct Page {
 }
 
 impl Page {
+    /// The rows that are here, each with where it is known and the slot that it is in.
+    pub fn places(&self) -> impl Iterator<Item = (RowId, u16)> {
+        let page = self.image.page();
+        (0..page.slots() as u16).filter_map(move |slot| match find(page, slot) {
+            Some(Found::Here(_)) => Some((RowId { page: self.number, slot }, slot)),
+            Some(Found::Elsewhere(_)) => None,
+            None => find_moved(page, slot).map(|(home, _)| (home, slot)),
+        })
+    }
+
+    /// The row in a slot.
+    pub fn row(&self, slot: u16) -> Option<&[u8]> {
+        let page = self.image.page();
+        match find(page, slot) {
+            Some(Found::Here(row)) => Some(row),
+            Some(Found::Elsewhere(_)) => None,
+            None => find_moved(page, slot).map(|(_, row)| row),
+        }
+    }
+
     /// The rows that begin here, and those that have moved here, each with where it is known.
     pub fn rows(&self) -> impl Iterator<Item = (RowId, Found<'_>)> {
         let page = self.image.page();
@@ -47,11 +67,31 @@ impl Page {
 }
 
 impl View {
-    /// Begins a scan of all rows of a table.
-    pub(crate) fn begin_scan(self, table: u32) -> Result<Scan, Error> {
-        let extents = self.pages.space.extents(table)?.into();
-        let (view, ahead) = (Arc::new(self), VecDeque::new());
-        Ok(Scan { view, table, extents, ahead, read: VecDeque::new() })
+    /// Has pages in memory as long as what is returned is there: those that lack are read together, in a task of
+    /// their own, so that nobody waits for them where the caller is not polled.
+    pub(crate) async fn prepare(
+        self: &Arc<Self>,
+        session: &Session,
+        mut pages: Vec<u32>,
+    ) -> Result<Vec<Arc<Frame>>, Error> {
+        pages.sort_unstable();
+        pages.dedup();
+        let frames = &self.pages.frames;
+        let mut held = Vec::with_capacity(pages.len());
+        pages.retain(|page| match frames.resident(*page) {
+            Some(frame) => {
+                held.push(frame);
+                false
+            }
+            None => true,
+        });
+        if !pages.is_empty() {
+            let (view, session) = (Arc::clone(self), session.clone());
+            let read = async move { view.pages.frames.load_all(&session, pages).await };
+            let read = frames.env().run("read of rows", read).await;
+            held.extend(self.check(read.ok_or_else(super::objects::ended)?)?);
+        }
+        Ok(held)
     }
 
     /// All rows of a table, in no order.
@@ -111,7 +151,24 @@ impl View {
 }
 
 impl Scan {
-    /// The next page; `None` behind the last one.
+    /// Scans of so many like parts of a table, one or more.
+    pub fn parts(view: &Arc<View>, table: u32, parts: usize) -> Result<Vec<Scan>, Error> {
+        let all = view.pages.space.extents(table)?;
+        let scan = |part| {
+            let (from, to) = (part * all.len() / parts, (part + 1) * all.len() / parts);
+            let (view, extents) = (Arc::clone(view), all[from..to].iter().copied().collect());
+            Scan { view, table, extents, ahead: VecDeque::new(), read: VecDeque::new() }
+        };
+        Ok((0..parts).map(scan).collect())
+    }
+
+    /// A scan of all of a table.
+    pub fn new(view: Arc<View>, table: u32) -> Result<Scan, Error> {
+        let extents = view.pages.space.extents(table)?.into();
+        Ok(Scan { view, table, extents, ahead: VecDeque::new(), read: VecDeque::new() })
+    }
+
+    /// The next page; `None` behind the last one. A call that is dropped takes nothing.
     pub async fn next_page(&mut self, session: &Session) -> Result<Option<Page>, Error> {
         while self.read.is_empty() {
             while self.ahead.len() < AHEAD
@@ -122,8 +179,10 @@ impl Scan {
                 let read = async move { view.pages_of(&session, table, extent).await };
                 self.ahead.push_back(env.run("scan", read));
             }
-            let Some(read) = self.ahead.pop_front() else { return Ok(None) };
-            self.read.extend(read.await.ok_or_else(super::objects::ended)??);
+            let Some(read) = self.ahead.front_mut() else { return Ok(None) };
+            let read = read.await;
+            self.ahead.pop_front();
+            self.read.extend(read.ok_or_else(super::objects::ended)??);
         }
         Ok(self.read.pop_front())
     }

@@ -28,7 +28,7 @@ impl Transaction {
     /// [`Error::NoValue`], [`Error::PageDamaged`]; those of the device.
     #[boxed]
     pub async fn long(&mut self, table: u32, page: u32, length: u32) -> Result<Bytes, Error> {
-        if let Some(value) = self.own.long(page) {
+        if let Some(value) = self.own.changes().long(page) {
             return Ok(value);
         }
         let session = self.session.clone();

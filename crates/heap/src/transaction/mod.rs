@@ -1,10 +1,13 @@
 //! Transactions: changes that nobody sees before they are committed, locks, and the point at which is read.
 
+mod entries;
+mod layers;
 mod long;
 mod own;
+mod span;
+mod statement;
 
-use std::collections::{HashMap, HashSet};
-use std::ops::RangeInclusive;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
@@ -13,10 +16,13 @@ use cellar_wait::Session;
 
 use crate::error::Error;
 use crate::locks::{Held, Mode, Owner, Patience, Resource};
-use crate::row_id::RowId;
+use crate::row_id::{RowId, RowRef};
 use crate::store::{Key, Outcome, Seen, Store, View};
+use entries::Source;
 use own::Own;
-pub use own::{RowRef, Savepoint};
+pub use own::Savepoint;
+use span::Span;
+pub use statement::{RangeScan, RowBatch, StatementView, TableScan};
 
 /// At which point a transaction reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -44,7 +50,7 @@ pub struct Transaction {
     session: Session,
     isolation: Isolation,
     patience: Patience,
-    view: Option<View>,
+    view: Option<Arc<View>>,
     own: Own,
     held: Held,
     /// Rows that were there when they were locked for a change: nobody else has changed them since.
@@ -104,11 +110,11 @@ impl Transaction {
     }
 
     /// The point at which the current statement reads.
-    async fn view(&mut self) -> Result<&View, Error> {
+    async fn view(&mut self) -> Result<&Arc<View>, Error> {
         if self.view.is_none() {
             self.store.wait_seen(&self.session, self.seen).await?;
         }
-        Ok(self.view.get_or_insert_with(|| self.store.view()))
+        Ok(self.view.get_or_insert_with(|| Arc::new(self.store.view())))
     }
 
     /// The bytes of a row; `None` where there is none.
@@ -117,51 +123,12 @@ impl Transaction {
     /// [`Error::PageDamaged`]; those of the device.
     #[boxed]
     pub async fn row(&mut self, table: u32, row: RowRef) -> Result<Option<Bytes>, Error> {
-        if let Some(own) = self.own.row(table, row) {
+        if let Some(own) = self.own.changes().row(table, row) {
             return Ok(own);
         }
         let RowRef::Stored(id) = row else { return Ok(None) };
         let session = self.session.clone();
         self.view().await?.row(&session, table, id).await
-    }
-
-    /// The rows whose keys lie in a range, in the order of the keys.
-    ///
-    /// # Errors
-    /// [`Error::WrongObject`], [`Error::PageDamaged`]; those of the device.
-    #[boxed]
-    pub async fn range(
-        &mut self,
-        index: u32,
-        keys: RangeInclusive<Bytes>,
-    ) -> Result<Vec<(Bytes, RowRef)>, Error> {
-        let session = self.session.clone();
-        let bounds = &keys.start()[..]..=&keys.end()[..];
-        let found = self.view().await?.range(&session, index, bounds, false, usize::MAX).await?;
-        let stored = found.into_iter().map(|(key, id)| (Bytes::from(key), RowRef::Stored(id)));
-        Ok(self.with_own(index, keys, stored.collect()))
-    }
-
-    /// Entries with what this transaction has made of them.
-    fn with_own(
-        &self,
-        index: u32,
-        keys: RangeInclusive<Bytes>,
-        mut entries: Vec<(Bytes, RowRef)>,
-    ) -> Vec<(Bytes, RowRef)> {
-        let own: HashMap<(&Bytes, RowRef), bool> = self
-            .own
-            .range(index, keys)
-            .map(|(key, row, is_present)| ((key, row), is_present))
-            .collect();
-        if own.is_empty() {
-            return entries;
-        }
-        entries.retain(|(key, row)| !own.contains_key(&(key, *row)));
-        let new = own.into_iter().filter(|(_, is_present)| *is_present);
-        entries.extend(new.map(|((key, row), _)| (key.clone(), row)));
-        entries.sort();
-        entries
     }
 
     /// Locks a row for a change, waits for who has it, and returns it as it is then: that may be newer than
@@ -178,7 +145,7 @@ impl Transaction {
     ) -> Result<Option<Bytes>, Error> {
         let RowRef::Stored(id) = row else { return self.row(table, row).await };
         self.lock(Resource::Row(table, id), mode).await?;
-        if let Some(own) = self.own.row(table, row) {
+        if let Some(own) = self.own.changes().row(table, row) {
             return Ok(own);
         }
         let session = self.session.clone();
@@ -283,7 +250,7 @@ impl Transaction {
     async fn expect_row(&mut self, table: u32, row: RowRef) -> Result<(), Error> {
         if let RowRef::Stored(id) = row
             && self.found.contains(&(table, id))
-            && self.own.row(table, row).is_none()
+            && self.own.changes().row(table, row).is_none()
         {
             return Ok(());
         }
@@ -300,15 +267,12 @@ impl Transaction {
         for RowKey { key, .. } in keys.iter().filter(|key| key.is_unique) {
             let hash = hash_of(&key.bytes);
             self.lock(Resource::Key(key.index, hash), Mode::Exclusive).await?;
-            let session = self.session.clone();
-            let bytes = &key.bytes[..];
-            let newest = self.store.newest();
-            let found = newest.range(&session, key.index, bytes..=bytes, false, usize::MAX).await?;
+            let (newest, span) = (self.store.newest(), Span::of(key.index, &key.bytes));
+            let (view, session, own) = (&newest, &self.session, self.own.changes());
+            let source = Source { view, session, own };
+            let found = source.entries(&span, None, usize::MAX).await?;
             self.saw(&newest);
-            let stored = found.into_iter().map(|(key, id)| (Bytes::from(key), RowRef::Stored(id)));
-            let range = key.bytes.clone()..=key.bytes.clone();
-            let all = self.with_own(key.index, range, stored.collect());
-            if all.iter().any(|(_, row)| Some(*row) != owner) {
+            if found.iter().any(|(_, row)| Some(*row) != owner) {
                 return Err(Error::Duplicate { index: key.index });
             }
         }

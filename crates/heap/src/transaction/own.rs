@@ -2,21 +2,14 @@
 //! take the last changes back.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use std::ops::Bound;
 
 use bytes::Bytes;
 
-use crate::row_id::RowId;
+use super::layers::Layers;
+use super::span::{Entry, Span};
+use crate::row_id::{RowId, RowRef};
 use crate::store::{Change, Key, LongValues, TakenPages};
-
-/// A row, as a transaction knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RowRef {
-    /// One that was there before.
-    Stored(RowId),
-    /// One that this transaction has inserted, by its number.
-    Own(u32),
-}
 
 /// What becomes of a row.
 #[derive(Clone, Debug, Default)]
@@ -38,22 +31,78 @@ enum Undo {
     /// The long value that begins in this page was written.
     NewLong(u32),
     /// That one, written by this transaction, was freed.
-    DroppedLong(u32, NewLong),
+    DroppedLong(u32, TakenPages, Option<Bytes>),
     /// That one, which was there before, was freed.
     FreedLong(u32),
 }
 
-/// A long value that nobody else sees, and its pages.
-type NewLong = (TakenPages, Bytes);
+/// The first row of all, and the last.
+const FIRST: RowRef = RowRef::Stored(RowId { page: 0, slot: 0 });
+const LAST: RowRef = RowRef::Own(u32::MAX);
+
+/// What a transaction has made of rows, keys and long values.
+#[derive(Default)]
+pub(super) struct Changes {
+    rows: Layers<(u32, RowRef), RowChange>,
+    /// By index, key and row: whether the row has the key now.
+    keys: Layers<(u32, Bytes, RowRef), bool>,
+    /// New long values by their first pages.
+    values: Layers<u32, Bytes>,
+}
+
+impl Changes {
+    /// What it is now, which stays as it is.
+    pub fn share(&mut self) -> Changes {
+        let Changes { rows, keys, values } = self;
+        Changes { rows: rows.share(), keys: keys.share(), values: values.share() }
+    }
+
+    /// A long value that was written.
+    pub fn long(&self, page: u32) -> Option<Bytes> {
+        self.values.get(&page).cloned()
+    }
+
+    /// What it says of a row: `None` where it does not know it, `Some(None)` where it is deleted.
+    pub fn row(&self, table: u32, row: RowRef) -> Option<Option<Bytes>> {
+        self.rows.get(&(table, row)).map(|change| change.row.clone())
+    }
+
+    /// The rows of a table that it knows, in order: `None` where one is deleted.
+    pub fn rows(&self, table: u32) -> impl Iterator<Item = (RowRef, &Option<Bytes>)> {
+        let (first, last) = ((table, FIRST), (table, LAST));
+        let all = self.rows.range(Bound::Included(&first), Bound::Included(&last), false);
+        all.map(|((_, row), change)| (*row, &change.row))
+    }
+
+    /// Its keys in a span, behind the entry that was given last: rows that have them now, and rows that have them
+    /// no longer.
+    pub fn keys(
+        &self,
+        span: &Span,
+        after: Option<&Entry>,
+    ) -> impl Iterator<Item = (&Bytes, RowRef, bool)> {
+        let Span { index, low, high, backwards } = span;
+        let mut from = Bound::Included((*index, low.clone(), FIRST));
+        let mut to = match (high, index.checked_add(1)) {
+            (Some(high), _) => Bound::Excluded((*index, high.clone(), FIRST)),
+            (None, Some(next)) => Bound::Excluded((next, Bytes::new(), FIRST)),
+            (None, None) => Bound::Unbounded,
+        };
+        if let Some((key, row)) = after {
+            let place = Bound::Excluded((*index, key.clone(), *row));
+            *(if *backwards { &mut to } else { &mut from }) = place;
+        }
+        let all = self.keys.range(from.as_ref(), to.as_ref(), *backwards);
+        all.map(|((_, key, row), present)| (key, *row, *present))
+    }
+}
 
 /// The changes of a transaction.
 #[derive(Default)]
 pub(super) struct Own {
-    rows: BTreeMap<(u32, RowRef), RowChange>,
-    /// By index, key and row: whether the row has the key now.
-    keys: BTreeMap<(u32, Bytes, RowRef), bool>,
-    /// Long values by their first pages.
-    longs: BTreeMap<u32, NewLong>,
+    changes: Changes,
+    /// The pages of new long values, by the first.
+    longs: BTreeMap<u32, TakenPages>,
     /// Long values that are freed, by their first pages: the table, and all pages.
     freed: BTreeMap<u32, (u32, Vec<u32>)>,
     undo: Vec<Undo>,
@@ -62,26 +111,33 @@ pub(super) struct Own {
 
 impl Own {
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.freed.is_empty()
+        self.freed.is_empty() && self.changes.rows.is_empty()
     }
 
-    /// A long value that this transaction has written.
-    pub fn long(&self, page: u32) -> Option<Bytes> {
-        self.longs.get(&page).map(|(_, value)| value.clone())
+    /// What it has changed.
+    pub fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// What it has changed so far, which stays as it is.
+    pub fn share(&mut self) -> Changes {
+        self.changes.share()
     }
 
     /// Adds a long value. Returns its first page.
     pub fn put_long(&mut self, pages: TakenPages, value: Bytes) -> Option<u32> {
         let first = *pages.pages.first()?;
-        self.longs.insert(first, (pages, value));
+        self.longs.insert(first, pages);
+        self.changes.values.set(first, Some(value));
         self.undo.push(Undo::NewLong(first));
         Some(first)
     }
 
     /// Frees a long value that this transaction has written; false where it has not.
     pub fn drop_long(&mut self, page: u32) -> bool {
-        let Some(long) = self.longs.remove(&page) else { return false };
-        self.undo.push(Undo::DroppedLong(page, long));
+        let Some(pages) = self.longs.remove(&page) else { return false };
+        let value = self.changes.values.set(page, None);
+        self.undo.push(Undo::DroppedLong(page, pages, value));
         true
     }
 
@@ -91,26 +147,6 @@ impl Own {
         if self.freed.insert(first, (table, pages)).is_none() {
             self.undo.push(Undo::FreedLong(first));
         }
-    }
-
-    /// What it says of a row: `None` where it does not know it, `Some(None)` where it is deleted.
-    pub fn row(&self, table: u32, row: RowRef) -> Option<Option<Bytes>> {
-        self.rows.get(&(table, row)).map(|change| change.row.clone())
-    }
-
-    /// Its keys in a range: rows that have them now, and rows that have them no longer.
-    pub fn range(
-        &self,
-        index: u32,
-        keys: RangeInclusive<Bytes>,
-    ) -> impl Iterator<Item = (&Bytes, RowRef, bool)> {
-        let (first, last) = keys.into_inner();
-        let from = (index, first, RowRef::Stored(RowId { page: 0, slot: 0 }));
-        let all = self.keys.range(from..);
-        let inside = all.take_while(move |((of, key, _), _)| {
-            *of == index && (*key <= last || key.starts_with(&last))
-        });
-        inside.map(|((_, key, row), present)| (key, *row, *present))
     }
 
     /// Adds a row.
@@ -132,7 +168,8 @@ impl Own {
     ) {
         gone.iter().for_each(|key| self.set_key(key, id, false));
         new.iter().for_each(|key| self.set_key(key, id, true));
-        let mut change = self.rows.get(&(table, id)).cloned().unwrap_or_default();
+        let before = self.changes.rows.get(&(table, id));
+        let mut change = before.cloned().unwrap_or_default();
         change.row = row;
         for key in gone {
             // One that it got here was never in the index.
@@ -152,16 +189,13 @@ impl Own {
     }
 
     fn set_row(&mut self, at: (u32, RowRef), change: Option<RowChange>) {
-        let before = match change {
-            Some(change) => self.rows.insert(at, change),
-            None => self.rows.remove(&at),
-        };
+        let before = self.changes.rows.set(at, change);
         self.undo.push(Undo::Row(at, before));
     }
 
     fn set_key(&mut self, key: &Key, row: RowRef, present: bool) {
         let at = (key.index, key.bytes.clone(), row);
-        let before = self.keys.insert(at.clone(), present);
+        let before = self.changes.keys.set(at.clone(), Some(present));
         self.undo.push(Undo::Key(at, before));
     }
 
@@ -173,12 +207,16 @@ impl Own {
     pub fn rollback_to(&mut self, Savepoint(length): Savepoint) {
         while self.undo.len() > length {
             match self.undo.pop() {
-                Some(Undo::Row(at, Some(before))) => drop(self.rows.insert(at, before)),
-                Some(Undo::Row(at, None)) => drop(self.rows.remove(&at)),
-                Some(Undo::Key(at, Some(before))) => drop(self.keys.insert(at, before)),
-                Some(Undo::Key(at, None)) => drop(self.keys.remove(&at)),
-                Some(Undo::NewLong(page)) => drop(self.longs.remove(&page)),
-                Some(Undo::DroppedLong(page, long)) => drop(self.longs.insert(page, long)),
+                Some(Undo::Row(at, before)) => drop(self.changes.rows.set(at, before)),
+                Some(Undo::Key(at, before)) => drop(self.changes.keys.set(at, before)),
+                Some(Undo::NewLong(page)) => {
+                    self.changes.values.set(page, None);
+                    self.longs.remove(&page);
+                }
+                Some(Undo::DroppedLong(page, pages, value)) => {
+                    self.changes.values.set(page, value);
+                    self.longs.insert(page, pages);
+                }
                 Some(Undo::FreedLong(page)) => drop(self.freed.remove(&page)),
                 None => {}
             }
@@ -193,8 +231,12 @@ impl Own {
             (RowRef::Stored(id), Some(row)) => Some(Change::Update { table, id, row, gone, new }),
             (RowRef::Stored(id), None) => Some(Change::Delete { table, id, keys: gone }),
         };
-        let (new, freed) = (self.longs.into_values(), self.freed.into_values());
-        let values = LongValues { new: new.collect(), freed: freed.collect() };
-        (self.rows.into_iter().filter_map(change).collect(), values)
+        let Changes { rows, values, .. } = self.changes;
+        let new = self.longs.into_iter().filter_map(|(first, pages)| {
+            let value = values.get(&first).cloned();
+            value.map(|value| (pages, value))
+        });
+        let values = LongValues { new: new.collect(), freed: self.freed.into_values().collect() };
+        (rows.into_map().filter_map(change).collect(), values)
     }
 }

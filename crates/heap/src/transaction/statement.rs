@@ -1,0 +1,286 @@
+//! Reading for one statement, apart from its transaction: what was committed when it began, and what the
+//! transaction had changed by then.
+
+use std::collections::HashSet;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use async_recursion::async_recursion as boxed;
+use bytes::Bytes;
+use cellar_wait::Session;
+
+use super::Transaction;
+use super::entries::Source;
+use super::own::Changes;
+use super::span::{Entry, Span};
+use crate::error::Error;
+use crate::row_id::{RowId, RowRef};
+use crate::store::{Page, Scan, View};
+
+/// What a statement reads. Clones read the same, also beside each other and beside its transaction, which
+/// goes on; it stays as it is until the last of them is dropped.
+#[derive(Clone)]
+pub struct StatementView(Arc<Parts>);
+
+struct Parts {
+    view: Arc<View>,
+    session: Session,
+    own: Changes,
+}
+
+impl std::fmt::Debug for StatementView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StatementView").field("point", &self.point()).finish_non_exhaustive()
+    }
+}
+
+impl Transaction {
+    /// What the current statement reads: what it sees of others, and what this transaction has changed so far.
+    /// Changes that follow are not in it. It costs no I/O, and copies nothing of what was changed.
+    ///
+    /// # Errors
+    /// The store has stopped.
+    #[boxed]
+    pub async fn statement(&mut self) -> Result<StatementView, Error> {
+        let view = Arc::clone(self.view().await?);
+        let (session, own) = (self.session.clone(), self.own.share());
+        Ok(StatementView(Arc::new(Parts { view, session, own })))
+    }
+}
+
+impl StatementView {
+    /// Commits with LSNs below are seen.
+    pub fn point(&self) -> u64 {
+        self.0.view.point()
+    }
+
+    /// The bytes of a row; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`Error::PageDamaged`]; [`Error::SnapshotTooOld`]; those of the device.
+    #[boxed]
+    pub async fn row(&self, table: u32, row: RowRef) -> Result<Option<Bytes>, Error> {
+        self.read(table, row).await
+    }
+
+    /// The bytes of several rows, each `None` where there is none. Pages that are not in memory are read
+    /// together.
+    ///
+    /// # Errors
+    /// As [`StatementView::row`].
+    #[boxed]
+    pub async fn rows(&self, table: u32, rows: &[RowRef]) -> Result<Vec<Option<Bytes>>, Error> {
+        let Parts { view, session, .. } = &*self.0;
+        let mut found = Vec::with_capacity(rows.len());
+        for some in rows.chunks(ROWS_TOGETHER) {
+            let pages = some.iter().filter_map(|row| match row {
+                RowRef::Stored(id) => Some(id.page),
+                RowRef::Own(_) => None,
+            });
+            // They stay in memory until these rows are read.
+            let _held = view.prepare(session, pages.collect()).await?;
+            for row in some {
+                found.push(self.read(table, *row).await?);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn read(&self, table: u32, row: RowRef) -> Result<Option<Bytes>, Error> {
+        let Parts { view, session, own } = &*self.0;
+        match (own.row(table, row), row) {
+            (Some(own), _) => Ok(own),
+            (None, RowRef::Stored(id)) => view.row(session, table, id).await,
+            (None, RowRef::Own(_)) => Ok(None),
+        }
+    }
+
+    /// Begins a scan of all rows of a table, in no order.
+    ///
+    /// # Errors
+    /// [`Error::WrongObject`].
+    pub fn scan(&self, table: u32) -> Result<TableScan, Error> {
+        let (changed, own) = self.own_rows(table);
+        let (scan, session) = (Scan::new(Arc::clone(&self.0.view), table)?, self.0.session.clone());
+        Ok(TableScan { scan, session, changed, own: own.into_iter() })
+    }
+
+    /// The same in several scans, each of a share of the table, for tasks that work beside each other.
+    ///
+    /// # Errors
+    /// [`Error::WrongObject`].
+    pub fn scan_parts(&self, table: u32, parts: usize) -> Result<Vec<TableScan>, Error> {
+        let scans = Scan::parts(&self.0.view, table, parts.max(1))?;
+        let (changed, mut own) = self.own_rows(table);
+        let share = own.len().div_ceil(scans.len());
+        let part = |scan| {
+            let rest = own.split_off(share.min(own.len()));
+            let own = std::mem::replace(&mut own, rest).into_iter();
+            let (session, changed) = (self.0.session.helper(), Arc::clone(&changed));
+            TableScan { scan, session, changed, own }
+        };
+        Ok(scans.into_iter().map(part).collect())
+    }
+
+    /// The stored rows of a table that the transaction has changed or deleted, and what it has made of them,
+    /// with those that it has inserted.
+    fn own_rows(&self, table: u32) -> (Arc<HashSet<RowId>>, Vec<(RowRef, Bytes)>) {
+        let (mut changed, mut own) = (HashSet::new(), Vec::new());
+        for (row, bytes) in self.0.own.rows(table) {
+            if let RowRef::Stored(id) = row {
+                changed.insert(id);
+            }
+            own.extend(bytes.clone().map(|bytes| (row, bytes)));
+        }
+        (Arc::new(changed), own)
+    }
+
+    /// Begins to read the rows whose keys lie between these bounds, in the order of the keys or backwards. A bound
+    /// stands for all keys that begin with it.
+    ///
+    /// # Errors
+    /// [`Error::WrongObject`].
+    pub fn range(
+        &self,
+        index: u32,
+        bounds: (Bound<Bytes>, Bound<Bytes>),
+        backwards: bool,
+    ) -> Result<RangeScan, Error> {
+        self.0.view.check_index(index)?;
+        let span = Span::new(index, bounds, backwards);
+        Ok(RangeScan { of: self.clone(), span, last: None, is_over: false })
+    }
+
+    /// A long value, as a row has it: its first page, and its length in bytes.
+    ///
+    /// # Errors
+    /// [`Error::NoValue`], [`Error::PageDamaged`]; [`Error::SnapshotTooOld`]; those of the device.
+    #[boxed]
+    pub async fn long(&self, table: u32, page: u32, length: u32) -> Result<Bytes, Error> {
+        let Parts { view, session, own } = &*self.0;
+        match own.long(page) {
+            Some(value) => Ok(value),
+            None => view.long(session, table, page, length).await,
+        }
+    }
+}
+
+/// Rows whose pages are read together.
+const ROWS_TOGETHER: usize = 64;
+
+/// Own rows that a scan gives at once.
+const OWN_TOGETHER: usize = 256;
+
+/// A scan of a table under way, or of a share of it.
+pub struct TableScan {
+    scan: Scan,
+    session: Session,
+    /// Stored rows that the transaction has changed or deleted.
+    changed: Arc<HashSet<RowId>>,
+    /// What it has made of them, and those that it has inserted.
+    own: IntoIter<(RowRef, Bytes)>,
+}
+
+impl std::fmt::Debug for TableScan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TableScan").field("own", &self.own.len()).finish_non_exhaustive()
+    }
+}
+
+impl TableScan {
+    /// The next rows, mostly those of a page; `None` behind the last ones. Others are read meanwhile. A call that
+    /// is dropped takes nothing.
+    ///
+    /// # Errors
+    /// [`Error::PageDamaged`]; [`Error::SnapshotTooOld`]; those of the device.
+    #[boxed]
+    pub async fn next(&mut self) -> Result<Option<RowBatch>, Error> {
+        while let Some(page) = self.scan.next_page(&self.session).await? {
+            let mut places: Vec<(RowId, u16)> = page.places().collect();
+            if !self.changed.is_empty() {
+                places.retain(|(id, _)| !self.changed.contains(id));
+            }
+            if !places.is_empty() {
+                return Ok(Some(RowBatch(Rows::Stored(page, places))));
+            }
+        }
+        let own: Vec<(RowRef, Bytes)> = self.own.by_ref().take(OWN_TOGETHER).collect();
+        Ok(if own.is_empty() { None } else { Some(RowBatch(Rows::Own(own))) })
+    }
+}
+
+/// Rows that are read together. Their bytes are not copied: they stay in memory as long as this does.
+pub struct RowBatch(Rows);
+
+enum Rows {
+    /// A page, and for each of its rows where it is known, and the slot that it is in.
+    Stored(Page, Vec<(RowId, u16)>),
+    Own(Vec<(RowRef, Bytes)>),
+}
+
+impl std::fmt::Debug for RowBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowBatch").field("rows", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl RowBatch {
+    /// How many rows it has: one or more.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Rows::Stored(_, places) => places.len(),
+            Rows::Own(rows) => rows.len(),
+        }
+    }
+
+    /// Never.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One of its rows.
+    pub fn get(&self, at: usize) -> Option<(RowRef, &[u8])> {
+        match &self.0 {
+            Rows::Stored(page, places) => {
+                let (id, slot) = places.get(at)?;
+                Some((RowRef::Stored(*id), page.row(*slot)?))
+            }
+            Rows::Own(rows) => rows.get(at).map(|(row, bytes)| (*row, &bytes[..])),
+        }
+    }
+
+    /// Its rows, in the order of the slots.
+    pub fn iter(&self) -> impl Iterator<Item = (RowRef, &[u8])> {
+        (0..self.len()).filter_map(|at| self.get(at))
+    }
+}
+
+/// A range of an index that is read bit by bit.
+#[derive(Debug)]
+pub struct RangeScan {
+    of: StatementView,
+    span: Span,
+    /// The entry that was given last.
+    last: Option<Entry>,
+    is_over: bool,
+}
+
+impl RangeScan {
+    /// The next so many rows, each with its key. Fewer: there are no others. A call that is dropped takes nothing.
+    ///
+    /// # Errors
+    /// [`Error::PageDamaged`]; [`Error::SnapshotTooOld`]; those of the device.
+    #[boxed]
+    pub async fn next(&mut self, count: usize) -> Result<Vec<(Bytes, RowRef)>, Error> {
+        if self.is_over {
+            return Ok(Vec::new());
+        }
+        let Parts { view, session, own } = &*self.of.0;
+        let source = Source { view, session, own };
+        let found = source.entries(&self.span, self.last.as_ref(), count).await?;
+        self.is_over = found.len() < count;
+        self.last = found.last().cloned().or(self.last.take());
+        Ok(found)
+    }
+}
