@@ -167,16 +167,25 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
     let dir = database.inner.directory().path().to_owned();
     let session = database.session.clone();
     let show = Show { format: args.format, time: args.time, env, dir, session };
-    for text in texts {
-        run_text(&engine, &text, &show, &mut output::Out).await?;
+    let ran = async {
+        for text in texts {
+            run_text(&engine, &text, &show, &mut output::Out).await?;
+        }
+        if stdin {
+            return run_stdin(&engine, &show).await;
+        }
+        match prompt {
+            true => shell::run(&engine, &show).await,
+            false => Ok(()),
+        }
+    };
+    let ran = ran.await;
+    if engine.end_session().await {
+        output::notice(
+            "Notice: the transaction that was open is rolled back: COMMIT would have kept it",
+        );
     }
-    if stdin {
-        return run_stdin(&engine, &show).await;
-    }
-    match prompt {
-        true => shell::run(&engine, &show).await,
-        false => Ok(()),
-    }
+    ran
 }
 
 /// Statements from standard input, each as soon as it is whole.

@@ -2,7 +2,7 @@
 //! reports success; those are refused.
 
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement};
+use datafusion::sql::sqlparser::ast::{ObjectType, Query, Statement as SqlStatement};
 
 use crate::error::Error;
 
@@ -25,6 +25,10 @@ pub(crate) fn check(statement: &DfStatement) -> Result<(), Error> {
 fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
     use SqlStatement as S;
     match statement {
+        S::Query(query) if !query.locks.is_empty() => Err(Error::not_yet(words_of_locks(query))
+            .next(
+                "UPDATE and DELETE lock the rows that they change; leave it out where they follow",
+            )),
         S::Query(_)
         | S::Explain { .. }
         | S::ExplainTable { .. }
@@ -37,6 +41,8 @@ fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
         | S::Execute { .. }
         | S::Deallocate { .. }
         | S::Insert(_)
+        | S::Update(_)
+        | S::Delete(_)
         | S::CreateView { .. }
         | S::CreateTable(_)
         | S::Truncate(_)
@@ -50,6 +56,11 @@ fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
     }
 }
 
+fn words_of_locks(query: &Query) -> String {
+    let locks: Vec<String> = query.locks.iter().map(ToString::to_string).collect();
+    format!("SELECT ... {}", locks.join(" "))
+}
+
 fn refused(statement: &SqlStatement) -> Error {
     use SqlStatement as S;
     let error = Error::not_yet(words(statement));
@@ -58,17 +69,7 @@ fn refused(statement: &SqlStatement) -> Error {
             error.next("a database is a directory of its own: cellar init DIR")
         }
         S::CreateSchema { .. } => error.next("all tables are in the schema public"),
-        S::Update { .. } | S::Delete { .. } | S::Merge { .. } => {
-            let mut error = error;
-            error.message = format!("{}: {IN_PLACE}", error.message);
-            error.next(
-                "write the rows that are wanted with COPY (query) TO '+DATA/new.parquet', then \
-                 CREATE OR REPLACE EXTERNAL TABLE over that file",
-            )
-        }
-        S::StartTransaction { .. } | S::Commit { .. } | S::Rollback { .. } => {
-            error.next("leave it out: each statement is durable when it is done")
-        }
+        S::Merge { .. } => error.next("INSERT what is new, and UPDATE what is there"),
         S::Drop { .. } => error.next("DROP takes TABLE, VIEW and DISKGROUP"),
         S::AlterTable { .. } => error.next(
             "drop table, then create external table over the same file with the columns that are \

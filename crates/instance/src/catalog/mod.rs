@@ -205,6 +205,17 @@ impl Catalog {
         Ok(Some(next))
     }
 
+    fn with_rows(&self, name: &str, was: &RowTable, rows: RowTable) -> Result<Catalog> {
+        if self.row_table(name).is_none_or(|(_, now)| now != was) {
+            let text = format!("table \"{name}\" was dropped or changed meanwhile");
+            return Err(Error::new(942, text).hint("run the statement again"));
+        }
+        let mut next = self.next();
+        let tables = next.tables.iter_mut().filter(|table| table.name == name);
+        tables.for_each(|table| table.rows = Some(rows.clone()));
+        Ok(next)
+    }
+
     fn truncated(&self, name: &str) -> Result<(Catalog, Table)> {
         let before = self.columnar(name)?.clone();
         let mut next = self.next();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_recursion::async_recursion as boxed;
 use event_listener::Event;
 
-use super::{Catalog, Segment, Table};
+use super::{Catalog, RowTable, Segment, Table};
 use crate::error::{Error, INTERNAL, Result};
 
 /// A boxed future of a store.
@@ -157,6 +157,15 @@ impl SharedCatalog {
     #[boxed]
     pub async fn truncate(&self, name: &str) -> Result<Table> {
         self.change(|catalog| catalog.truncated(name)).await
+    }
+
+    /// Has a table of the heap have other rows than it had.
+    ///
+    /// # Errors
+    /// 00942 if it is not what it was, or what the store reports; nothing changes then.
+    #[boxed]
+    pub async fn replace_rows(&self, name: &str, was: &RowTable, rows: RowTable) -> Result<()> {
+        self.change(|catalog| Ok((catalog.with_rows(name, was, rows)?, ()))).await
     }
 
     /// Forgets a table; its files are not touched. Returns it as it was.

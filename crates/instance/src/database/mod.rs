@@ -6,6 +6,7 @@ mod import;
 mod init;
 mod kept_catalog;
 mod parameters;
+mod row_tables;
 mod takeover;
 
 use std::sync::Arc;
@@ -115,6 +116,26 @@ impl Database {
             self.storage.redo().open().await;
         }
         Ok(())
+    }
+
+    /// Reads the catalog where that could not be read before: what the redo log lacked may be here now.
+    ///
+    /// # Errors
+    /// It is damaged; no room for the heap.
+    #[boxed]
+    pub async fn find_catalog(&self) -> Result<()> {
+        if !self.heap.is_open() || self.is_read_only() {
+            return Ok(());
+        }
+        match self.kept.find().await? {
+            None => Ok(()),
+            Some(stub) if stub.is_done => self.catalog().reload().await,
+            Some(_) => {
+                let before = self.kept.file()?.before().await?;
+                self.fill_heap(&before).await?;
+                self.catalog().reload().await
+            }
+        }
     }
 
     /// The heap of a database that is being opened, and where its catalog is.
@@ -250,6 +271,7 @@ impl Database {
             self.tables.sweep(std::slice::from_ref(&mounted)).await;
         }
         self.storage.redo().group_is_here().await;
+        self.find_catalog().await?;
         Ok(mounted)
     }
 }

@@ -30,7 +30,7 @@ const SEGMENTS: u32 = 3;
 const PLACES: u32 = 4;
 
 /// The counter of object numbers; those below its first value are the catalog's.
-const NUMBERS: u32 = 1;
+pub(super) const NUMBERS: u32 = 1;
 const FIRST_NUMBER: i64 = 64;
 
 const OBJECT: [Type; 5] = [Type::Int8, Type::Text, Type::Text, Type::Text, Type::Text];

@@ -5,6 +5,7 @@ mod catalog_rows;
 mod error;
 mod file;
 mod log_user;
+mod transaction;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,12 +16,16 @@ use cellar_storage::MountedGroups;
 use cellar_wait::Session;
 
 use crate::budget::{Budget, Consumer};
-use crate::error::{Error, Result};
+use crate::error::{Error, INTERNAL, Result};
 use crate::session::Sessions;
 
 pub(crate) use catalog_rows::HeapCatalog;
+use catalog_rows::NUMBERS;
 pub(crate) use error::from_heap;
 pub use file::HEAP_PATH;
+pub use transaction::{
+    Begin, ChangeError, Entries, IndexKey, LockedRow, Mark, Rows, Scan, Statement, Transaction,
+};
 
 /// Bytes of a page.
 const PAGE: u64 = 8192;
@@ -121,6 +126,16 @@ impl Heap {
             State::ReadOnly(reader) => Ok(reader.view()),
             State::Closed => Err(closed()),
         }
+    }
+
+    /// A number for a new table or index, which nothing else ever has.
+    ///
+    /// # Errors
+    /// The heap is not open; those of the log.
+    pub(crate) async fn new_number(&self) -> Result<u32> {
+        let number = self.store()?.take(&self.session(), NUMBERS, 1).await.map_err(from_heap)?;
+        u32::try_from(number)
+            .map_err(|_| Error::new(INTERNAL, format!("number {number} is too large")))
     }
 
     /// A session of its own, for what no user does.

@@ -95,6 +95,7 @@ impl Engine {
                 return Err(Error::new(942, "42P01", format!("table \"{bare}\" does not exist")));
             }
         }
+        self.refuse_in_block("DROP TABLE").await?;
         // Nothing is dropped unless all can be.
         for name in &dropped {
             self.host.drop_table(name).await?;
