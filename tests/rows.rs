@@ -79,6 +79,8 @@ fn what_a_row_cannot_be_is_told_and_changes_nothing() {
     }
     let all = "select id, name, height from people order by id";
     answers(at, &[(all, "1,Ada,1.70 2,Grace,1.68 3,Alan,")]);
+    let plan = out(&done(at, &["sql", "db", "-c", "explain select name from people where id = 2"]));
+    assert!(plan.contains("people by index people_pkey: id = 2"), "{plan}");
     // Keys that rows hand on to each other.
     sql(at, "update people set id = id + 1");
     sql(at, "update people set id = id - 1");
@@ -124,7 +126,12 @@ fn long_texts_and_many_rows_are_kept_in_room_that_grows() {
     let dir = database();
     let at = dir.path();
     sql(at, "create table t (id bigint primary key, text varchar) using heap");
-    sql(at, "insert into t select value, repeat('x', 100) from generate_series(1, 20000) s(value)");
+    for from in [1, 5001, 10001, 15001] {
+        let values = format!("generate_series({from}, {})", from + 4999);
+        sql(at, &format!("insert into t select value, repeat('x', 100) from {values} s(value)"));
+    }
+    let many = "insert into t select value, '' from generate_series(30001, 99999) s(value)";
+    assert!(refused(at, many).contains("CELLAR-70207"));
     sql(
         at,
         "insert into t select 100000 + value, repeat('long', 5000) from generate_series(1, 20) s(value)",

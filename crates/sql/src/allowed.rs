@@ -61,7 +61,8 @@ fn words_of_locks(query: &Query) -> String {
     format!("SELECT ... {}", locks.join(" "))
 }
 
-fn refused(statement: &SqlStatement) -> Error {
+/// The error of a statement whose effect would not last.
+pub(crate) fn refused(statement: &SqlStatement) -> Error {
     use SqlStatement as S;
     let error = Error::not_yet(words(statement));
     match statement {
@@ -70,6 +71,17 @@ fn refused(statement: &SqlStatement) -> Error {
         }
         S::CreateSchema { .. } => error.next("all tables are in the schema public"),
         S::Merge { .. } => error.next("INSERT what is new, and UPDATE what is there"),
+        S::Update(_) | S::Delete(_) => {
+            let mut error = error;
+            error.message = format!("{}: {IN_PLACE}", error.message);
+            error.next(
+                "write the rows that are wanted with COPY (query) TO '+DATA/new.parquet', then \
+                 CREATE OR REPLACE EXTERNAL TABLE over that file",
+            )
+        }
+        S::StartTransaction { .. } | S::Commit { .. } | S::Rollback { .. } => {
+            error.next("leave it out: each statement is durable when it is done")
+        }
         S::Drop { .. } => error.next("DROP takes TABLE, VIEW and DISKGROUP"),
         S::AlterTable { .. } => error.next(
             "drop table, then create external table over the same file with the columns that are \

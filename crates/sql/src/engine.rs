@@ -351,6 +351,9 @@ impl Engine {
             }
             DfStatement::Statement(inner) => match inner.as_ref() {
                 SqlStatement::CreateTable(_) => return self.create_table(statement).await,
+                SqlStatement::Update(_) | SqlStatement::Delete(_) => {
+                    return Err(self.no_change(inner));
+                }
                 SqlStatement::Truncate(truncate) => {
                     let names = truncate.table_names.iter().map(|t| t.name.to_string());
                     return self.truncate_tables(names.collect()).await;

@@ -12,7 +12,8 @@ pub(crate) fn from_heap(error: HeapError) -> Error {
         HeapError::Io(error) => return Error::new(number, error.to_string()),
         HeapError::Full { .. } => "add a disk to the group, or delete rows, tables or files",
         HeapError::TransactionTooLarge { .. } => {
-            "commit more often, or load the rows: COPY, INSERT .. SELECT into an empty table"
+            "change fewer rows at a time; a redo log of larger groups takes more of them: ALTER DATABASE ADD \
+             LOGFILE"
         }
         HeapError::PageDamaged { .. } | HeapError::HeaderDamaged { .. } => {
             "a scrub with REPAIR mends what another copy still has; see more: cellar validate DIR"

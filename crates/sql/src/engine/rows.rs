@@ -304,6 +304,26 @@ impl Engine {
         }
     }
 
+    /// Why a statement changes nothing: there is no table whose rows change.
+    pub(super) fn no_change(&self, statement: &SqlStatement) -> Error {
+        let target = match statement {
+            SqlStatement::Update(update) => Some(&update.table),
+            SqlStatement::Delete(delete) => {
+                let (FromTable::WithFromKeyword(tables) | FromTable::WithoutKeyword(tables)) =
+                    &delete.from;
+                tables.first()
+            }
+            _ => None,
+        };
+        match (self.host.rows(), target) {
+            (Some(_), Some(target)) => match self.target(target) {
+                Err(error) => error,
+                Ok(_) => Error::new(70162, "55000", "the heap is not open"),
+            },
+            _ => crate::allowed::refused(statement),
+        }
+    }
+
     /// Why the rows of a table cannot be changed.
     fn unchangeable(&self, reference: &TableReference) -> Error {
         let name = reference.table();

@@ -52,6 +52,12 @@ impl Engine {
         options: &ExplainOptions,
         statement: DfStatement,
     ) -> Result<Outcome, Error> {
+        if let DfStatement::Statement(inner) = &statement
+            && matches!(**inner, SqlStatement::Update(_) | SqlStatement::Delete(_))
+        {
+            return Err(Error::not_yet("EXPLAIN of UPDATE and DELETE")
+                .next("explain select with the same FROM and WHERE: it is what they do first"));
+        }
         let Some(rows) = self.host.rows().filter(|rows| rows.are_open()) else {
             return self.explain(options, statement).await;
         };

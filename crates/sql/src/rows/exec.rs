@@ -68,6 +68,13 @@ impl HeapScanExec {
     pub fn table(&self) -> &str {
         &self.columns.name
     }
+
+    /// The index that is used, and what chooses its keys; `None`: all rows are read.
+    pub fn index(&self) -> Option<(&str, String)> {
+        let access = self.access.as_ref()?;
+        let index = &self.columns.rows.indexes[access.index];
+        Some((&index.name, access.conditions.join(" and ")))
+    }
 }
 
 impl DisplayAs for HeapScanExec {
@@ -75,12 +82,9 @@ impl DisplayAs for HeapScanExec {
         let names: Vec<&str> =
             self.schema.fields().iter().map(|field| field.name().as_str()).collect();
         write!(f, "HeapScanExec: table={}, columns=[{}]", self.table(), names.join(", "))?;
-        match &self.access {
+        match self.index() {
             None => Ok(()),
-            Some(access) => {
-                let index = &self.columns.rows.indexes[access.index].name;
-                write!(f, ", index={index}, keys=[{}]", access.conditions.join(" AND "))
-            }
+            Some((index, keys)) => write!(f, ", index={index}, keys=[{keys}]"),
         }
     }
 }

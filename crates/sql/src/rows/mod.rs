@@ -12,6 +12,7 @@ mod table;
 pub(crate) use change::{Change, Changed};
 pub(crate) use checks::Checks;
 pub(crate) use define::{Definition, defined};
+pub(crate) use exec::HeapScanExec;
 pub(crate) use provider::{HeapTable, default_value, defaults};
 pub(crate) use session::Scope;
 pub use session::{Block, RowTables};

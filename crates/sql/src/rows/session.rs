@@ -180,6 +180,12 @@ impl RowTables {
     /// # Errors
     /// The heap is not open; 25P02.
     pub(crate) async fn begin(&self, is_snapshot: bool) -> Result<bool, Error> {
+        if !self.are_open() && self.names().is_empty() {
+            return Err(Error::not_yet("a transaction without a table whose rows change").next(
+                "each statement is durable when it is done; the first table with a primary key, \
+                       or USING heap, makes transactions possible",
+            ));
+        }
         let mut state = self.state.lock().await;
         match &*state {
             State::Failed => Err(ended_in_failure()),

@@ -102,7 +102,12 @@ impl RowColumns {
     /// if these are asked for.
     pub fn query_schema(&self, row_ids: bool) -> SchemaRef {
         let fields = self.schema.fields().iter();
-        let plain = fields.map(|field| field.as_ref().clone().with_metadata([].into()));
+        // What may not be NULL is asked of the rows that are written: here no column is said to be so, or
+        // DataFusion would refuse them in its own words.
+        let plain = fields.map(|field| {
+            let field = field.as_ref().clone();
+            field.with_metadata([].into()).with_nullable(true)
+        });
         let ids = row_ids.then(|| Field::new(ROW_ID, DataType::UInt64, false));
         Arc::new(Schema::new(plain.chain(ids).collect::<Vec<_>>()))
     }
