@@ -271,3 +271,21 @@ fn first_bad(bytes: &[u8], offsets: &[i32]) -> usize {
     };
     offsets.windows(2).position(is_bad).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_that_is_full_of_text_takes_no_more() {
+        // Zeros that nobody touches take no memory.
+        let bytes = vec![0; TEXT_BYTES_MAX - 2];
+        let offsets = vec![0, bytes.len() as i32];
+        let mut buffer = Buffer { values: Values::Bytes(bytes, offsets), nulls: Vec::new() };
+        assert_eq!(buffer.push(b"abc"), Err(Unread::Full));
+        let row = cellar_page::row::encode(&[cellar_page::row::Value::Text("abc")]);
+        let mut reader = Reader::new(&row).expect("a row");
+        assert_eq!(buffer.read(&mut reader), Err(Unread::Full));
+        assert_eq!(buffer.text(), TEXT_BYTES_MAX - 2);
+    }
+}

@@ -13,6 +13,9 @@ use super::layout::{Default, RowLayout};
 use super::source::Source;
 use super::write::LongValue;
 
+/// Bytes of text that a column has room for beforehand, at most.
+const RESERVED_MAX: usize = 1 << 20;
+
 /// What is to be done with a column of a row.
 #[derive(Clone, Copy, Debug)]
 struct Step {
@@ -47,8 +50,8 @@ pub struct RowColumns {
     /// The same, for rows that lack nothing.
     moves: Vec<Move>,
     rows: usize,
-    /// The most rows, and bytes of text in a column, that a result had: the next will be like it.
-    expected: (usize, usize),
+    /// The rows of the last result, and bytes of text of each of its columns: the next will be like it.
+    last: (usize, Vec<usize>),
 }
 
 impl RowColumns {
@@ -80,7 +83,7 @@ impl RowColumns {
             steps,
             columns,
             rows: 0,
-            expected: (0, 0),
+            last: (0, Vec::new()),
         })
     }
 
@@ -130,8 +133,9 @@ impl RowColumns {
     /// rows so far are to be taken first. Nothing is added then.
     pub fn push(&mut self, row: &[u8], long: &[(usize, Bytes)]) -> Result<(), RowError> {
         if self.rows == 0 {
-            let (rows, text) = self.expected;
-            self.buffers.iter_mut().for_each(|buffer| buffer.reserve(rows, text));
+            let (rows, text) = &self.last;
+            let buffers = self.buffers.iter_mut().zip(text);
+            buffers.for_each(|(buffer, text)| buffer.reserve(*rows, *text));
         }
         let reader = Reader::new(row)?;
         let is_whole = reader.columns() >= self.steps.len() && !reader.has_nulls();
@@ -235,8 +239,8 @@ impl RowColumns {
     /// [`RowError::NotText`]: these rows are given up.
     pub fn finish(&mut self) -> Result<Vec<ArrayRef>, RowError> {
         let rows = std::mem::take(&mut self.rows);
-        let text = self.buffers.iter().map(Buffer::text).max().unwrap_or(0);
-        self.expected = (self.expected.0.max(rows), self.expected.1.max(text));
+        let text = self.buffers.iter().map(|buffer| buffer.text().min(RESERVED_MAX));
+        self.last = (rows, text.collect());
         let mut arrays = Vec::with_capacity(self.buffers.len());
         let mut bad = None;
         for (column, buffer) in self.columns.iter().zip(&mut self.buffers) {
