@@ -21,7 +21,9 @@ mod rows;
 mod snapshots;
 mod sorter;
 mod space;
+mod statistics;
 mod store;
+mod sync;
 mod transaction;
 mod verify;
 mod writer;
@@ -35,6 +37,7 @@ pub use pace::RecoveryEstimate;
 pub use recovery::Replayed;
 pub use row_id::{RowId, RowRef};
 pub use rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
+pub use statistics::{CacheStatistics, ObjectStatistics};
 pub use store::{
     BuildIndex, Change, Header, Key, KeyOf, Load, LoadIndex, NewStore, OpenStore, Options, Outcome,
     Reader, Store, View, create,

@@ -30,6 +30,7 @@ use crate::lane::{Lane, LaneParts};
 use crate::locks::Locks;
 use crate::pace::{Limits, Pace, Rates, RecoveryEstimate};
 use crate::space::map;
+use crate::statistics::{CacheStatistics, ObjectStatistics};
 use crate::writer::Writer;
 
 pub use apply::{Change, Key, Outcome};
@@ -51,7 +52,7 @@ pub struct Options {
     pub dirty_max: usize,
     /// Older images of pages that may be kept for views; where there are more, the oldest view ends.
     pub images_max: usize,
-    /// After so long without a commit all pages are written.
+    /// After so long without a commit all pages are written, and older images of pages go that no view needs.
     pub checkpoint_after: Duration,
     /// Pages are written so that an opening after a crash takes about this long, or as much less as the
     /// other limits ask for.
@@ -190,13 +191,16 @@ impl Inner {
             end,
             images_max: options.images_max,
         });
+        let statistics = pages.frames.statistics();
+        statistics.know(pages.space.objects());
+        let locks = Arc::new(Locks::new(Arc::clone(statistics)));
         Arc::new(Inner {
             env,
             log,
             report,
             pages,
             lane,
-            locks: Arc::new(Locks::new()),
+            locks,
             owners: AtomicU64::new(0),
             counters: Counters::default(),
             writer,
@@ -236,6 +240,21 @@ impl Store {
     /// How many older images of pages are kept for views.
     pub fn kept_images(&self) -> usize {
         self.0.lane.images()
+    }
+
+    /// What was done to each table and index since the store was opened, by number. It looks at each page of the
+    /// cache, and holds nobody up.
+    pub fn object_statistics(&self) -> Vec<ObjectStatistics> {
+        self.0.pages.frames.object_statistics()
+    }
+
+    /// The buffer cache as it is now. As [`Store::object_statistics`] it looks at each of its pages.
+    pub fn cache_statistics(&self) -> CacheStatistics {
+        CacheStatistics {
+            dirty: self.0.writer.dirty.count() as u64,
+            kept_images: self.0.lane.images() as u64,
+            ..self.0.pages.frames.cache_statistics()
+        }
     }
 
     /// A number for another transaction.

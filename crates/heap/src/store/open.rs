@@ -94,7 +94,7 @@ impl Store {
         let mut header = Header::read(&*device).await?;
         let extents = check_header(&header, &recovery, device.geometry().size)?;
         let Header { store, geometry, .. } = header;
-        let ring = Ring::read(&*device, store, &geometry).await?;
+        let ring = Ring::read(&*device, store, &geometry, header.checkpoint).await?;
         let batch = AtomicU64::new(ring.last);
         let repaired = ring.repair(&*device, store).await?;
         let cache = options.cache_pages;
@@ -144,7 +144,7 @@ impl Store {
         let header = Header::read(&*device).await?;
         check_header(&header, &recovery, device.geometry().size)?;
         let Header { store, geometry, extents, checkpoint: from, .. } = header;
-        let ring = Ring::read(&*device, store, &geometry).await?;
+        let ring = Ring::read(&*device, store, &geometry, header.checkpoint).await?;
         let cache = options.cache_pages;
         let frames = Arc::new(Frames::new(store, env.clone(), Arc::clone(&device), cache));
         let torn = torn_pages(ring, &*device, &frames).await?;
