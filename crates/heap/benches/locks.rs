@@ -32,6 +32,9 @@ use rig::{Rig, arguments, cpu};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// What a round measured: see the arm.
+type Round = (f64, f64, Vec<f64>);
+
 const ROW_BYTES: usize = 100;
 const MANY: usize = 128;
 
@@ -123,7 +126,7 @@ impl Bench {
 
     fn commits(&self, rounds: u64, time: Duration) {
         println!("durable updates of rows of {ROW_BYTES} bytes, found by key");
-        let mut all: BTreeMap<&str, Vec<(f64, f64, Vec<f64>)>> = BTreeMap::new();
+        let mut all: BTreeMap<&str, Vec<Round>> = BTreeMap::new();
         for _ in 0..rounds {
             for (name, committers, is_hot) in COMMITS {
                 let measured = self.rig.runtime.block_on(self.committers(committers, is_hot, time));
@@ -131,7 +134,7 @@ impl Bench {
             }
         }
         for (name, ..) in COMMITS {
-            let median = |of: &mut dyn FnMut(&mut (f64, f64, Vec<f64>)) -> f64| {
+            let median = |of: &mut dyn FnMut(&mut Round) -> f64| {
                 let rounds = all[name].clone();
                 share(
                     &mut rounds.into_iter().map(|mut round| of(&mut round)).collect::<Vec<_>>(),

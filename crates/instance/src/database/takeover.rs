@@ -4,9 +4,9 @@
 //! |---|---|
 //! | a redo log is made, where there is none | the catalog in its file, as before |
 //! | the catalog is kept under another name | the same |
-//! | a stub takes the place of its file: programs that know no heap refuse the database from here on | the stub: it goes on |
+//! | a stub takes the place of its file: programs that know no heap refuse the database | the stub: it goes on |
 //! | the log is opened for the heap, whose file is made if there is none | the same |
-//! | tables for the catalog, and in one transaction all that is in it | the same, or the catalog in the heap |
+//! | tables for the catalog; in one transaction all that is in it | the same, or the catalog in the heap |
 //! | the stub says that the heap has it | the catalog in the heap |
 
 use std::sync::Arc;
