@@ -180,12 +180,21 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
         }
     };
     let ran = ran.await;
-    if engine.end_session().await {
-        output::notice(
-            "Notice: the transaction that was open is rolled back: COMMIT would have kept it",
-        );
+    match (engine.end_session().await, output::is_remote()) {
+        (false, _) => ran,
+        // Whoever sends the next statement would take it for a part of the transaction.
+        (true, true) => ran.and(Err(Fault::failed(
+            "CELLAR-03001: a transaction by way of the process that has the database open is not in \
+             this version of Cellar; it is rolled back\nNext: give all of it in one -c, or end the other \
+             process first",
+        ))),
+        (true, false) => {
+            output::notice(
+                "Notice: the transaction that was open is rolled back: COMMIT would have kept it",
+            );
+            ran
+        }
     }
-    ran
 }
 
 /// Statements from standard input, each as soon as it is whole.

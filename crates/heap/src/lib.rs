@@ -43,6 +43,7 @@ pub use store::{
     Reader, Store, View, create,
 };
 pub use transaction::{
-    Isolation, RangeScan, RowBatch, RowKey, Savepoint, StatementView, TableScan, Transaction,
+    Isolation, RangeScan, RowBatch, RowKey, Savepoint, StatementView, TableScan, TableShares,
+    Transaction,
 };
 pub use verify::{Finding, KeysOf, Report, TableOf};

@@ -219,6 +219,18 @@ impl Store {
         &self.0.log
     }
 
+    /// Refuses a store that has stopped: what it shows may be older than what is durable.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub fn check_running(&self) -> Result<(), Error> {
+        self.0.check_running()?;
+        match self.0.log.stopped() {
+            None => Ok(()),
+            Some(why) => Err(Error::Stopped { why }),
+        }
+    }
+
     /// What the recovery of the log found.
     pub fn log_report(&self) -> &Report {
         &self.0.report

@@ -9,6 +9,7 @@ use event_listener::Event;
 
 use super::{Catalog, RowTable, Segment, Table};
 use crate::error::{Error, INTERNAL, Result};
+use crate::heap::STALE;
 
 /// A boxed future of a store.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
@@ -24,6 +25,8 @@ pub trait CatalogStore: Send + Sync + 'static {
 
 struct State {
     current: Arc<Catalog>,
+    /// Why it is not known which tables there are; then `current` has none.
+    unknown: Option<Error>,
     changing: bool,
 }
 
@@ -47,8 +50,15 @@ impl Drop for Turn<'_> {
 impl SharedCatalog {
     /// A catalog without tables, before its store can be read.
     pub fn empty(store: Arc<dyn CatalogStore>) -> SharedCatalog {
-        let state = State { current: Arc::new(Catalog::default()), changing: false };
+        let state = State { current: Arc::new(Catalog::default()), unknown: None, changing: false };
         SharedCatalog { store, state: Mutex::new(state), changed: Event::new() }
+    }
+
+    /// A catalog that cannot be read now: nobody knows which tables there are.
+    pub(crate) fn unknown(store: Arc<dyn CatalogStore>, why: Error) -> SharedCatalog {
+        let catalog = SharedCatalog::empty(store);
+        catalog.state().unknown = Some(why);
+        catalog
     }
 
     /// Reads what the store holds; nothing means no tables.
@@ -70,6 +80,19 @@ impl SharedCatalog {
     /// The tables as they are now.
     pub fn current(&self) -> Arc<Catalog> {
         Arc::clone(&self.state().current)
+    }
+
+    /// The tables as they are now, for whoever must not take a catalog that cannot be read for one without
+    /// tables.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn known(&self) -> Result<Arc<Catalog>> {
+        let state = self.state();
+        match &state.unknown {
+            None => Ok(Arc::clone(&state.current)),
+            Some(why) => Err(why.clone()),
+        }
     }
 
     /// What the store holds, read anew; `None` if there never was anything.
@@ -192,7 +215,7 @@ impl SharedCatalog {
 
     async fn change<T>(&self, next: impl FnOnce(&Catalog) -> Result<(Catalog, T)>) -> Result<T> {
         let _turn = self.turn().await;
-        let now = self.current();
+        let now = self.known()?;
         let (next, answer) = next(&now)?;
         let next = Catalog { version: next.version_needed(), ..next };
         if let Some(fault) = next.fault() {
@@ -201,6 +224,11 @@ impl SharedCatalog {
         if let Err(error) = self.store.replace(&now, &next).await
             && !self.holds(&next).await
         {
+            if error.has(STALE)
+                && let Ok(Some(stored)) = self.store.load().await
+            {
+                self.state().current = Arc::new(stored);
+            }
             return Err(error);
         }
         self.state().current = Arc::new(next);
@@ -219,7 +247,7 @@ impl SharedCatalog {
         F: Future<Output = Result<T>>,
     {
         let _turn = self.turn().await;
-        work(self.current()).await
+        work(self.known()?).await
     }
 
     /// Reads again what the store holds.
@@ -229,7 +257,8 @@ impl SharedCatalog {
     pub(crate) async fn reload(&self) -> Result<()> {
         let _turn = self.turn().await;
         let current = self.stored().await?.unwrap_or_default();
-        self.state().current = Arc::new(current);
+        let mut state = self.state();
+        (state.current, state.unknown) = (Arc::new(current), None);
         Ok(())
     }
 

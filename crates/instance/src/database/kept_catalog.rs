@@ -88,7 +88,10 @@ impl CatalogStore for KeptCatalog {
             match self.place() {
                 Place::File => self.file()?.load().await,
                 Place::Before => self.file()?.before().await.map(Some),
-                Place::Heap => self.in_heap().load().await,
+                Place::Heap => match self.in_heap().load().await? {
+                    Some(catalog) => Ok(Some(catalog)),
+                    None => Err(lacking()),
+                },
             }
         })
     }
@@ -112,4 +115,9 @@ impl CatalogStore for KeptCatalog {
 fn moving() -> Error {
     let text = "the catalog is on its way to the heap, which is not open";
     Error::new(70162, text).hint("cellar status DIR tells what the redo log lacks")
+}
+
+fn lacking() -> Error {
+    let text = "the catalog is damaged: the heap has none, though it is said to be there";
+    Error::new(70108, text).hint("see what else is: cellar validate DIR")
 }

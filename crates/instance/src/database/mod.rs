@@ -90,7 +90,10 @@ impl Database {
         let store = Arc::clone(&kept) as Arc<dyn CatalogStore>;
         let catalog = match !is_done || heap.is_open() {
             true => SharedCatalog::open(store).await?,
-            false => SharedCatalog::empty(store),
+            false => {
+                let why = storage.redo().log().err().unwrap_or_else(crate::heap::closed);
+                SharedCatalog::unknown(store, why.under(70162, "the catalog cannot be read"))
+            }
         };
         let opened = Database::new(instance, directory, storage, (catalog, kept, heap));
         opened.finish_opening(stub, mode).await?;
@@ -100,19 +103,21 @@ impl Database {
     /// From the catalog on.
     async fn finish_opening(&self, stub: Option<Stub>, mode: OpenMode) -> Result<()> {
         if stub.as_ref().is_some_and(|stub| !stub.is_done) && self.heap.is_open() {
-            self.fill_heap(&self.catalog().current()).await?;
+            // What cannot be done now is tried at the next opening; until then nothing changes.
+            let _ = self.fill_heap(&self.catalog().current()).await;
         }
         // A group mounted by force may have a catalog older than its tables.
         let groups = self.storage.groups();
-        let is_known = !stub.as_ref().is_some_and(|stub| stub.is_done) || self.heap.is_open();
-        if !mode.read_only && !mode.force && groups.mounted_by_force().is_none() && is_known {
+        if !mode.read_only && !mode.force && groups.mounted_by_force().is_none() && self.may_sweep()
+        {
             self.tables.sweep(&self.groups()).await;
         }
         if !mode.read_only {
             // One that an earlier version wrote has none.
             self.kept.file()?.keep_spare().await;
         }
-        if stub.is_none() || mode.read_only {
+        let is_open = stub.as_ref().is_some_and(|stub| stub.is_done);
+        if stub.is_none() || (mode.read_only && !is_open) {
             self.storage.redo().open().await;
         }
         Ok(())
@@ -136,6 +141,14 @@ impl Database {
                 self.catalog().reload().await
             }
         }
+    }
+
+    /// Whether a file that no table names is a leftover: not where the catalog cannot be read, and not where
+    /// the log was opened by force, which may have taken changes of the catalog back.
+    fn may_sweep(&self) -> bool {
+        let forced =
+            self.storage.redo().shared().log().is_some_and(|log| log.control().notes().was_forced);
+        self.catalog().known().is_ok() && !(self.kept.is_in_heap() && forced)
     }
 
     /// The heap of a database that is being opened, and where its catalog is.
@@ -249,6 +262,7 @@ impl Database {
     #[boxed]
     pub async fn drop_group(&self, name: &str, including_contents: bool) -> Result<()> {
         let groups = self.storage.groups();
+        self.catalog().known()?;
         let mounted = groups.check_drop(name)?;
         let _dropping = self.tables.drop_without_tables(mounted.group.name())?;
         groups.drop_group(&mounted, including_contents).await
@@ -266,12 +280,12 @@ impl Database {
             return Ok(mounted);
         }
         let mounted = groups.mount(name, force).await?;
-        // Tables may have been dropped while it was not here.
-        if self.is_writable() && !force {
-            self.tables.sweep(std::slice::from_ref(&mounted)).await;
-        }
         self.storage.redo().group_is_here().await;
         self.find_catalog().await?;
+        // Tables may have been dropped while it was not here.
+        if self.is_writable() && !force && self.may_sweep() {
+            self.tables.sweep(std::slice::from_ref(&mounted)).await;
+        }
         Ok(mounted)
     }
 }

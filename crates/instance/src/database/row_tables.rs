@@ -2,12 +2,13 @@
 //! goes when that names it no more; what a crash leaves between the two is swept at the next opening.
 
 use async_recursion::async_recursion as boxed;
+use cellar_io::EnvExt;
 use cellar_storage::Progress;
 use cellar_wait::Session;
 
 use super::Database;
 use crate::catalog::{RowTable, Table};
-use crate::error::{Error, Result};
+use crate::error::{Error, INTERNAL, Result};
 use crate::heap::{Begin, from_heap};
 
 impl Database {
@@ -20,11 +21,28 @@ impl Database {
     pub async fn add_row_table(
         &self,
         session: &Session,
-        mut table: Table,
+        table: Table,
         progress: &Progress<'_>,
     ) -> Result<()> {
         self.use_heap(progress).await?;
-        self.catalog().current().check_free(&table.name)?;
+        let (this, session) = (self.clone(), session.helper());
+        self.to_the_end(async move { this.add_row_table_now(&session, table).await }).await
+    }
+
+    /// Whoever asked may go away half-way: what is in memory must be what is kept.
+    async fn to_the_end(
+        &self,
+        work: impl Future<Output = Result<()>> + Send + 'static,
+    ) -> Result<()> {
+        let done = self.env().run("change of a table", work);
+        done.await.unwrap_or_else(|| {
+            Err(Error::new(INTERNAL, "the change of a table stopped half-way")
+                .hint("open the database again: the table is as before, or as after"))
+        })
+    }
+
+    async fn add_row_table_now(&self, session: &Session, mut table: Table) -> Result<()> {
+        self.catalog().known()?.check_free(&table.name)?;
         if let Some(rows) = &mut table.rows {
             self.make_objects(session, rows).await?;
         }
@@ -38,16 +56,25 @@ impl Database {
         added
     }
 
-    /// Makes what a table has in the heap.
+    /// Makes what a table has in the heap, all of it or nothing.
     async fn make_objects(&self, session: &Session, rows: &mut RowTable) -> Result<()> {
         let store = self.heap.store()?;
         rows.object = self.heap.new_number().await?;
-        store.create_table(session, rows.object).await.map_err(from_heap)?;
         for index in &mut rows.indexes {
             index.object = self.heap.new_number().await?;
-            store.create_index(session, index.object).await.map_err(from_heap)?;
         }
-        Ok(())
+        let made = async {
+            store.create_table(session, rows.object).await?;
+            for index in &rows.indexes {
+                store.create_index(session, index.object).await?;
+            }
+            Ok(())
+        };
+        let made: std::result::Result<(), cellar_heap::Error> = made.await;
+        if made.is_err() {
+            self.remove_objects(session, rows).await;
+        }
+        made.map_err(from_heap)
     }
 
     /// Takes away what a table has in the heap: what cannot be taken now is swept at the next opening.
@@ -64,6 +91,11 @@ impl Database {
     /// 00942 there is none; 00060, 30006 of locks; those of the log. It is there then.
     #[boxed]
     pub async fn drop_row_table(&self, session: &Session, name: &str, begin: Begin) -> Result<()> {
+        let (this, session, name) = (self.clone(), session.helper(), name.to_owned());
+        self.to_the_end(async move { this.drop_row_table_now(&session, &name, begin).await }).await
+    }
+
+    async fn drop_row_table_now(&self, session: &Session, name: &str, begin: Begin) -> Result<()> {
         let rows = self.row_table(name)?;
         let mut alone = self.heap.begin(session, begin)?;
         alone.lock_alone(&rows).await?;
@@ -84,11 +116,21 @@ impl Database {
         name: &str,
         begin: Begin,
     ) -> Result<()> {
+        let (this, session, name) = (self.clone(), session.helper(), name.to_owned());
+        let work = async move { this.truncate_row_table_now(&session, &name, begin).await };
+        self.to_the_end(work).await
+    }
+
+    async fn truncate_row_table_now(
+        &self,
+        session: &Session,
+        name: &str,
+        begin: Begin,
+    ) -> Result<()> {
         let rows = self.row_table(name)?;
         let mut alone = self.heap.begin(session, begin)?;
         alone.lock_alone(&rows).await?;
         self.check_row_table(name, &rows)?;
-        // The table itself at last: an index without its entries is whole with an empty table only.
         let mut new = rows.clone();
         self.make_objects(session, &mut new).await?;
         let replaced = self.catalog().replace_rows(name, &rows, new.clone()).await;

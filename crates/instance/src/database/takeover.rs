@@ -12,6 +12,8 @@
 use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
+use cellar_diskgroup::Group;
+use cellar_io::EnvExt;
 use cellar_storage::Progress;
 use cellar_storage::redo::LogUser;
 use cellar_storage::request::NewLogfile;
@@ -19,8 +21,8 @@ use cellar_storage::request::NewLogfile;
 use super::Database;
 use crate::catalog::{Catalog, CatalogStore, Stub};
 use crate::catalog_file::BEFORE_PATH;
-use crate::error::Result;
-use crate::heap::HEAP_PATH;
+use crate::error::{Error, INTERNAL, Result};
+use crate::heap::{HEAP_PATH, check_names};
 
 /// Groups of a redo log that is made by itself, and the least and the most bytes of each.
 const LOG_GROUPS: usize = 3;
@@ -29,6 +31,14 @@ const LOG_GROUP_MAX: u64 = 256 << 20;
 
 /// Such a log group takes one part in so many of the room that is free.
 const LOG_PART: u64 = 32;
+
+/// Removes the file of a heap that nothing is in.
+async fn remove_heap(group: &Group) -> Result<()> {
+    match group.remove(HEAP_PATH).await {
+        Ok(()) | Err(cellar_diskgroup::Error::NoSuchFile { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
 
 impl Database {
     /// Has the heap have the catalog, if it does not yet: then there can be tables whose rows change. Where
@@ -47,7 +57,16 @@ impl Database {
             redo.add_logfiles(&self.new_log()?, progress).await?;
         }
         redo.log()?;
-        self.catalog().unchanged(|now| async move { self.take_over(&now).await }).await
+        let this = self.clone();
+        // To its end, also where nobody waits for it any more: the catalog must be known to be where it is.
+        let work = async move {
+            let inside = this.clone();
+            this.catalog().unchanged(|now| async move { inside.take_over(&now).await }).await
+        };
+        self.env().run("takeover of the catalog", work).await.unwrap_or_else(|| {
+            Err(Error::new(INTERNAL, "the takeover of the catalog stopped half-way")
+                .hint("open the database again: it goes on with it"))
+        })
     }
 
     /// The groups of a log for this database.
@@ -65,16 +84,21 @@ impl Database {
         if self.kept.is_in_heap() {
             return Ok(());
         }
+        check_names(now)?;
         let file = self.kept.file()?;
+        // One of a takeover that failed: its log is of before.
+        remove_heap(&self.kept.group()?).await?;
         file.keep_before(now).await?;
         file.put_stub(&Stub::new(HEAP_PATH, BEFORE_PATH, false)).await?;
         match self.finish_takeover(now).await {
             Ok(()) => Ok(()),
             Err(error) => {
-                // Back to where it was: if that fails as well, the next opening goes on from the stub.
-                let redo = self.storage.redo();
-                if redo.open_for(None).await.is_ok() {
-                    let _ = file.replace(now, now).await;
+                // Back to where it was: if that fails as well, the next opening goes on from the stub, with
+                // the log as the heap has left it.
+                if file.replace(now, now).await.is_ok() {
+                    self.heap.expect_new(false);
+                    let _ = self.storage.redo().open_for(None).await;
+                    let _ = remove_heap(&self.kept.group()?).await;
                 }
                 Err(error)
             }
@@ -93,8 +117,11 @@ impl Database {
     pub(super) async fn fill_heap(&self, now: &Catalog) -> Result<()> {
         let in_heap = self.kept.in_heap();
         in_heap.make().await?;
-        if in_heap.load().await?.is_none() {
-            in_heap.replace(&Catalog::default(), now).await?;
+        // What is found is of a takeover that did not come to its end: what was before it counts.
+        match in_heap.load().await? {
+            None => in_heap.replace(&Catalog::default(), now).await?,
+            Some(found) if found == *now => {}
+            Some(found) => in_heap.replace(&found, now).await?,
         }
         self.kept.file()?.put_stub(&Stub::new(HEAP_PATH, BEFORE_PATH, true)).await?;
         self.heap.expect_new(false);

@@ -167,6 +167,12 @@ impl HeapCatalog {
             }
         }
         let Some(Itself { version, serial }) = itself else { return Ok(None) };
+        if version > crate::catalog::VERSION {
+            let text =
+                format!("the catalog has version {version}, which this program does not know");
+            let error = Error::new(70109, text).hint("use the program that wrote it, or newer");
+            return Err(error.into());
+        }
         let mut segments = self.read_segments(view).await?;
         for table in &mut tables {
             let own = segments.remove(&table.id).unwrap_or_default();
@@ -243,6 +249,13 @@ impl HeapCatalog {
 pub(super) async fn write(change: &mut Transaction, now: &Catalog, next: &Catalog) -> Result<()> {
     change.lock(Resource::Table(OBJECTS), Mode::Exclusive).await.map_err(from_heap)?;
     change.begin_statement().await.map_err(from_heap)?;
+    // What is in memory may be older than what is here, where somebody went away in the middle of a change.
+    if let Some(found) = stored(change).await?
+        && found.serial != now.serial
+    {
+        return Err(stale());
+    }
+    check_names(next)?;
     let by_name = |catalog: &Catalog| -> BTreeMap<String, Table> {
         catalog.tables.iter().map(|table| (table.name.clone(), table.clone())).collect()
     };
@@ -267,6 +280,47 @@ pub(super) async fn write(change: &mut Transaction, now: &Catalog, next: &Catalo
     let itself = json(&Itself { version: next.version, serial: next.serial })?;
     put_object(change, ("", CATALOG, ""), Some(itself)).await
 }
+
+/// What is kept of the catalog itself.
+async fn stored(change: &mut Transaction) -> Result<Option<Itself>> {
+    let bytes = name_key("", "").key.bytes;
+    let found = change.range(NAMES, bytes.clone()..=bytes).await.map_err(from_heap)?;
+    let Some((_, row)) = found.into_iter().next() else { return Ok(None) };
+    let row = change.row(OBJECTS, row).await.map_err(from_heap)?;
+    let values = row.as_ref().map(|row| decode(row, &OBJECT)).transpose().map_err(damaged)?;
+    match values.as_deref() {
+        Some([_, _, _, _, Value::Text(text)]) => {
+            serde_json::from_str(text).map(Some).map_err(damaged)
+        }
+        _ => Err(damaged("the row of the catalog itself lacks values")),
+    }
+}
+
+/// The catalog in memory is not the one that is kept.
+fn stale() -> Error {
+    Error::new(STALE, "the catalog was changed meanwhile").hint("run the statement again")
+}
+
+/// The number of [`stale`].
+pub(crate) const STALE: u32 = 70164;
+
+/// Refuses names that the heap cannot keep.
+///
+/// # Errors
+/// 00972.
+pub(crate) fn check_names(catalog: &Catalog) -> Result<()> {
+    match catalog.tables.iter().find(|table| table.name.len() > NAME_MAX) {
+        None => Ok(()),
+        Some(table) => {
+            let name: String = table.name.chars().take(40).collect();
+            let text = format!("the name of table \"{name}...\" has more than {NAME_MAX} bytes");
+            Err(Error::new(972, text).hint("drop it, and make it with a shorter one"))
+        }
+    }
+}
+
+/// The longest name of a table, in bytes.
+const NAME_MAX: usize = 1000;
 
 /// The row and the id of the object of a name. A long definition is freed: it is about to change.
 async fn take_object(change: &mut Transaction, key: &RowKey) -> Result<Option<(RowRef, i64)>> {

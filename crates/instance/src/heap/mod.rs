@@ -19,12 +19,13 @@ use crate::budget::{Budget, Consumer};
 use crate::error::{Error, INTERNAL, Result};
 use crate::session::Sessions;
 
-pub(crate) use catalog_rows::HeapCatalog;
 use catalog_rows::NUMBERS;
+pub(crate) use catalog_rows::{HeapCatalog, STALE, check_names};
 pub(crate) use error::from_heap;
 pub use file::HEAP_PATH;
 pub use transaction::{
-    Begin, ChangeError, Entries, IndexKey, LockedRow, Mark, Rows, Scan, Statement, Transaction,
+    Begin, ChangeError, Entries, IndexKey, LockedRow, Mark, Rows, Scan, Shares, Statement,
+    Transaction,
 };
 
 /// Bytes of a page.
@@ -119,12 +120,23 @@ impl Heap {
     /// All that is acknowledged now.
     ///
     /// # Errors
-    /// 70162 it is not open.
+    /// 70162 it is not open, 01092 it has stopped.
     pub(crate) fn view(&self) -> Result<View> {
         match &*self.state() {
-            State::Open(store) => Ok(store.view()),
+            State::Open(store) => {
+                store.check_running().map_err(from_heap)?;
+                Ok(store.view())
+            }
             State::ReadOnly(reader) => Ok(reader.view()),
             State::Closed => Err(closed()),
+        }
+    }
+
+    /// What a statement reads of a heap that is open read-only; `None`: it is not.
+    pub fn reading(&self, session: &Session) -> Option<Statement> {
+        match &*self.state() {
+            State::ReadOnly(reader) => Some(Statement::of(reader.statement(session))),
+            State::Open(_) | State::Closed => None,
         }
     }
 
@@ -158,7 +170,7 @@ impl Heap {
     }
 }
 
-fn closed() -> Error {
+pub(crate) fn closed() -> Error {
     let error = Error::new(70162, "tables whose rows change cannot be used: the heap is not open");
     error.hint("see why: cellar status DIR tells what the redo log lacks")
 }

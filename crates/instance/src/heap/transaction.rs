@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cellar_heap::locks::{Mode, Patience, Resource};
 use cellar_heap::{
     Error as HeapError, Isolation, Key, RangeScan, RowBatch, RowKey, RowRef, Savepoint,
-    StatementView, TableScan,
+    StatementView, TableScan, TableShares,
 };
 use cellar_wait::Session;
 
@@ -171,18 +171,48 @@ impl Transaction {
         table: &RowTable,
         row: u64,
         bytes: Bytes,
-        (gone, new): (&[IndexKey], &[IndexKey]),
+        keys: (&[IndexKey], &[IndexKey]),
     ) -> std::result::Result<(), ChangeError> {
-        let differ = |(old, new): &(&IndexKey, &IndexKey)| old.bytes != new.bytes;
-        let (mut old_keys, mut new_keys) = (Vec::new(), Vec::new());
-        for (index, pair) in table.indexes.iter().zip(gone.iter().zip(new)) {
-            if differ(&pair) {
-                old_keys.push(row_key(index, pair.0));
-                new_keys.push(row_key(index, pair.1));
-            }
-        }
+        let (old_keys, new_keys) = differing(table, keys);
         let at = (table.object, row_ref(row).map_err(ChangeError::Other)?);
         let updated = self.0.update(at, bytes, old_keys, new_keys).await;
+        updated.map_err(|error| change_error(table, error))
+    }
+
+    /// The first half of [`Transaction::update`]: the row has the other bytes, and gives up the keys that
+    /// differ.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`].
+    #[boxed]
+    pub async fn give_up_keys(
+        &mut self,
+        table: &RowTable,
+        row: u64,
+        bytes: Bytes,
+        keys: (&[IndexKey], &[IndexKey]),
+    ) -> std::result::Result<(), ChangeError> {
+        let at = (table.object, row_ref(row).map_err(ChangeError::Other)?);
+        let (old, _) = differing(table, keys);
+        let updated = self.0.update(at, bytes, old, Vec::new()).await;
+        updated.map_err(|error| change_error(table, error))
+    }
+
+    /// The second half: the row takes the new keys.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`].
+    #[boxed]
+    pub async fn take_keys(
+        &mut self,
+        table: &RowTable,
+        row: u64,
+        bytes: Bytes,
+        keys: (&[IndexKey], &[IndexKey]),
+    ) -> std::result::Result<(), ChangeError> {
+        let at = (table.object, row_ref(row).map_err(ChangeError::Other)?);
+        let (_, new) = differing(table, keys);
+        let updated = self.0.update(at, bytes, Vec::new(), new).await;
         updated.map_err(|error| change_error(table, error))
     }
 
@@ -242,6 +272,16 @@ impl Transaction {
     }
 }
 
+/// The keys that a row has in one state and not in the other.
+fn differing(
+    table: &RowTable,
+    (gone, new): (&[IndexKey], &[IndexKey]),
+) -> (Vec<RowKey>, Vec<RowKey>) {
+    let pairs = table.indexes.iter().zip(gone.iter().zip(new));
+    let differ = pairs.filter(|(_, (old, new))| old.bytes != new.bytes);
+    differ.map(|(index, (old, new))| (row_key(index, old), row_key(index, new))).unzip()
+}
+
 fn row_ref(number: u64) -> Result<RowRef> {
     let found = RowRef::from_u64(number);
     found.ok_or_else(|| Error::new(1410, format!("{number} is the number of no row")))
@@ -267,14 +307,28 @@ pub struct Scan(TableScan);
 /// A scan of an index under way.
 pub struct Entries(RangeScan);
 
+/// A table, divided among tasks that scan it beside each other.
+#[derive(Debug)]
+pub struct Shares(TableShares);
+
+impl Shares {
+    /// Begins to scan a share, from 0 on.
+    pub fn scan(&self, share: usize) -> Scan {
+        Scan(self.0.scan(share))
+    }
+}
+
 impl Statement {
-    /// Begins a scan of all rows of a table, in so many parts for tasks that work beside each other.
+    pub(super) fn of(view: StatementView) -> Statement {
+        Statement(view)
+    }
+
+    /// Divides a table among so many tasks.
     ///
     /// # Errors
     /// The table is gone.
-    pub fn scan(&self, table: &RowTable, parts: usize) -> Result<Vec<Scan>> {
-        let scans = self.0.scan_parts(table.object, parts).map_err(from_heap)?;
-        Ok(scans.into_iter().map(Scan).collect())
+    pub fn shares(&self, table: &RowTable, shares: usize) -> Result<Shares> {
+        Ok(Shares(self.0.shares(table.object, shares).map_err(from_heap)?))
     }
 
     /// The bytes of a row; `None` where there is none.

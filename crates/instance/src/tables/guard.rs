@@ -18,6 +18,8 @@ impl Tables {
         if path.is_empty() {
             return Ok(());
         }
+        // Where it cannot be read any file may be what a table reads.
+        self.catalog.known()?;
         // Only the first group has the catalog; one that is not mounted may be the first elsewhere.
         let other_group = self.groups.get(&group).is_ok_and(|mounted| mounted.number != 1);
         if holds(&path, CATALOG_PATH) && !other_group {

@@ -44,7 +44,6 @@ impl Engine {
         {
             return self.create_row_table(statement, &made, &definition).await;
         }
-        self.refuse_in_block("CREATE TABLE of a columnar table").await?;
         let plan = self.state().statement_to_plan(statement.clone()).await;
         match plan {
             Ok(plan) => self.create_of_plan(plan, &made).await,
@@ -61,6 +60,7 @@ impl Engine {
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {
             return Err(Error::not_yet("this CREATE"));
         };
+        self.refuse_in_block("CREATE TABLE").await?;
         let Some(schema) = self.check_create(&create)? else {
             return Ok(done(format!("Table {} is there already.", create.name.table())));
         };
@@ -137,6 +137,7 @@ impl Engine {
 
     /// `INSERT INTO` a columnar table: its rows become a segment, by direct path.
     pub(super) async fn append(&self, statement: DfStatement) -> Result<Outcome, Error> {
+        self.refuse_in_block("INSERT into a columnar table").await?;
         let plan = self.state().statement_to_plan(statement).await;
         let plan = plan.map_err(|e| self.failure(&e))?;
         let LogicalPlan::Dml(dml) = plan else {
@@ -170,7 +171,7 @@ impl Engine {
         self.refuse_in_block("TRUNCATE").await?;
         let mut count = None;
         for table in &tables {
-            match self.is_columnar(table) {
+            match self.columnar()?.has(table) {
                 true => *count.get_or_insert(0) += self.columnar()?.truncate(table).await?,
                 false => self.truncate_rows(table).await?,
             }

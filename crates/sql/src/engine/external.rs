@@ -17,6 +17,7 @@ impl Engine {
         sql: &str,
         mut create: CreateExternalTable,
     ) -> Result<Outcome, Error> {
+        self.refuse_in_block("CREATE EXTERNAL TABLE").await?;
         let reference = TableReference::parse_str(&create.name.to_string());
         let name = reference.table().to_string();
         self.check_own(&reference)?;

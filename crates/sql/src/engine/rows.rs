@@ -1,8 +1,10 @@
 //! Statements that make tables in the heap and change their rows. UPDATE and DELETE are a query for the
 //! numbers of rows, and then a change of those: DataFusion's own hooks would drop predicates.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use cellar_format::rows::RowLayout;
 use cellar_instance::catalog::Table;
 use datafusion::common::TableReference;
@@ -74,6 +76,10 @@ impl Engine {
         create: &mut CreateTable,
         made: &Made,
     ) -> Result<Option<Definition>, Error> {
+        if create.query.is_some() && made.is_heap() {
+            return Err(Error::not_yet("CREATE TABLE .. USING heap AS SELECT")
+                .next("create table with its columns, then insert into it select .."));
+        }
         if create.query.is_some() || made.is_columnar() || self.host.rows().is_none() {
             return Ok(None);
         }
@@ -95,6 +101,10 @@ impl Engine {
     ) -> Result<Outcome, Error> {
         let rows = self.row_tables()?;
         self.refuse_in_block("CREATE TABLE").await?;
+        if let Some(group) = &made.group {
+            return Err(Error::not_yet(format!("a table in the heap in \"+{group}\""))
+                .next("leave it out: the heap is in the first disk group"));
+        }
         let plan = self.state().statement_to_plan(statement).await.map_err(|e| self.failure(&e))?;
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {
             return Err(Error::not_yet("this CREATE"));
@@ -103,10 +113,17 @@ impl Engine {
             return Ok(done(format!("Table {} is there already.", create.name.table())));
         };
         let name = create.name.table().to_owned();
+        if name.chars().any(char::is_control) {
+            let text = "the name of a table has no control characters";
+            return Err(Error::new(911, "42602", text).next("choose another name"));
+        }
         let schema = self.defined_schema(&made.with_lengths(&schema), definition)?;
         RowLayout::of(&schema).map_err(|error| row_error(&name, &error))?;
         let table = Table::in_heap(&name, schema_text(&schema), definition.rows(&name));
         let checked = table.rows.as_ref().map(|rows| RowColumns::of(&table, rows)).transpose()?;
+        if let Some(columns) = &checked {
+            refuse_keys(columns)?;
+        }
         if let Some(columns) = &checked {
             Checks::of(&self.state(), columns)?;
         }
@@ -117,8 +134,7 @@ impl Engine {
 
     /// The columns with what is said of them beside their types.
     fn defined_schema(&self, schema: &Schema, definition: &Definition) -> Result<Schema, Error> {
-        let mut fields: Vec<Field> =
-            schema.fields().iter().map(|field| field.as_ref().clone()).collect();
+        let mut fields: Vec<Field> = schema.fields().iter().map(|field| in_heap(field)).collect();
         for at in &definition.not_null {
             let field = fields[*at].clone();
             fields[*at] = field.with_nullable(false);
@@ -157,6 +173,11 @@ impl Engine {
         let Some(columns) = self.row_table(&dml.table_name)? else {
             return Err(Error::new(942, "42P01", "the table was dropped meanwhile"));
         };
+        let columns = scope.current(&Arc::new(columns)).await?;
+        if columns.schema.fields().len() != dml.input.schema().fields().len() {
+            let text = format!("table \"{}\" was changed meanwhile", columns.name);
+            return Err(Error::new(942, "42P01", text).next("run the statement again"));
+        }
         let checks = Checks::of(&self.state(), &columns)?;
         let change = Change { columns: &columns, checks: &checks, scope };
         let mut batches =
@@ -226,7 +247,7 @@ impl Engine {
         let query = query_of(items, from, update.selection.clone());
         let types: Vec<DataType> =
             assigned.iter().map(|at| columns.schema.field(*at).data_type().clone()).collect();
-        self.changed(scope, &columns, (query, &types), Work::Update(&assigned)).await
+        self.changed(scope, columns, (query, &types), Work::Update(&assigned)).await
     }
 
     /// DELETE from a table in the heap.
@@ -249,17 +270,18 @@ impl Engine {
         let mut from = vec![numbered(target)?];
         from.extend(delete.using.clone().unwrap_or_default());
         let query = query_of(vec![number_of(&alias_of(target)?)], from, delete.selection.clone());
-        self.changed(scope, &columns, (query, &[]), Work::Delete).await
+        self.changed(scope, columns, (query, &[]), Work::Delete).await
     }
 
     /// Runs a query for rows, and changes those: again, where others have changed one meanwhile.
     async fn changed(
         &self,
         mut scope: Scope,
-        columns: &RowColumns,
+        columns: RowColumns,
         (query, types): (Query, &[DataType]),
         work: Work<'_>,
     ) -> Result<(Outcome, Scope), Error> {
+        let columns = &*scope.current(&Arc::new(columns)).await?;
         for _ in 0..TRIES {
             let mark = scope.mark().await?;
             let statement = SqlStatement::Query(Box::new(query.clone()));
@@ -343,7 +365,7 @@ impl Engine {
         let ident = name.0.last().and_then(|part| part.as_ident());
         let wanted = ident.map(|ident| match ident.quote_style {
             Some(_) => ident.value.clone(),
-            None => ident.value.to_lowercase(),
+            None => ident.value.to_ascii_lowercase(),
         });
         let found = wanted.as_ref().and_then(|wanted| {
             columns.schema.fields().iter().position(|field| field.name() == wanted)
@@ -368,6 +390,30 @@ impl Engine {
         let parsed = parsed.and_then(|mut parser| parser.parse_expr());
         parsed.map_err(|error| Error::syntax(error.to_string()))
     }
+}
+
+/// Refuses keys that do not order as their values do.
+fn refuse_keys(columns: &RowColumns) -> Result<(), Error> {
+    let keys = columns.rows.indexes.iter().flat_map(|index| &index.columns);
+    for key in keys {
+        let field = columns.schema.field(key.column);
+        if matches!(field.data_type(), DataType::Interval(_)) {
+            return Err(Error::not_yet(format!("a key of the interval \"{}\"", field.name()))
+                .next("keep it as a number of seconds"));
+        }
+    }
+    Ok(())
+}
+
+/// A column as rows in the heap have it: times in microseconds.
+fn in_heap(field: &Field) -> Field {
+    let micros = TimeUnit::Microsecond;
+    let data_type = match field.data_type() {
+        DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(micros),
+        DataType::Timestamp(_, zone) => DataType::Timestamp(micros, zone.clone()),
+        other => other.clone(),
+    };
+    field.clone().with_data_type(data_type)
 }
 
 /// Refuses clauses of an UPDATE that would be forgotten.

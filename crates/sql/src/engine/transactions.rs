@@ -1,10 +1,15 @@
 //! Transactions of a session: BEGIN, COMMIT, ROLLBACK, and what surrounds each statement that may read or change
 //! tables in the heap.
 
+use std::sync::Arc;
+
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     Statement as SqlStatement, TableObject, TransactionIsolationLevel, TransactionMode,
 };
+
+use futures_util::TryStreamExt;
 
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
@@ -29,21 +34,34 @@ impl Engine {
         }
         let _turn = self.turn.lock().await;
         let scope = rows.begin_statement().await?;
-        self.set_scope(Some(scope.clone()));
+        let in_scope = self.in_scope(scope.clone());
         let (outcome, scope) = match self.changing(&scope, &statement).await {
             None => (self.query(sql, statement).await, scope),
             Some(Ok((outcome, scope))) => (Ok(outcome), scope),
             Some(Err(error)) => (Err(error), scope),
         };
-        self.set_scope(None);
-        // Rows are still to be read: they keep what they need.
+        drop(in_scope);
         if matches!(outcome, Ok(Outcome::Rows(_) | Outcome::Refused(..))) && !scope.in_block {
+            rows.leave_statement();
             return outcome;
         }
+        let outcome = outcome.map(|outcome| self.fails_with_its_rows(outcome));
         let ended = rows.end_statement(&scope, outcome.is_ok()).await;
         let outcome = outcome?;
         ended?;
         Ok(outcome)
+    }
+
+    /// An error among the rows that are still to be read fails the transaction, as one before would.
+    fn fails_with_its_rows(&self, outcome: Outcome) -> Outcome {
+        let Outcome::Rows(stream) = outcome else { return outcome };
+        let (host, schema) = (Arc::clone(&self.host), stream.schema());
+        let watched = stream.inspect_err(move |_| {
+            if let Some(rows) = host.rows() {
+                rows.has_failed();
+            }
+        });
+        Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, watched)))
     }
 
     /// EXPLAIN, with what its statement would read.
@@ -63,9 +81,9 @@ impl Engine {
         };
         let _turn = self.turn.lock().await;
         let scope = rows.begin_statement().await?;
-        self.set_scope(Some(scope.clone()));
+        let in_scope = self.in_scope(scope.clone());
         let outcome = self.explain(options, statement).await;
-        self.set_scope(None);
+        drop(in_scope);
         rows.end_statement(&scope, outcome.is_ok()).await?;
         outcome
     }
@@ -150,6 +168,13 @@ impl Engine {
         !matches!(rows.end(false).await, Ok(Block::None))
     }
 
+    /// Sets what the statement in progress reads and changes, until what this returns is dropped: also where
+    /// the statement is given up.
+    fn in_scope(&self, scope: Scope) -> InScope<'_> {
+        self.set_scope(Some(scope));
+        InScope(self)
+    }
+
     /// What the statement in progress reads and changes.
     pub(super) fn set_scope(&self, scope: Option<Scope>) {
         *self.scope.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = scope;
@@ -158,6 +183,15 @@ impl Engine {
     /// The same.
     pub(super) fn scope(&self) -> Option<Scope> {
         self.scope.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+}
+
+/// See [`Engine::in_scope`].
+struct InScope<'a>(&'a Engine);
+
+impl Drop for InScope<'_> {
+    fn drop(&mut self) {
+        self.0.set_scope(None);
     }
 }
 

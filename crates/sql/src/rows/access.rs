@@ -18,8 +18,6 @@ pub(crate) struct Access {
     pub keys: RangeInclusive<Vec<u8>>,
     /// The conditions, in words.
     pub conditions: Vec<String>,
-    /// Whether it is one row at most.
-    pub is_one: bool,
 }
 
 /// What the conditions say of a column.
@@ -47,7 +45,7 @@ pub(crate) fn access(columns: &RowColumns, filters: &[Expr]) -> Option<Access> {
         let score = equal * 2 + usize::from(bound.is_some());
         (score > 0).then_some((is_one, score, std::cmp::Reverse(at), equal))
     });
-    let (is_one, _, std::cmp::Reverse(index), equal) = found.max()?;
+    let (_, _, std::cmp::Reverse(index), equal) = found.max()?;
     let own: Vec<&Known> =
         columns.rows.indexes[index].columns.iter().map(|column| &known[column.column]).collect();
     let values: Vec<ArrayRef> =
@@ -62,7 +60,7 @@ pub(crate) fn access(columns: &RowColumns, filters: &[Expr]) -> Option<Access> {
     let high = bound(next.and_then(|known| known.high.as_ref()));
     let keys = columns.key_range(index, &values, low.as_ref(), high.as_ref()).ok()?;
     let conditions = own.iter().take(equal + 1).flat_map(|known| known.words.clone()).collect();
-    Some(Access { index, keys, conditions, is_one })
+    Some(Access { index, keys, conditions })
 }
 
 fn each_conjunct(filter: &Expr, each: &mut impl FnMut(&Expr)) {
@@ -112,6 +110,10 @@ fn compared_words(conjunct: &Expr) -> String {
 
 /// A value as the column has it; `None`: no value of the column is the same.
 fn value_of(value: &ScalarValue, data_type: &DataType) -> Option<ArrayRef> {
+    // Keys order intervals by their length, comparisons by their months first.
+    if matches!(data_type, DataType::Interval(_)) {
+        return None;
+    }
     let own = value.cast_to(data_type).ok()?;
     let is_same = value.data_type() == *data_type
         || own.cast_to(&value.data_type()).is_ok_and(|back| back == *value);

@@ -160,7 +160,7 @@ impl Change<'_> {
                 Err(ChangeError::Duplicate(index)) => {
                     let key = self.columns.key_text(index, arrays, row);
                     let number = *number;
-                    waiting.push(Waiting { number, bytes, gone, keys, index, key });
+                    waiting.push(Waiting { number, bytes, gone, keys, key });
                 }
                 Err(error) => return Err(self.refused(error, arrays, row)),
             }
@@ -168,28 +168,25 @@ impl Change<'_> {
         Ok(waiting)
     }
 
-    /// Writes what waits for keys, until none of it can be.
-    async fn write_waiting(&self, mut waiting: Vec<Waiting>) -> Result<(), Error> {
+    /// Writes what waits for keys: all of it gives its own up before any of it takes one.
+    async fn write_waiting(&self, waiting: Vec<Waiting>) -> Result<(), Error> {
+        if waiting.is_empty() {
+            return Ok(());
+        }
         let table = &self.columns.rows;
-        while !waiting.is_empty() {
-            let before = waiting.len();
-            let mut transaction = self.scope.open().await?;
-            let mut still = Vec::new();
-            for one in waiting.into_iter().rev() {
-                let with = (&one.gone[..], &one.keys[..]);
-                match transaction.update(table, one.number, one.bytes.clone(), with).await {
-                    Ok(()) => {}
-                    Err(ChangeError::Duplicate(index)) => still.push(Waiting { index, ..one }),
-                    Err(error) => return Err(self.refused(error, &[], 0)),
-                }
+        let mut transaction = self.scope.open().await?;
+        for Waiting { number, bytes, gone, keys, .. } in &waiting {
+            let with = (&gone[..], &keys[..]);
+            let given_up = transaction.give_up_keys(table, *number, bytes.clone(), with).await;
+            given_up.map_err(|error| self.refused(error, &[], 0))?;
+        }
+        for Waiting { number, bytes, gone, keys, key, .. } in &waiting {
+            let with = (&gone[..], &keys[..]);
+            match transaction.take_keys(table, *number, bytes.clone(), with).await {
+                Ok(()) => {}
+                Err(ChangeError::Duplicate(index)) => return Err(self.duplicate(index, key)),
+                Err(error) => return Err(self.refused(error, &[], 0)),
             }
-            drop(transaction);
-            if still.len() == before
-                && let Some(first) = still.first()
-            {
-                return Err(self.duplicate(first.index, &first.key));
-            }
-            waiting = still;
         }
         Ok(())
     }
@@ -266,8 +263,7 @@ struct Waiting {
     bytes: Bytes,
     gone: Vec<IndexKey>,
     keys: Vec<IndexKey>,
-    /// The index whose key is another row's, and that key in words.
-    index: usize,
+    /// The key that another row has, in words.
     key: (String, String),
 }
 

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::DFSchema;
 use datafusion::common::cast::as_boolean_array;
 use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::sql::sqlparser::parser::Parser;
 
 use super::table::RowColumns;
 use crate::error::Error;
 use crate::failure::from_datafusion;
+use crate::grammar::CellarDialect;
 
 /// The conditions of a table.
 pub(crate) struct Checks {
@@ -20,6 +23,22 @@ pub(crate) struct Checks {
     /// Columns that are never NULL.
     not_null: Vec<usize>,
     conditions: Vec<(String, Arc<dyn PhysicalExpr>)>,
+}
+
+/// An expression as a statement would have it.
+///
+/// # Errors
+/// It is none, or names what there is not.
+pub(crate) fn expression(
+    state: &SessionState,
+    text: &str,
+    names: &DFSchema,
+) -> Result<Expr, Error> {
+    let parsed = Parser::new(&CellarDialect).try_with_sql(text);
+    let parsed = parsed.and_then(|mut parser| parser.parse_expr_with_alias());
+    let parsed = parsed.map_err(|error| Error::syntax(error.to_string()))?;
+    let made = state.create_logical_expr_from_sql_expr(parsed, names);
+    made.map_err(|e| from_datafusion(&e))
 }
 
 impl Checks {
@@ -31,10 +50,14 @@ impl Checks {
         let schema = columns.query_schema(false);
         let names = DFSchema::try_from(Arc::clone(&schema)).map_err(|e| from_datafusion(&e))?;
         let condition = |check: &cellar_instance::catalog::Check| {
-            let made = state
-                .create_logical_expr(&check.condition, &names)
-                .and_then(|expr| state.create_physical_expr(expr, &names));
-            Ok((check.name.clone(), made.map_err(|e| from_datafusion(&e))?))
+            let made = expression(state, &check.condition, &names)?;
+            let made = state.create_physical_expr(made, &names).map_err(|e| from_datafusion(&e))?;
+            let gives = made.data_type(&schema).map_err(|e| from_datafusion(&e))?;
+            if gives != DataType::Boolean {
+                let text = format!("check constraint \"{}\" is {gives}, no condition", check.name);
+                return Err(Error::new(920, "42804", text).next("compare it with something"));
+            }
+            Ok((check.name.clone(), made))
         };
         let conditions = columns.rows.checks.iter().map(condition).collect::<Result<_, Error>>()?;
         let fields = columns.schema.fields().iter().enumerate();

@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use cellar_format::rows::RowColumns as Builder;
-use cellar_instance::heap::{Entries, Scan};
+use cellar_instance::heap::{Entries, Scan, Shares};
 use datafusion::common::internal_err;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
@@ -29,6 +29,9 @@ use crate::error::Error;
 /// Rows of a batch.
 const ROWS: usize = 8192;
 
+/// Bytes of texts in a batch, beyond which it ends with the page.
+const TEXT_BYTES: usize = 8 << 20;
+
 /// Entries of an index that are read together.
 const ENTRIES: usize = 256;
 
@@ -38,6 +41,8 @@ pub(crate) struct HeapScanExec {
     columns: Arc<RowColumns>,
     /// The index that is used; `None`: all rows are read.
     access: Option<Access>,
+    /// Else what each partition reads of it: divided once, for it may grow meanwhile.
+    shares: Option<Arc<Shares>>,
     scope: Scope,
     /// Columns that come out; the one behind the last is the number of the row.
     projection: Vec<usize>,
@@ -53,15 +58,23 @@ impl HeapScanExec {
         projection: Vec<usize>,
         schema: SchemaRef,
         partitions: usize,
-    ) -> HeapScanExec {
+    ) -> Result<HeapScanExec> {
+        let partitions = partitions.max(1);
+        let shares = match access {
+            Some(_) => None,
+            None => {
+                let shares = scope.statement.shares(&columns.rows, partitions);
+                Some(Arc::new(shares.map_err(|error| external(error.into()))?))
+            }
+        };
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
-            Partitioning::UnknownPartitioning(partitions.max(1)),
+            Partitioning::UnknownPartitioning(partitions),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
         let properties = Arc::new(properties);
-        HeapScanExec { columns, access, scope, projection, schema, properties }
+        Ok(HeapScanExec { columns, access, shares, scope, projection, schema, properties })
     }
 
     /// The name of the table.
@@ -122,21 +135,15 @@ impl ExecutionPlan for HeapScanExec {
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let failed = |error: cellar_instance::Error| external(Error::from(error));
         let (statement, table) = (&self.scope.statement, &self.columns.rows);
-        let source = match &self.access {
-            Some(access) => {
+        let source = match (&self.access, &self.shares) {
+            (Some(access), _) => {
                 let bound = |key: &Vec<u8>| Bound::Included(Bytes::copy_from_slice(key));
                 let bounds = (bound(access.keys.start()), bound(access.keys.end()));
                 let index = &table.indexes[access.index];
                 Source::Index(statement.range(index, bounds, false).map_err(failed)?)
             }
-            None => {
-                let parts = self.properties.partitioning.partition_count();
-                let mut scans = statement.scan(table, parts).map_err(failed)?;
-                if partition >= scans.len() {
-                    return internal_err!("a scan of {parts} parts has no part {partition}");
-                }
-                Source::Pages(scans.swap_remove(partition))
-            }
+            (None, Some(shares)) => Source::Pages(shares.scan(partition)),
+            (None, None) => return internal_err!("a scan of the heap without its share"),
         };
         let reading = Reading { source, of: self.clone(), is_over: false };
         let rows = stream::try_unfold(reading, |mut reading| async move {
@@ -167,7 +174,7 @@ struct Reading {
 impl Reading {
     /// Adds the next rows to columns, and their numbers.
     async fn more(&mut self, builder: &mut Builder, ids: &mut Vec<u64>) -> Result<(), Error> {
-        let HeapScanExec { columns, access, scope, .. } = &self.of;
+        let HeapScanExec { columns, scope, .. } = &self.of;
         match &mut self.source {
             Source::Pages(scan) => match scan.next().await? {
                 None => self.is_over = true,
@@ -179,9 +186,8 @@ impl Reading {
                 }
             },
             Source::Index(entries) => {
-                let is_one = access.as_ref().is_some_and(|access| access.is_one);
-                let found = entries.next(if is_one { 1 } else { ENTRIES }).await?;
-                self.is_over = is_one || found.is_empty();
+                let found = entries.next(ENTRIES).await?;
+                self.is_over = found.len() < ENTRIES;
                 let rows = scope.statement.rows(&columns.rows, &found).await?;
                 for (id, row) in found.iter().zip(rows) {
                     let Some(row) = row else { continue };
@@ -199,7 +205,7 @@ impl Reading {
             self.of.projection.iter().copied().filter(|at| *at < row_id).collect();
         let mut builder = self.of.columns.builder(&own)?;
         let mut ids = Vec::new();
-        while builder.rows() < ROWS && !self.is_over {
+        while builder.rows() < ROWS && builder.text_bytes() < TEXT_BYTES && !self.is_over {
             self.more(&mut builder, &mut ids).await?;
         }
         let HeapScanExec { columns, projection, schema, .. } = &self.of;

@@ -14,12 +14,12 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, cast};
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::access::access;
+use super::checks::expression;
 use super::exec::HeapScanExec;
 use super::session::Scope;
 use super::table::RowColumns;
 use crate::columnar::table::default_of;
 use crate::error::Error;
-use crate::failure::from_datafusion;
 
 /// A table; its rows are those that the statement sees, which the state that it is planned with has.
 pub(crate) struct HeapTable {
@@ -51,8 +51,7 @@ pub(crate) fn default_value(
     text: &str,
     data_type: &DataType,
 ) -> std::result::Result<Expr, Error> {
-    let made = state.create_logical_expr(text, &DFSchema::empty());
-    Ok(cast(made.map_err(|e| from_datafusion(&e))?, data_type.clone()))
+    Ok(cast(expression(state, text, &DFSchema::empty())?, data_type.clone()))
 }
 
 /// What columns of a table get that are not named.
@@ -107,8 +106,8 @@ impl TableProvider for HeapTable {
             Some(_) => 1,
             None => state.config().target_partitions(),
         };
-        let scan =
-            HeapScanExec::new((columns, way), (*scope).clone(), projection, schema, partitions);
+        let scope = (*scope).clone();
+        let scan = HeapScanExec::new((columns, way), scope, projection, schema, partitions)?;
         Ok(Arc::new(scan))
     }
 }

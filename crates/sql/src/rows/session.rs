@@ -1,6 +1,7 @@
 //! A session's transactions, and what one statement of it reads.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cellar_instance::catalog::{RowTable, Table};
 use cellar_instance::database::Database;
@@ -43,6 +44,8 @@ pub struct RowTables {
     session: Session,
     state: Mutex<State>,
     begin: std::sync::Mutex<Begin>,
+    /// A statement is at work. One that is given up half-way leaves it so: its transaction has failed.
+    at_work: AtomicBool,
 }
 
 impl std::fmt::Debug for RowTables {
@@ -60,6 +63,8 @@ pub(crate) struct Scope {
     pub statement: Statement,
     /// Whether the transaction goes on behind the statement.
     pub in_block: bool,
+    /// The database is open read-only: there is no transaction, and nobody changes anything.
+    is_read_only: bool,
     database: Arc<Database>,
 }
 
@@ -90,7 +95,7 @@ impl RowTables {
     /// The tables of `database` for `session`.
     pub fn new(database: Arc<Database>, session: Session) -> RowTables {
         let (state, begin) = (Mutex::default(), std::sync::Mutex::default());
-        RowTables { database, session, state, begin }
+        RowTables { database, session, state, begin, at_work: AtomicBool::new(false) }
     }
 
     /// The database.
@@ -131,6 +136,12 @@ impl RowTables {
     /// # Errors
     /// 25P02 behind a failure; the heap is not open.
     pub(crate) async fn begin_statement(&self) -> Result<Scope, Error> {
+        self.fail_if_given_up().await;
+        let database = Arc::clone(&self.database);
+        if let Some(statement) = database.heap().reading(self.session.waits()) {
+            let (transaction, in_block) = (Shared::default(), false);
+            return Ok(Scope { transaction, statement, in_block, is_read_only: true, database });
+        }
         let (transaction, in_block) = match &*self.state.lock().await {
             State::Failed => return Err(ended_in_failure()),
             State::Open(transaction) => (Arc::clone(transaction), true),
@@ -144,8 +155,15 @@ impl RowTables {
             Some(open) => open.statement().await?,
             None => return Err(is_over()),
         };
-        let database = Arc::clone(&self.database);
-        Ok(Scope { transaction, statement, in_block, database })
+        self.at_work.store(true, Ordering::Release);
+        Ok(Scope { transaction, statement, in_block, is_read_only: false, database })
+    }
+
+    /// Gives a transaction up whose last statement was given up half-way.
+    async fn fail_if_given_up(&self) {
+        if self.at_work.swap(false, Ordering::AcqRel) {
+            self.fail().await;
+        }
     }
 
     /// Ends a statement that has made changes: they are durable, if it was alone, or gone.
@@ -153,6 +171,7 @@ impl RowTables {
     /// # Errors
     /// Those of the commit.
     pub(crate) async fn end_statement(&self, scope: &Scope, is_done: bool) -> Result<(), Error> {
+        self.at_work.store(false, Ordering::Release);
         if scope.in_block {
             if !is_done {
                 self.fail().await;
@@ -164,6 +183,16 @@ impl RowTables {
             Some(transaction) => Ok(transaction.commit().await?),
             None => Ok(()),
         }
+    }
+
+    /// A statement that only reads has given its rows' stream: what it needs the stream keeps.
+    pub(crate) fn leave_statement(&self) {
+        self.at_work.store(false, Ordering::Release);
+    }
+
+    /// Rows of a statement could not be read to their end.
+    pub(crate) fn has_failed(&self) {
+        self.at_work.store(true, Ordering::Release);
     }
 
     /// A statement of an open transaction has failed: its changes are gone.
@@ -180,6 +209,9 @@ impl RowTables {
     /// # Errors
     /// The heap is not open; 25P02.
     pub(crate) async fn begin(&self, is_snapshot: bool) -> Result<bool, Error> {
+        if self.database.is_read_only() {
+            return Err(Error::new(70041, "25006", "the database is open read-only"));
+        }
         if !self.are_open() && self.names().is_empty() {
             return Err(Error::not_yet("a transaction without a table whose rows change").next(
                 "each statement is durable when it is done; the first table with a primary key, \
@@ -204,6 +236,7 @@ impl RowTables {
     /// # Errors
     /// Those of the commit: the transaction is over all the same.
     pub(crate) async fn end(&self, commits: bool) -> Result<Block, Error> {
+        self.fail_if_given_up().await;
         let ended = std::mem::take(&mut *self.state.lock().await);
         match ended {
             State::Idle => Ok(Block::None),
@@ -236,6 +269,9 @@ impl Scope {
         &self,
     ) -> Result<MappedMutexGuard<'_, Option<Transaction>, Transaction>, Error> {
         let guard = self.transaction.lock().await;
+        if self.is_read_only {
+            return Err(Error::new(70041, "25006", "the database is open read-only"));
+        }
         if guard.is_none() {
             return Err(is_over());
         }
@@ -253,7 +289,9 @@ impl Scope {
     pub async fn current(&self, planned: &Arc<RowColumns>) -> Result<Arc<RowColumns>, Error> {
         let mut columns = Arc::clone(planned);
         loop {
-            self.open().await?.lock_to_read(&columns.rows).await?;
+            if !self.is_read_only {
+                self.open().await?.lock_to_read(&columns.rows).await?;
+            }
             let catalog = self.database.catalog().current();
             let now = catalog.row_table(&columns.name);
             match now {

@@ -201,6 +201,11 @@ impl RedoManager {
             }
             return Ok(None);
         }
+        if force {
+            // Before it is: whoever opens it after a crash in between must know. One that opens as it is
+            // has lost nothing, and is noted all the same.
+            control.note(|notes| notes.was_forced = true).await?;
+        }
         match control.in_more_copies(&group).await {
             Ok(Some(more)) => control = more,
             Ok(None) => {}
