@@ -16,10 +16,10 @@ pub const HEAP_PATH: &str = "cellar/heap";
 
 /// The least and the most bytes that a new file has.
 const SIZE_MIN: u64 = 16 << 20;
-const SIZE_MAX: u64 = 1 << 30;
+const SIZE_MAX: u64 = 16 << 30;
 
 /// A new file takes one part in so many of the room that is free.
-const PART: u64 = 16;
+const PART: u64 = 8;
 
 impl Heap {
     /// The file, for a log that is being recovered. It is made where there is none and there may be none.
