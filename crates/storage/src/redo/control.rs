@@ -424,6 +424,7 @@ mod tests {
             archive_dest: "+DATA".into(),
             history: vec![switch],
             given_up: false,
+            was_forced: true,
         };
         Content { generation, redo: vec![7; 300], notes }
     }
