@@ -25,6 +25,9 @@ const VERSION_EXTERNAL: u32 = 1;
 
 const MAGIC: &str = "cellar catalog";
 
+/// The number of an error of a store: the catalog that a change began with is not the one that is kept.
+pub(crate) const STALE: u32 = 70164;
+
 /// All tables at one time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Catalog {

@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_recursion::async_recursion as boxed;
 use event_listener::Event;
 
-use super::{Catalog, RowTable, Segment, Table};
+use super::{Catalog, RowTable, STALE, Segment, Table};
 use crate::error::{Error, INTERNAL, Result};
-use crate::heap::STALE;
 
 /// A boxed future of a store.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;

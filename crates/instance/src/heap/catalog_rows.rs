@@ -21,7 +21,7 @@ use cellar_page::row::{INLINE_BYTES_MAX, Type, Value, decode, encode};
 use serde::{Deserialize, Serialize};
 
 use super::{Heap, from_heap};
-use crate::catalog::{Catalog, CatalogStore, Segment, StoreFuture, Table};
+use crate::catalog::{Catalog, CatalogStore, STALE, Segment, StoreFuture, Table};
 use crate::error::{Error, INTERNAL, Result};
 
 const OBJECTS: u32 = 1;
@@ -300,9 +300,6 @@ async fn stored(change: &mut Transaction) -> Result<Option<Itself>> {
 fn stale() -> Error {
     Error::new(STALE, "the catalog was changed meanwhile").hint("run the statement again")
 }
-
-/// The number of [`stale`].
-pub(crate) const STALE: u32 = 70164;
 
 /// Refuses names that the heap cannot keep.
 ///

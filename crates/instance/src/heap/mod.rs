@@ -20,7 +20,7 @@ use crate::error::{Error, INTERNAL, Result};
 use crate::session::Sessions;
 
 use catalog_rows::NUMBERS;
-pub(crate) use catalog_rows::{HeapCatalog, STALE, check_names};
+pub(crate) use catalog_rows::{HeapCatalog, check_names};
 pub(crate) use error::from_heap;
 pub use file::HEAP_PATH;
 pub use transaction::{
