@@ -158,7 +158,8 @@ fn main() {
 }
 
 fn write(layout: &RowLayout, batches: &[RecordBatch], all: &mut Vec<u8>, ends: &mut Vec<usize>) {
-    (all.clear(), ends.clear());
+    all.clear();
+    ends.clear();
     for batch in batches {
         let writer = RowWriter::of(layout, batch).expect("a batch of the layout");
         for at in 0..writer.rows() {

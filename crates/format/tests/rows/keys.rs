@@ -190,7 +190,7 @@ proptest! {
         let rows = table.write(&mut LongStore::default());
         let writer = KeyWriter::new(&table.layout, &[(0, descending)]).expect("it is there");
         let none = null(column.data_type());
-        let is_null = writer.range(&[none.clone()], Bound::Unbounded, Bound::Unbounded);
+        let is_null = writer.range(std::slice::from_ref(&none), Bound::Unbounded, Bound::Unbounded);
         let is_null = is_null.expect("a value of its column");
         let is_there = writer.range(&[], Bound::Unbounded, Bound::Excluded(&none));
         let is_there = is_there.expect("a value of its column");
