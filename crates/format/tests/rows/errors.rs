@@ -1,5 +1,6 @@
 //! What is refused, and how it is told.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use arrow_array::types::IntervalMonthDayNano;
@@ -40,7 +41,7 @@ fn arrays_of_another_type_number_or_length_are_refused() {
     let (text, one) = (texts(vec![None, None]), texts(vec![None]));
     let error =
         |arrays: &[ArrayRef]| RowWriter::new(&layout, arrays).map(|_| ()).expect_err("refused");
-    assert_eq!(error(std::slice::from_ref(&int)).number(), 947);
+    assert_eq!(error(from_ref(&int)).number(), 947);
     assert_eq!(error(&[int.clone(), one]).number(), 947);
     assert_eq!(error(&[long.clone(), text.clone()]).number(), 932);
     assert!(RowWriter::new(&layout, &[int.clone(), text]).is_ok());
@@ -50,7 +51,7 @@ fn arrays_of_another_type_number_or_length_are_refused() {
     let keys = KeyWriter::new(&layout, &[(0, false)]).expect("it is there");
     let mut key = Vec::new();
     assert_eq!(keys.key_of(&[long.slice(0, 1)], &mut key).map_err(|e| e.number()), Err(932));
-    assert_eq!(keys.key_of(std::slice::from_ref(&int), &mut key).map_err(|e| e.number()), Err(947));
+    assert_eq!(keys.key_of(from_ref(&int), &mut key).map_err(|e| e.number()), Err(947));
     let one = int.slice(0, 1);
     assert_eq!(
         keys.key_of(&[one.clone(), one.clone()], &mut key).map_err(|e| e.number()),
@@ -58,7 +59,7 @@ fn arrays_of_another_type_number_or_length_are_refused() {
     );
     assert!(key.is_empty());
     let bound = std::ops::Bound::Included(&one);
-    let range = keys.range(std::slice::from_ref(&one), bound, bound);
+    let range = keys.range(from_ref(&one), bound, bound);
     assert_eq!(range.map_err(|e| e.number()), Err(947), "no column is left for a bound");
 
     assert_eq!(RowColumns::new(&layout, &[2]).map(|_| ()).map_err(|e| e.number()), Err(904));

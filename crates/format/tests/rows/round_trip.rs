@@ -15,7 +15,7 @@ use crate::table::{
 
 /// Columns that are added later: their types and defaults.
 fn added() -> impl Strategy<Value = Vec<Option<ArrayRef>>> {
-    let one = prop::sample::select(types()).prop_flat_map(|own| array_of(own, 1, 0.3, true));
+    let one = prop::sample::select(types()).prop_flat_map(|own| array_of(own, 1, 30, true));
     prop::collection::vec(prop::option::weighted(0.8, one), 0..3)
 }
 

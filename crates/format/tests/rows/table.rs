@@ -12,7 +12,6 @@ use arrow_array::{
 use arrow_schema::{DataType, Field, IntervalUnit, Schema, TimeUnit};
 use bytes::Bytes;
 use cellar_format::rows::{LongValue, RowLayout, RowWriter};
-use proptest::option::weighted;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
@@ -74,11 +73,13 @@ fn text(may_be_long: bool) -> BoxedStrategy<String> {
 
 fn array<T: 'static + std::fmt::Debug>(
     rows: usize,
-    nulls: f64,
+    nulls: u32,
     value: impl Strategy<Value = T> + 'static,
     build: impl Fn(Vec<Option<T>>) -> ArrayRef + 'static,
 ) -> BoxedStrategy<ArrayRef> {
-    prop::collection::vec(weighted(1.0 - nulls, value), rows).prop_map(build).boxed()
+    let value =
+        (0..100u32, value).prop_map(move |(chance, value)| (chance >= nulls).then_some(value));
+    prop::collection::vec(value, rows).prop_map(build).boxed()
 }
 
 fn primitive<T: ArrowPrimitiveType>(
@@ -91,11 +92,11 @@ fn primitive<T: ArrowPrimitiveType>(
     }
 }
 
-/// Values of a type.
+/// Values of a type, of 100 of which `nulls` are NULL.
 pub fn array_of(
     data_type: DataType,
     rows: usize,
-    nulls: f64,
+    nulls: u32,
     may_be_long: bool,
 ) -> BoxedStrategy<ArrayRef> {
     let of = &data_type;
@@ -166,7 +167,7 @@ pub fn table(
     may_be_long: bool,
 ) -> impl Strategy<Value = Table> {
     let all = prop::collection::vec(prop::sample::select(types()), columns);
-    let nulls = prop::sample::select(vec![0.0, 0.05, 0.5]);
+    let nulls = prop::sample::select(vec![0, 5, 50]);
     (all, 0..=rows, 0..3usize, nulls).prop_flat_map(move |(types, rows, slack, nulls)| {
         let arrays =
             types.iter().map(|own| array_of(own.clone(), rows + 2 * slack, nulls, may_be_long));
