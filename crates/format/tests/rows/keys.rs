@@ -3,11 +3,10 @@
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeInclusive};
 use std::slice::from_ref;
-use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, StringArray};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_schema::DataType;
 use cellar_format::rows::{KeyWriter, RowError, RowLayout};
 use proptest::prelude::*;
