@@ -484,7 +484,7 @@ fn what_cannot_be_done_in_the_cell_is_done_right_all_the_same() {
     // Run twice in one plan: the left side of a join by comparison, when memory is short.
     let pairs = "select count(*) as x from t a join t b on a.k < b.k and b.k < 12";
     assert_eq!(one(pairs), 55);
-    assert!(refused(at, "create table n (a int not null)").contains("NOT NULL"));
+    assert!(refused(at, "create table n (a int not null) using columnar").contains("NOT NULL"));
     let columns: Vec<String> = (0..1601).map(|at| format!("c{at} int")).collect();
     let wide = format!("create table wide ({})", columns.join(", "));
     assert!(refused(at, &wide).contains("CELLAR-01792"));

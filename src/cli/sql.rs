@@ -167,15 +167,33 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
     let dir = database.inner.directory().path().to_owned();
     let session = database.session.clone();
     let show = Show { format: args.format, time: args.time, env, dir, session };
-    for text in texts {
-        run_text(&engine, &text, &show, &mut output::Out).await?;
-    }
-    if stdin {
-        return run_stdin(&engine, &show).await;
-    }
-    match prompt {
-        true => shell::run(&engine, &show).await,
-        false => Ok(()),
+    let ran = async {
+        for text in texts {
+            run_text(&engine, &text, &show, &mut output::Out).await?;
+        }
+        if stdin {
+            return run_stdin(&engine, &show).await;
+        }
+        match prompt {
+            true => shell::run(&engine, &show).await,
+            false => Ok(()),
+        }
+    };
+    let ran = ran.await;
+    match (engine.end_session().await, output::is_remote()) {
+        (false, _) => ran,
+        // Whoever sends the next statement would take it for a part of the transaction.
+        (true, true) => ran.and(Err(Fault::failed(
+            "CELLAR-03001: a transaction by way of the process that has the database open is not in \
+             this version of Cellar; it is rolled back\nNext: give all of it in one -c, or end the other \
+             process first",
+        ))),
+        (true, false) => {
+            output::notice(
+                "Notice: the transaction that was open is rolled back: COMMIT would have kept it",
+            );
+            ran
+        }
     }
 }
 

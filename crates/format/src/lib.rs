@@ -13,6 +13,7 @@ pub mod key_filter;
 pub mod like;
 pub mod packed;
 pub mod predicate;
+pub mod rows;
 pub mod segment;
 pub mod to_arrow;
 pub mod value;

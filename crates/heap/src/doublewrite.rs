@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use cellar_io::{Buffer, Device, Durability, Io};
-use cellar_page::{PAGE_BYTES, Raw, check, seal};
+use cellar_page::{PAGE_BYTES, PageRef, Raw, check, seal};
 
 use crate::error::Error;
 use crate::geometry::{BATCH_PAGES_MAX, Geometry};
@@ -16,7 +16,7 @@ pub(crate) const MAGIC: [u8; 4] = *b"CLHD";
 pub(crate) const HEAD_BYTES: usize = 32;
 
 /// Where a page is in the file, in bytes.
-fn offset(page: u32) -> u64 {
+fn offset_of(page: u32) -> u64 {
     u64::from(page) * PAGE_BYTES as u64
 }
 
@@ -53,17 +53,16 @@ impl Batch {
     /// Writes it to the ring, durably.
     pub async fn write_to_ring(&self, device: &dyn Device, slot: u32) -> Result<(), Error> {
         let data = vec![self.bytes.clone()];
-        device.write(Io::BACKGROUND, offset(slot), data, Durability::Durable).await?;
+        device.write(Io::BACKGROUND, offset_of(slot), data, Durability::Durable).await?;
         Ok(())
     }
 
     /// Writes its pages to their places, durably.
     pub async fn write_to_places(&self, device: &dyn Device) -> Result<(), Error> {
         let io = Io::BACKGROUND;
-        let writes = self
-            .runs()
-            .into_iter()
-            .map(|(page, bytes)| device.write(io, offset(page), vec![bytes], Durability::Cached));
+        let writes = self.runs().into_iter().map(|(page, bytes)| {
+            device.write(io, offset_of(page), vec![bytes], Durability::Cached)
+        });
         // All are answered before anything is said: a late one must not meet a later batch.
         let answers = futures_util::future::join_all(writes).await;
         answers.into_iter().collect::<Result<Vec<()>, _>>()?;
@@ -87,7 +86,7 @@ impl Batch {
     }
 }
 
-/// What the ring holds: batches without a gap up to the last, and of each page the newest image.
+/// What the ring holds: of each page the newest image that may stand in for it.
 pub(crate) struct Ring {
     /// The number of the last batch.
     pub last: u64,
@@ -95,26 +94,34 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Reads all slots.
-    pub async fn read(device: &dyn Device, store: u64, geometry: &Geometry) -> Result<Ring, Error> {
-        let mut batches = BTreeMap::new();
+    /// Reads all slots. What was logged below `checkpoint` is in the pages.
+    pub async fn read(
+        device: &dyn Device,
+        store: u64,
+        geometry: &Geometry,
+        checkpoint: u64,
+    ) -> Result<Ring, Error> {
+        let mut slots = BTreeMap::new();
+        let mut lacks_any = false;
         for slot in 0..geometry.ring_batches {
             let first = geometry.ring_slot(u64::from(slot));
-            let offset = u64::from(first) * PAGE_BYTES as u64;
-            let buffers = (0..geometry.ring_slot_pages()).map(|_| Buffer::new(PAGE_BYTES));
-            let read = device.read(Io::FOREGROUND, offset, buffers.collect()).await;
-            // What cannot be read was cut off, or is rotten: the pages in their places tell.
-            batches.extend(read.ok().and_then(|read| whole(store, read)));
+            let pages = read_slot(device, first, geometry.ring_slot_pages()).await;
+            let found = Slot::of(store, pages);
+            lacks_any |= found.as_ref().is_none_or(|slot| slot.lacks_any);
+            slots.extend(found.map(|slot| (slot.batch, slot.pages)));
         }
-        let last = batches.keys().last().copied().unwrap_or(0);
+        let last = slots.keys().last().copied().unwrap_or(0);
         let mut pages = BTreeMap::new();
-        let mut next = last;
-        // What is older than a batch that cannot be read may be older than the page in its place.
-        while let Some(batch) = batches.remove(&next) {
-            for (number, image) in batch {
+        // What cannot be read may be a newer image of any page. Then an older one counts only where redo goes on from
+        // it; in a batch that is not in its places all do: the checkpoint waits for it.
+        let counts = |image: &Buffer| {
+            let raw = <&Raw>::try_from(&image[..]);
+            !lacks_any || raw.is_ok_and(|raw| PageRef::new(raw).lsn() >= checkpoint)
+        };
+        for (number, image) in slots.into_values().rev().flatten() {
+            if counts(&image) {
                 pages.entry(number).or_insert(image);
             }
-            next = next.saturating_sub(1);
         }
         Ok(Ring { last, pages })
     }
@@ -124,7 +131,7 @@ impl Ring {
         let mut torn = Vec::new();
         for (number, image) in self.pages {
             let buffers = vec![Buffer::new(PAGE_BYTES)];
-            let read = device.read(Io::FOREGROUND, offset(number), buffers).await;
+            let read = device.read(Io::FOREGROUND, offset_of(number), buffers).await;
             let is_whole = read.is_ok_and(|buffers| {
                 <&Raw>::try_from(&buffers[0][..]).is_ok_and(|raw| check(raw, store, number).is_ok())
             });
@@ -141,7 +148,7 @@ impl Ring {
         let repaired = torn.len();
         for (number, image) in torn {
             let data = vec![image.freeze()];
-            device.write(Io::FOREGROUND, offset(number), data, Durability::Cached).await?;
+            device.write(Io::FOREGROUND, offset_of(number), data, Durability::Cached).await?;
         }
         // Also what was whole: a killed process may have written it, and nobody has made it durable.
         device.flush(Io::FOREGROUND).await?;
@@ -149,31 +156,58 @@ impl Ring {
     }
 }
 
-/// The batch in a slot, if the slot is whole: its number, and its pages.
-fn whole(store: u64, slot: Vec<Buffer>) -> Option<(u64, Vec<(u32, Buffer)>)> {
-    let mut slot = slot.into_iter();
-    let head = slot.next()?;
-    let long = |at: usize| {
-        let bytes = head.get(at..at + 8).and_then(|bytes| bytes.first_chunk::<8>());
-        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-    };
-    let (found, computed) = (long(4) as u32, crc32c::crc32c(&head[8..]));
-    if head[..4] != MAGIC || found != computed || long(8) != store {
-        return None;
-    }
-    let count = long(24) as u32 as usize;
-    if count > BATCH_PAGES_MAX as usize {
-        return None;
+/// The pages of a slot; `None` for one that cannot be read.
+async fn read_slot(device: &dyn Device, first: u32, count: u32) -> Vec<Option<Buffer>> {
+    let buffers = (0..count).map(|_| Buffer::new(PAGE_BYTES)).collect();
+    if let Ok(read) = device.read(Io::FOREGROUND, offset_of(first), buffers).await {
+        return read.into_iter().map(Some).collect();
     }
     let mut pages = Vec::new();
-    for (place, image) in slot.take(count).enumerate() {
-        let number = long(HEAD_BYTES + place * 4) as u32;
-        let crc = HEAD_BYTES + (count + place) * 4;
-        if image[..4] != head[crc..crc + 4] {
+    for page in first..first + count {
+        let buffers = vec![Buffer::new(PAGE_BYTES)];
+        let read = device.read(Io::FOREGROUND, offset_of(page), buffers).await;
+        pages.push(read.ok().and_then(|read| read.into_iter().next()));
+    }
+    pages
+}
+
+/// A slot whose first page says what is in it.
+struct Slot {
+    batch: u64,
+    /// The images that are whole.
+    pages: Vec<(u32, Buffer)>,
+    /// Others are not.
+    lacks_any: bool,
+}
+
+impl Slot {
+    fn of(store: u64, pages: Vec<Option<Buffer>>) -> Option<Slot> {
+        let mut pages = pages.into_iter();
+        let head = pages.next()??;
+        let long = |at: usize| {
+            let bytes = head.get(at..at + 8).and_then(|bytes| bytes.first_chunk::<8>());
+            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        };
+        let (found, computed) = (long(4) as u32, crc32c::crc32c(&head[8..]));
+        if head[..4] != MAGIC || found != computed || long(8) != store {
             return None;
         }
-        check(image[..].try_into().ok()?, store, number).ok()?;
-        pages.push((number, image));
+        let count = long(24) as u32 as usize;
+        if count > BATCH_PAGES_MAX as usize {
+            return None;
+        }
+        let mut whole = Vec::new();
+        for (place, image) in pages.take(count).enumerate() {
+            let number = long(HEAD_BYTES + place * 4) as u32;
+            let crc = HEAD_BYTES + (count + place) * 4;
+            let is_whole = |image: &Buffer| {
+                image[..4] == head[crc..crc + 4]
+                    && <&Raw>::try_from(&image[..])
+                        .is_ok_and(|raw| check(raw, store, number).is_ok())
+            };
+            whole.extend(image.filter(is_whole).map(|image| (number, image)));
+        }
+        let lacks_any = whole.len() < count;
+        Some(Slot { batch: long(16), pages: whole, lacks_any })
     }
-    Some((long(16), pages))
 }

@@ -21,7 +21,9 @@ mod rows;
 mod snapshots;
 mod sorter;
 mod space;
+mod statistics;
 mod store;
+mod sync;
 mod transaction;
 mod verify;
 mod writer;
@@ -35,12 +37,13 @@ pub use pace::RecoveryEstimate;
 pub use recovery::Replayed;
 pub use row_id::{RowId, RowRef};
 pub use rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
+pub use statistics::{CacheStatistics, ObjectStatistics};
 pub use store::{
     BuildIndex, Change, Growth, Header, Key, KeyOf, Load, LoadIndex, NewStore, ObjectKind,
     OpenStore, Options, Outcome, Reader, Store, StoredObject, View, create,
 };
 pub use transaction::{
     Isolation, LockedRow, RangeScan, RowBatch, RowKey, Savepoint, StatementView, TableScan,
-    Transaction,
+    TableShares, Transaction,
 };
 pub use verify::{Finding, KeysOf, Report, TableOf};

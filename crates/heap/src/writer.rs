@@ -94,6 +94,10 @@ impl Writer {
         let wait = self.begin_write(lsns.len());
         let result = batch.write_to_places(&**self.frames.device()).await;
         wait.end(self.env.now().0);
+        if result.is_ok() {
+            let owners = taken.iter().map(|(_, frame)| frame.owner());
+            self.frames.statistics().count_each(owners, |of| of.physical_writes += 1);
+        }
         let written = taken.into_iter().map(|(from, frame)| {
             let lsn = lsns.get(&frame.number()).copied().filter(|_| result.is_ok());
             (from, frame, lsn)

@@ -26,16 +26,19 @@ pub enum Consumer {
     Metadata,
     /// Columns of tables as they are encoded.
     CellCache,
+    /// Pages of rows that change.
+    BufferCache,
 }
 
 impl Consumer {
     /// Every consumer.
-    pub const ALL: [Consumer; 5] = [
+    pub const ALL: [Consumer; 6] = [
         Consumer::SqlWork,
         Consumer::IoBuffers,
         Consumer::Checksums,
         Consumer::Metadata,
         Consumer::CellCache,
+        Consumer::BufferCache,
     ];
 
     /// What users read.
@@ -46,13 +49,16 @@ impl Consumer {
             Consumer::Checksums => "checksum blocks",
             Consumer::Metadata => "disk group metadata",
             Consumer::CellCache => "cell cache",
+            Consumer::BufferCache => "buffer cache",
         }
     }
 
     /// The share of the whole in percent.
     pub const fn percent(self) -> u64 {
         match self {
-            Consumer::SqlWork | Consumer::CellCache => 35,
+            Consumer::SqlWork => 35,
+            Consumer::CellCache => 20,
+            Consumer::BufferCache => 15,
             Consumer::IoBuffers | Consumer::Checksums | Consumer::Metadata => 10,
         }
     }

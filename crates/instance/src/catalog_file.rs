@@ -10,13 +10,16 @@ use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec, Group};
 use cellar_io::{Device, DeviceExt, Durability, Io};
 
-use crate::catalog::{CatalogStore, StoreFuture};
-use crate::error::Result;
+use crate::catalog::{Catalog, CatalogStore, StoreFuture, Stub};
+use crate::error::{Error, Result};
 
 /// Where the catalog is in its group.
 pub const CATALOG_PATH: &str = "cellar/catalog";
 /// Where the next one is written.
 pub(crate) const SPARE_PATH: &str = "cellar/catalog.next";
+
+/// Where the catalog is kept as it was before the heap had it.
+pub(crate) const BEFORE_PATH: &str = "cellar/catalog.before";
 
 /// Files are read and written in these units, whatever their size.
 const BLOCK: usize = 4096;
@@ -39,16 +42,60 @@ impl GroupCatalog {
         }
     }
 
-    async fn read_all(&self) -> Result<Option<Vec<u8>>> {
+    /// What stands in the place of the catalog, if it is in the heap.
+    ///
+    /// # Errors
+    /// The group reports one, or it is damaged.
+    pub(crate) async fn stub(&self) -> Result<Option<Stub>> {
+        match self.read_all(CATALOG_PATH).await? {
+            Some(bytes) => Stub::decode(&bytes),
+            None => Ok(None),
+        }
+    }
+
+    /// Puts a stub in the place of the catalog.
+    ///
+    /// # Errors
+    /// No room; the group reports another one. The file is the old one then, or the new one.
+    pub(crate) async fn put_stub(&self, stub: &Stub) -> Result<()> {
+        self.write_all(stub.encode()?).await
+    }
+
+    /// Keeps a catalog under another name: as it is before the heap has it.
+    ///
+    /// # Errors
+    /// No room; the group reports another one.
+    pub(crate) async fn keep_before(&self, catalog: &Catalog) -> Result<()> {
+        let mut bytes = catalog.encode()?;
+        let size = bytes.len();
+        bytes.resize(size.next_multiple_of(BLOCK), 0);
+        let file = self.0.create_file(&GroupCatalog::spec()).await?;
+        file.set_size(size as u64).await?;
+        file.write_at(Io::COMMIT, 0, Bytes::from(bytes), Durability::Durable).await?;
+        Ok(self.0.publish(&file, BEFORE_PATH, true).await?)
+    }
+
+    /// The catalog that was kept so.
+    ///
+    /// # Errors
+    /// 70108 it is missing or damaged; the group reports another one.
+    pub(crate) async fn before(&self) -> Result<Catalog> {
+        match self.read_all(BEFORE_PATH).await? {
+            Some(bytes) => Catalog::decode(&bytes),
+            None => Err(Error::new(70108, format!("file \"{BEFORE_PATH}\" is missing"))),
+        }
+    }
+
+    async fn read_all(&self, path: &str) -> Result<Option<Vec<u8>>> {
         loop {
-            let Some(file) = self.file(CATALOG_PATH)? else { return Ok(None) };
+            let Some(file) = self.file(path)? else { return Ok(None) };
             let size = usize::try_from(file.size()).unwrap_or(usize::MAX);
             if size == 0 {
                 return Ok(Some(Vec::new()));
             }
             let read = file.read_at(Io::FOREGROUND, 0, size.next_multiple_of(BLOCK)).await;
             // A file that has lost the name meanwhile is written to again.
-            let now = self.file(CATALOG_PATH)?;
+            let now = self.file(path)?;
             if now.is_some_and(|now| now.number() == file.number() && now.size() == size as u64) {
                 return Ok(Some(read?[..size].to_vec()));
             }
@@ -126,11 +173,14 @@ impl GroupCatalog {
 }
 
 impl CatalogStore for GroupCatalog {
-    fn read(&self) -> StoreFuture<'_, Option<Vec<u8>>> {
-        Box::pin(self.read_all())
+    fn load(&self) -> StoreFuture<'_, Option<Catalog>> {
+        Box::pin(async {
+            let bytes = self.read_all(CATALOG_PATH).await?;
+            bytes.map(|bytes| Catalog::decode(&bytes)).transpose()
+        })
     }
 
-    fn replace(&self, bytes: Vec<u8>) -> StoreFuture<'_, ()> {
-        Box::pin(self.write_all(bytes))
+    fn replace<'a>(&'a self, _now: &'a Catalog, next: &'a Catalog) -> StoreFuture<'a, ()> {
+        Box::pin(async { self.write_all(next.encode()?).await })
     }
 }

@@ -16,6 +16,7 @@ pub mod directory;
 pub mod error;
 pub mod groups;
 pub mod health;
+pub mod heap;
 mod instance;
 pub mod parameters;
 pub mod scans;

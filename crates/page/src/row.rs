@@ -38,6 +38,20 @@ pub enum Type {
     Bytes,
 }
 
+impl Type {
+    /// The bytes of a value in a row; `None`: a text or bytes, which say it themselves.
+    pub const fn width(self) -> Option<usize> {
+        Some(match self {
+            Type::Bool => 1,
+            Type::Int2 => 2,
+            Type::Int4 | Type::Float4 | Type::Date => 4,
+            Type::Int8 | Type::Float8 | Type::Time | Type::Timestamp => 8,
+            Type::Decimal | Type::Interval => 16,
+            Type::Text | Type::Bytes => return None,
+        })
+    }
+}
+
 /// A value of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
@@ -107,39 +121,73 @@ const OVERFLOW: u16 = 0x8000;
 /// # Panics
 /// A text or bytes are longer than [`INLINE_BYTES_MAX`].
 pub fn encode(values: &[Value<'_>]) -> Vec<u8> {
-    let nulls = values.len().div_ceil(8);
-    let mut row = vec![0; 2 + nulls];
-    row[..2].copy_from_slice(&(values.len() as u16).to_le_bytes());
-    for (column, value) in values.iter().enumerate() {
-        match *value {
-            Value::Null => row[2 + column / 8] |= 1 << (column % 8),
-            Value::Bool(value) => row.push(u8::from(value)),
-            Value::Int2(value) => row.extend_from_slice(&value.to_le_bytes()),
-            Value::Int4(value) | Value::Date(value) => row.extend_from_slice(&value.to_le_bytes()),
-            Value::Int8(value) | Value::Time(value) | Value::Timestamp(value) => {
-                row.extend_from_slice(&value.to_le_bytes());
-            }
-            Value::Float4(value) => row.extend_from_slice(&value.to_le_bytes()),
-            Value::Float8(value) => row.extend_from_slice(&value.to_le_bytes()),
-            Value::Decimal(value) => row.extend_from_slice(&value.to_le_bytes()),
-            Value::Interval { months, days, micros } => {
-                row.extend_from_slice(&months.to_le_bytes());
-                row.extend_from_slice(&days.to_le_bytes());
-                row.extend_from_slice(&micros.to_le_bytes());
-            }
-            Value::Text(text) => push_bytes(&mut row, text.as_bytes()),
-            Value::Bytes(bytes) => push_bytes(&mut row, bytes),
-            Value::Overflow { page, length } => {
-                row.extend_from_slice(&OVERFLOW.to_le_bytes());
-                row.extend_from_slice(&page.to_le_bytes());
-                row.extend_from_slice(&length.to_le_bytes());
-            }
-        }
-    }
-    row.resize(row.len().max(ROW_BYTES_MIN), 0);
+    let mut row = Vec::new();
+    let mut writer = Writer::new(&mut row, values.len());
+    values.iter().for_each(|value| writer.push(value));
+    writer.finish();
     row
 }
 
+/// A row that is written behind other bytes, value by value.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    /// Where the row begins.
+    from: usize,
+    column: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// A row of so many columns, none of which is written.
+    pub fn new(out: &'a mut Vec<u8>, columns: usize) -> Writer<'a> {
+        let from = out.len();
+        out.extend_from_slice(&(columns as u16).to_le_bytes());
+        out.resize(from + 2 + columns.div_ceil(8), 0);
+        Writer { out, from, column: 0 }
+    }
+
+    /// Writes the value of the next column.
+    ///
+    /// # Panics
+    /// A text or bytes are longer than [`INLINE_BYTES_MAX`].
+    #[inline]
+    pub fn push(&mut self, value: &Value<'_>) {
+        let out = &mut *self.out;
+        match *value {
+            Value::Null => out[self.from + 2 + self.column / 8] |= 1 << (self.column % 8),
+            Value::Bool(value) => out.push(u8::from(value)),
+            Value::Int2(value) => out.extend_from_slice(&value.to_le_bytes()),
+            Value::Int4(value) | Value::Date(value) => out.extend_from_slice(&value.to_le_bytes()),
+            Value::Int8(value) | Value::Time(value) | Value::Timestamp(value) => {
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+            Value::Float4(value) => out.extend_from_slice(&value.to_le_bytes()),
+            Value::Float8(value) => out.extend_from_slice(&value.to_le_bytes()),
+            Value::Decimal(value) => out.extend_from_slice(&value.to_le_bytes()),
+            Value::Interval { months, days, micros } => {
+                out.extend_from_slice(&months.to_le_bytes());
+                out.extend_from_slice(&days.to_le_bytes());
+                out.extend_from_slice(&micros.to_le_bytes());
+            }
+            Value::Text(text) => push_bytes(out, text.as_bytes()),
+            Value::Bytes(bytes) => push_bytes(out, bytes),
+            Value::Overflow { page, length } => {
+                out.extend_from_slice(&OVERFLOW.to_le_bytes());
+                out.extend_from_slice(&page.to_le_bytes());
+                out.extend_from_slice(&length.to_le_bytes());
+            }
+        }
+        self.column += 1;
+    }
+
+    /// Ends the row.
+    pub fn finish(self) {
+        let least = self.from + ROW_BYTES_MIN;
+        self.out.resize(self.out.len().max(least), 0);
+    }
+}
+
+#[inline]
 fn push_bytes(row: &mut Vec<u8>, bytes: &[u8]) {
     assert!(bytes.len() <= INLINE_BYTES_MAX, "{} bytes have pages of their own", bytes.len());
     row.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
@@ -160,43 +208,118 @@ pub fn columns(row: &[u8]) -> Result<usize, BadRow> {
 /// # Errors
 /// [`BadRow`].
 pub fn decode<'a>(row: &'a [u8], types: &[Type]) -> Result<Vec<Value<'a>>, BadRow> {
-    let count = columns(row)?;
-    let nulls = row.get(2..2 + count.div_ceil(8)).ok_or(BadRow { column: 0 })?;
-    let mut reader = Reader { rest: &row[2 + nulls.len()..], column: 0 };
-    let mut values = Vec::with_capacity(count.min(types.len()));
+    let mut reader = Reader::new(row)?;
+    let count = reader.columns().min(types.len());
+    let mut values = Vec::with_capacity(count);
     for (column, kind) in types.iter().enumerate().take(count) {
-        reader.column = column;
-        let is_null = nulls[column / 8] & 1 << (column % 8) != 0;
-        values.push(if is_null { Value::Null } else { reader.value(*kind)? });
+        let is_null = reader.is_null(column);
+        let value = if is_null { Some(Value::Null) } else { reader.value(*kind) };
+        values.push(value.ok_or(BadRow { column })?);
     }
     Ok(values)
 }
 
-struct Reader<'a> {
+/// A text or bytes, as a row has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held<'a> {
+    /// In the row.
+    Here(&'a [u8]),
+    /// As [`Value::Overflow`].
+    Elsewhere {
+        /// The first page.
+        page: u32,
+        /// Length in bytes.
+        length: u32,
+    },
+}
+
+/// A row that is read column by column. `None` of its functions: the row ends before that, or the value
+/// cannot be.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    columns: usize,
+    nulls: &'a [u8],
     rest: &'a [u8],
-    column: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], BadRow> {
-        let bad = BadRow { column: self.column };
-        let (now, rest) = self.rest.split_at_checked(count).ok_or(bad)?;
+    /// A row, before its first column.
+    ///
+    /// # Errors
+    /// [`BadRow`].
+    #[inline]
+    pub fn new(row: &'a [u8]) -> Result<Reader<'a>, BadRow> {
+        let columns = columns(row)?;
+        let parts = row[2..].split_at_checked(columns.div_ceil(8));
+        let (nulls, rest) = parts.ok_or(BadRow { column: 0 })?;
+        Ok(Reader { columns, nulls, rest })
+    }
+
+    /// How many columns the row was written with.
+    #[inline]
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Whether any column is NULL.
+    #[inline]
+    pub fn has_nulls(&self) -> bool {
+        self.nulls.iter().any(|bits| *bits != 0)
+    }
+
+    /// Whether a column is NULL: nothing of it is among the values.
+    ///
+    /// # Panics
+    /// The row was not written with that column.
+    #[inline]
+    pub fn is_null(&self, column: usize) -> bool {
+        self.nulls[column / 8] & 1 << (column % 8) != 0
+    }
+
+    /// So many bytes.
+    #[inline]
+    pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (now, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;
-        Ok(now)
+        Some(now)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], BadRow> {
-        let bytes = self.take(N)?;
-        bytes.try_into().map_err(|_| BadRow { column: self.column })
+    /// The bytes of a number.
+    #[inline]
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (now, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(*now)
     }
 
-    fn value(&mut self, kind: Type) -> Result<Value<'a>, BadRow> {
-        let bad = BadRow { column: self.column };
-        Ok(match kind {
+    /// A text or bytes; nothing says whether a text is UTF-8.
+    #[inline]
+    pub fn held(&mut self) -> Option<Held<'a>> {
+        let length = u16::from_le_bytes(self.array()?);
+        if length == OVERFLOW {
+            let page = u32::from_le_bytes(self.array()?);
+            return Some(Held::Elsewhere { page, length: u32::from_le_bytes(self.array()?) });
+        }
+        self.take(usize::from(length)).map(Held::Here)
+    }
+
+    /// Goes on behind a value.
+    #[inline]
+    pub fn skip(&mut self, kind: Type) -> Option<()> {
+        match kind.width() {
+            Some(width) => self.take(width).map(|_| ()),
+            None => self.held().map(|_| ()),
+        }
+    }
+
+    /// A value.
+    #[inline]
+    pub fn value(&mut self, kind: Type) -> Option<Value<'a>> {
+        Some(match kind {
             Type::Bool => match self.array()? {
                 [0] => Value::Bool(false),
                 [1] => Value::Bool(true),
-                _ => return Err(bad),
+                _ => return None,
             },
             Type::Int2 => Value::Int2(i16::from_le_bytes(self.array()?)),
             Type::Int4 => Value::Int4(i32::from_le_bytes(self.array()?)),
@@ -212,18 +335,11 @@ impl<'a> Reader<'a> {
                 days: i32::from_le_bytes(self.array()?),
                 micros: i64::from_le_bytes(self.array()?),
             },
-            Type::Text | Type::Bytes => {
-                let length = u16::from_le_bytes(self.array()?);
-                if length == OVERFLOW {
-                    let page = u32::from_le_bytes(self.array()?);
-                    return Ok(Value::Overflow { page, length: u32::from_le_bytes(self.array()?) });
-                }
-                let bytes = self.take(usize::from(length))?;
-                match kind {
-                    Type::Text => Value::Text(std::str::from_utf8(bytes).map_err(|_| bad)?),
-                    _ => Value::Bytes(bytes),
-                }
-            }
+            Type::Text | Type::Bytes => match (self.held()?, kind) {
+                (Held::Elsewhere { page, length }, _) => Value::Overflow { page, length },
+                (Held::Here(bytes), Type::Text) => Value::Text(std::str::from_utf8(bytes).ok()?),
+                (Held::Here(bytes), _) => Value::Bytes(bytes),
+            },
         })
     }
 }

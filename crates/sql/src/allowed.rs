@@ -2,7 +2,7 @@
 //! reports success; those are refused.
 
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement};
+use datafusion::sql::sqlparser::ast::{ObjectType, Query, Statement as SqlStatement};
 
 use crate::error::Error;
 
@@ -25,6 +25,10 @@ pub(crate) fn check(statement: &DfStatement) -> Result<(), Error> {
 fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
     use SqlStatement as S;
     match statement {
+        S::Query(query) if !query.locks.is_empty() => Err(Error::not_yet(words_of_locks(query))
+            .next(
+                "UPDATE and DELETE lock the rows that they change; leave it out where they follow",
+            )),
         S::Query(_)
         | S::Explain { .. }
         | S::ExplainTable { .. }
@@ -37,6 +41,8 @@ fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
         | S::Execute { .. }
         | S::Deallocate { .. }
         | S::Insert(_)
+        | S::Update(_)
+        | S::Delete(_)
         | S::CreateView { .. }
         | S::CreateTable(_)
         | S::Truncate(_)
@@ -50,7 +56,13 @@ fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
     }
 }
 
-fn refused(statement: &SqlStatement) -> Error {
+fn words_of_locks(query: &Query) -> String {
+    let locks: Vec<String> = query.locks.iter().map(ToString::to_string).collect();
+    format!("SELECT ... {}", locks.join(" "))
+}
+
+/// The error of a statement whose effect would not last.
+pub(crate) fn refused(statement: &SqlStatement) -> Error {
     use SqlStatement as S;
     let error = Error::not_yet(words(statement));
     match statement {
@@ -58,7 +70,8 @@ fn refused(statement: &SqlStatement) -> Error {
             error.next("a database is a directory of its own: cellar init DIR")
         }
         S::CreateSchema { .. } => error.next("all tables are in the schema public"),
-        S::Update { .. } | S::Delete { .. } | S::Merge { .. } => {
+        S::Merge { .. } => error.next("INSERT what is new, and UPDATE what is there"),
+        S::Update(_) | S::Delete(_) => {
             let mut error = error;
             error.message = format!("{}: {IN_PLACE}", error.message);
             error.next(

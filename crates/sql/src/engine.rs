@@ -6,14 +6,16 @@ mod explain;
 mod external;
 mod made;
 mod open;
+mod rows;
 mod run;
 mod tables;
 mod targets;
+mod transactions;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arrow::array::{RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -53,6 +55,7 @@ use crate::nearest::nearest;
 use crate::noted::{Noted, Notes};
 use crate::parse::parse;
 use crate::path::{SCHEME, group_of_host};
+use crate::rows::Scope;
 use crate::statement::Statement;
 use crate::unwind::{caught, caught_stream};
 use crate::view::{ViewSource, ViewTable, schema_of, to_batch};
@@ -117,6 +120,10 @@ pub struct Engine {
     notes: Arc<Notes>,
     /// Tables of the catalog, and files by their paths.
     tables: Arc<Tables>,
+    /// What the statement in progress reads and changes in the heap.
+    scope: Mutex<Option<Scope>>,
+    /// Held by the statement in progress, where there are tables in the heap.
+    turn: futures_util::lock::Mutex<()>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -200,6 +207,8 @@ impl Engine {
             system: names.chain(["dual".to_owned()]).collect(),
             notes,
             tables,
+            scope: Mutex::default(),
+            turn: futures_util::lock::Mutex::default(),
         };
         engine.add_formats().map_err(|e| from_datafusion(&e))?;
         engine.add_views(views).map_err(|e| from_datafusion(&e))?;
@@ -317,8 +326,8 @@ impl Engine {
                 };
                 self.plan_and_run(*statement).await
             }
-            Statement::Explain(options, statement) => self.explain(&options, *statement).await,
-            Statement::Query(statement) => self.query(sql, *statement).await,
+            Statement::Explain(options, statement) => self.explained(&options, *statement).await,
+            Statement::Query(statement) => self.in_transaction(sql, *statement).await,
         }
     }
 
@@ -342,6 +351,9 @@ impl Engine {
             }
             DfStatement::Statement(inner) => match inner.as_ref() {
                 SqlStatement::CreateTable(_) => return self.create_table(statement).await,
+                SqlStatement::Update(_) | SqlStatement::Delete(_) => {
+                    return Err(self.no_change(inner));
+                }
                 SqlStatement::Truncate(truncate) => {
                     let names = truncate.table_names.iter().map(|t| t.name.to_string());
                     return self.truncate_tables(names.collect()).await;
@@ -389,6 +401,9 @@ impl Engine {
             _ => usize::MAX,
         };
         state.config_mut().options_mut().execution.target_partitions = partitions.min(most);
+        if let Some(scope) = self.scope() {
+            state.config_mut().set_extension(Arc::new(scope));
+        }
         state
     }
 
@@ -506,6 +521,7 @@ impl Engine {
     fn has_table(&self, name: &str) -> bool {
         self.host.tables().iter().any(|t| t.name == name)
             || self.host.columnar().is_some_and(|columnar| columnar.has(name))
+            || self.host.rows().is_some_and(|rows| rows.table(name).is_some())
     }
 
     async fn is_view(&self, reference: &TableReference) -> bool {

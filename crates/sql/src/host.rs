@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::columnar::tables::Columnar;
 use crate::error::Error;
+use crate::rows::RowTables;
 use crate::view::{Column, Value};
 
 /// An external table as the catalog keeps it.
@@ -66,6 +67,11 @@ pub trait Host: Send + Sync + std::fmt::Debug + 'static {
 
     /// The columnar tables, where there can be any.
     fn columnar(&self) -> Option<&Columnar> {
+        None
+    }
+
+    /// The tables whose rows change, where there can be any.
+    fn rows(&self) -> Option<&RowTables> {
         None
     }
 

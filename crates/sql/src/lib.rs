@@ -17,6 +17,7 @@ pub mod output;
 pub mod parse;
 pub mod path;
 pub mod reference;
+pub mod rows;
 pub mod source_format;
 pub mod split;
 pub mod statement;

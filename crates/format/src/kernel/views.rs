@@ -18,19 +18,15 @@ impl Views {
     /// Views of strings that follow each other in `bytes` and end at `ends`. `None`: they are to be
     /// text and one is not UTF-8, or an end is beyond the bytes or before the one before it.
     pub fn new(bytes: Vec<u8>, ends: &[u32], is_text: bool) -> Option<Views> {
-        let text = if is_text { Some(std::str::from_utf8(&bytes).ok()?) } else { None };
-        let mut views = Vec::with_capacity(ends.len());
-        let mut start = 0;
-        for end in ends {
-            let range = start as usize..*end as usize;
-            // What is cut between two characters of good text is good text.
-            if text.is_some_and(|text| !text.is_char_boundary(range.end)) {
-                return None;
-            }
-            views.push(make_view(bytes.get(range)?, 0, start));
-            start = *end;
+        Views::try_new(bytes, ends, is_text).ok()
+    }
+
+    /// As [`Views::new`], but gives the bytes back where it makes nothing of them.
+    pub fn try_new(bytes: Vec<u8>, ends: &[u32], is_text: bool) -> Result<Views, Vec<u8>> {
+        match views_of(&bytes, ends, is_text) {
+            Some(views) => Ok(Views { buffer: Buffer::from_vec(bytes), views, is_text }),
+            None => Err(bytes),
         }
-        Some(Views { buffer: Buffer::from_vec(bytes), views, is_text })
     }
 
     /// How many strings there are.
@@ -74,6 +70,23 @@ impl Views {
             Arc::new(unsafe { BinaryViewArray::new_unchecked(views.into(), buffers, nulls) })
         }
     }
+}
+
+/// A view of each string.
+fn views_of(bytes: &[u8], ends: &[u32], is_text: bool) -> Option<Vec<u128>> {
+    let text = if is_text { Some(std::str::from_utf8(bytes).ok()?) } else { None };
+    let mut views = Vec::with_capacity(ends.len());
+    let mut start = 0;
+    for end in ends {
+        let range = start as usize..*end as usize;
+        // What is cut between two characters of good text is good text.
+        if text.is_some_and(|text| !text.is_char_boundary(range.end)) {
+            return None;
+        }
+        views.push(make_view(bytes.get(range)?, 0, start));
+        start = *end;
+    }
+    Some(views)
 }
 
 #[cfg(test)]

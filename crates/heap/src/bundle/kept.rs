@@ -66,9 +66,13 @@ impl Kept {
     pub fn collect(&mut self, snapshots: &Snapshots, visible: impl Fn() -> u64) {
         let oldest = self.recent.front().map(|(lsn, _)| *lsn);
         let oldest = oldest.into_iter().chain(self.freed.front().map(|(lsn, ..)| *lsn)).min();
-        if oldest.is_none_or(|lsn| lsn >= visible()) {
-            return;
+        if oldest.is_some_and(|lsn| lsn < visible()) {
+            self.collect_all(snapshots, visible);
         }
+    }
+
+    /// As [`Kept::collect`], also where only a snapshot has ended since the last time.
+    pub fn collect_all(&mut self, snapshots: &Snapshots, visible: impl Fn() -> u64) {
         if self.images > self.images_max {
             snapshots.end_oldest();
         }
@@ -134,10 +138,10 @@ mod tests {
     #[test]
     fn a_hot_page_keeps_what_snapshots_tell_apart() {
         let (snapshots, mut kept) = (Arc::new(Snapshots::default()), Kept::new(1000));
-        let frame = Arc::new(Frame::new(1, Image::new(page(0), 0, None)));
+        let frame = Arc::new(Frame::new(1, Image::new(page(0), 0, None), &Arc::default()));
         let mut long = None;
         for lsn in 1..1000u64 {
-            frame.publish(page(lsn), lsn);
+            frame.publish(page(lsn), lsn, 1);
             kept.note(lsn, Arc::clone(&frame));
             // The last few commits are not durable yet.
             let visible = lsn.saturating_sub(3);
@@ -152,7 +156,7 @@ mod tests {
         let point = long.as_ref().map_or(0, |snapshot| snapshot.point());
         assert_eq!(frame.at(point).lsn(), point - 1);
         drop(long);
-        frame.publish(page(1000), 1000);
+        frame.publish(page(1000), 1000, 1);
         kept.note(1000, Arc::clone(&frame));
         kept.collect(&snapshots, || 1001);
         assert_eq!(images(&frame), 1);

@@ -58,6 +58,7 @@ pub(crate) struct Bundle<'a> {
 struct Open {
     frame: Arc<Frame>,
     bytes: Buffer,
+    changes: u64,
 }
 
 impl<'a> Bundle<'a> {
@@ -116,7 +117,7 @@ impl<'a> Bundle<'a> {
 
     fn open(&mut self, frame: Arc<Frame>) -> usize {
         let bytes = frame.current().copy();
-        self.pages.push(Open { frame, bytes });
+        self.pages.push(Open { frame, bytes, changes: 0 });
         let last = self.pages.len() - 1;
         if last >= FEW {
             let from = self.places.len();
@@ -145,16 +146,18 @@ impl<'a> Bundle<'a> {
             self.freed.insert((page, slot));
         }
         change.encode(page, &mut self.body);
-        change.apply(self.store, page, raw_mut(&mut self.pages[at].bytes));
+        let open = &mut self.pages[at];
+        open.changes += 1;
+        change.apply(self.store, page, raw_mut(&mut open.bytes));
         Ok(())
     }
 
     /// Shows the pages to all.
     pub fn publish(self, appended: Appended) -> Changed {
         let mut frames = SmallVec::new();
-        for Open { frame, mut bytes } in self.pages {
+        for Open { frame, mut bytes, changes } in self.pages {
             PageMut::new(raw_mut(&mut bytes)).set_lsn(appended.lsn.0);
-            frame.publish(bytes, appended.end.0);
+            frame.publish(bytes, appended.end.0, changes);
             frames.push(frame);
         }
         Changed { frames, freed: self.freed }

@@ -1,18 +1,22 @@
 //! The buffer cache: the frames that are in memory, and how a page gets there.
 
+use std::future::poll_fn;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 
 use cellar_io::{Buffer, Device, Io, SharedEnv};
 use cellar_page::{PAGE_BYTES, check};
 use cellar_wait::{Event, Session};
 use futures_util::future::join_all;
-use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::sync::{Cache, DefaultLifecycle, PlaceholderGuard};
 use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
 
 use super::{Frame, Image};
 use crate::error::Error;
+use crate::statistics::{CacheStatistics, ObjectStatistics, Statistics};
 
 /// The hash of a page's number: the same each time, so that a seed makes the same cache again.
 #[derive(Clone, Copy, Default)]
@@ -65,7 +69,12 @@ pub(crate) struct Frames {
     /// No page on disk is of this LSN or above.
     limit: AtomicU64,
     cache: Cache<u32, Arc<Frame>, UnitWeighter, BuildHasherDefault<PageHasher>, Held>,
+    statistics: Arc<Statistics>,
 }
+
+/// The right to read a page, for which others wait.
+type Turn<'a> =
+    PlaceholderGuard<'a, u32, Arc<Frame>, UnitWeighter, BuildHasherDefault<PageHasher>, Held>;
 
 impl Frames {
     /// A cache for about so many pages.
@@ -76,7 +85,31 @@ impl Frames {
             .build()
             .expect("both capacities are given");
         let cache = Cache::with_options(options, UnitWeighter, Default::default(), Held::default());
-        Frames { store, env, device, limit: AtomicU64::new(u64::MAX), cache }
+        let (limit, statistics) = (AtomicU64::new(u64::MAX), Arc::default());
+        Frames { store, env, device, limit, cache, statistics }
+    }
+
+    /// What is counted of each object; what is noted in frames is not in it yet.
+    pub fn statistics(&self) -> &Arc<Statistics> {
+        &self.statistics
+    }
+
+    /// What was done to each object, by its number.
+    pub fn object_statistics(&self) -> Vec<ObjectStatistics> {
+        self.cache.iter().for_each(|(_, frame)| frame.count());
+        self.statistics.all()
+    }
+
+    /// What it holds, and what came of asking it.
+    pub fn cache_statistics(&self) -> CacheStatistics {
+        let objects = self.object_statistics();
+        CacheStatistics {
+            capacity: self.cache.capacity(),
+            used: self.cache.len() as u64,
+            logical_reads: objects.iter().map(|of| of.logical_reads).sum(),
+            physical_reads: objects.iter().map(ObjectStatistics::physical_reads).sum(),
+            ..CacheStatistics::default()
+        }
     }
 
     pub fn store(&self) -> u64 {
@@ -98,14 +131,20 @@ impl Frames {
 
     /// The frame of a page, if it is in memory.
     pub fn resident(&self, page: u32) -> Option<Arc<Frame>> {
-        self.cache.get(&page)
+        let frame = self.cache.get(&page)?;
+        frame.note_read();
+        Some(frame)
+    }
+
+    fn frame(&self, page: u32, image: Image) -> Arc<Frame> {
+        Arc::new(Frame::new(page, image, &self.statistics))
     }
 
     /// The frame of a page that is about to be formatted: what is on disk does not matter.
     pub async fn fresh(&self, page: u32) -> Arc<Frame> {
         let blank = async {
             let image = Image::new(Buffer::zeroed(PAGE_BYTES), 0, None);
-            Ok::<_, std::convert::Infallible>(Arc::new(Frame::new(page, image)))
+            Ok::<_, std::convert::Infallible>(self.frame(page, image))
         };
         match self.cache.get_or_insert_async(&page, blank).await {
             Ok(frame) => frame,
@@ -126,11 +165,35 @@ impl Frames {
         if let Some(frame) = self.resident(page) {
             return Ok(frame);
         }
-        let read = async {
-            let image = self.read(session, page).await?;
-            Ok(Arc::new(Frame::new(page, image)))
+        let frame = match self.frame_or_turn(session, page).await {
+            Ok(frame) => frame,
+            Err(turn) => {
+                let frame = self.frame(page, self.read(session, page).await?);
+                self.statistics.count(frame.owner(), |of| of.single_page_reads += 1);
+                // Nobody else can have put it there meanwhile.
+                let _ = turn.insert(Arc::clone(&frame));
+                frame
+            }
         };
-        self.cache.get_or_insert_async(&page, read).await
+        frame.note_read();
+        Ok(frame)
+    }
+
+    /// The frame of a page, or the right to read it. Waits while somebody else has that.
+    async fn frame_or_turn(&self, session: &Session, page: u32) -> Result<Arc<Frame>, Turn<'_>> {
+        let mut asked = pin!(self.cache.get_value_or_guard_async(&page));
+        let at_once = poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await;
+        if let Poll::Ready(answer) = at_once {
+            return answer;
+        }
+        let place = [0, u64::from(page), 1];
+        let wait = session.begin(Event::READ_BY_OTHER_SESSION, place, self.env.now().0);
+        let answer = asked.await;
+        wait.end(self.env.now().0);
+        if let Ok(frame) = &answer {
+            self.statistics.count(frame.owner(), |of| of.buffer_busy_waits += 1);
+        }
+        answer
     }
 
     /// The frames of several pages, which are given in their order: those that are lacking and follow each
@@ -143,25 +206,29 @@ impl Frames {
         let (mut frames, mut lacking): (_, Vec<Vec<_>>) = (Vec::new(), Vec::new());
         for page in pages {
             // Who has the right to read a page waits only for pages behind it: nobody waits in a circle.
-            match self.cache.get_value_or_guard_async(&page).await {
+            match self.frame_or_turn(session, page).await {
                 Ok(frame) => frames.push(frame),
-                Err(guard) => match lacking.last_mut() {
+                Err(turn) => match lacking.last_mut() {
                     Some(run) if run.last().is_some_and(|(last, _)| *last + 1 == page) => {
-                        run.push((page, guard));
+                        run.push((page, turn));
                     }
-                    _ => lacking.push(vec![(page, guard)]),
+                    _ => lacking.push(vec![(page, turn)]),
                 },
             }
         }
         let reads = lacking.into_iter().map(async |run| {
             let first = run[0].0;
             let images = self.read_run(session, first, run.len()).await?;
-            let mut read = Vec::with_capacity(run.len());
-            for ((page, guard), bytes) in run.into_iter().zip(images) {
-                let frame = Arc::new(Frame::new(page, self.checked(page, bytes)?));
-                // Nobody else can have put it there meanwhile.
-                let _ = guard.insert(Arc::clone(&frame));
+            let mut read: Vec<Arc<Frame>> = Vec::with_capacity(run.len());
+            for ((page, turn), bytes) in run.into_iter().zip(images) {
+                let frame = self.frame(page, self.checked(page, bytes)?);
+                let _ = turn.insert(Arc::clone(&frame));
                 read.push(frame);
+            }
+            let owners = read.iter().map(|frame| frame.owner());
+            match read.len() {
+                1 => self.statistics.count_each(owners, |of| of.single_page_reads += 1),
+                _ => self.statistics.count_each(owners, |of| of.multi_page_reads += 1),
             }
             Ok::<_, Error>(read)
         });
@@ -169,6 +236,7 @@ impl Frames {
             frames.extend(read?);
         }
         frames.sort_unstable_by_key(|frame| frame.number());
+        frames.iter().for_each(|frame| frame.note_read());
         Ok(frames)
     }
 

@@ -1,16 +1,22 @@
 //! The place of a page in memory: its newest image, and through it the older ones.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use cellar_io::Buffer;
 
 use super::image::Image;
 use crate::snapshots::Horizon;
+use crate::statistics::Statistics;
 
 /// The place of a page in memory.
 pub(crate) struct Frame {
+    /// Times that it was asked for and changes of it that are not in the statistics yet. Here, beside the number
+    /// of those who hold it, which each of them writes to anyway: no other memory is written to by a read.
+    reads: AtomicU64,
+    changes: AtomicU64,
+    statistics: Arc<Statistics>,
     number: u32,
     current: ArcSwap<Image>,
     /// The writer knows that its page on disk is older.
@@ -29,8 +35,11 @@ pub(crate) enum Needed {
 }
 
 impl Frame {
-    pub fn new(number: u32, image: Image) -> Frame {
+    pub fn new(number: u32, image: Image, statistics: &Arc<Statistics>) -> Frame {
         Frame {
+            reads: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+            statistics: Arc::clone(statistics),
             number,
             current: ArcSwap::from_pointee(image),
             is_listed: AtomicBool::new(false),
@@ -59,15 +68,46 @@ impl Frame {
         image
     }
 
-    /// Puts a new image in the place of the newest, and keeps that for who may see it.
-    pub fn publish(&self, bytes: Buffer, end: u64) {
-        let old = self.current.load_full();
-        self.current.store(Arc::new(Image::new(bytes, end, Some(old))));
+    /// The object that the page belongs to; 0 where it is nobody's.
+    pub fn owner(&self) -> u32 {
+        self.current().page().owner()
+    }
+
+    /// Notes that somebody has asked for it.
+    pub fn note_read(&self) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Puts a new image, which has so many changes more, in the place of the newest, and keeps that for who may see
+    /// it. Only the lane calls it.
+    pub fn publish(&self, bytes: Buffer, end: u64, changes: u64) {
+        let (old, new) = (self.current.load_full(), Image::new(bytes, end, None));
+        let (before, owner) = (old.page().owner(), new.page().owner());
+        if before != owner && before != 0 {
+            self.count();
+        }
+        *new.before() = Some(old);
+        self.current.store(Arc::new(new));
+        self.changes.fetch_add(changes, Ordering::Relaxed);
     }
 
     /// Puts a new image in the place of all: nobody reads yet.
     pub fn replace(&self, bytes: Buffer) {
         self.current.store(Arc::new(Image::new(bytes, 0, None)));
+    }
+
+    /// Has what was noted be in the statistics, as of the object that the page belongs to.
+    pub fn count(&self) {
+        // Most frames of a large cache have nothing new: these are only looked at.
+        if self.reads.load(Ordering::Relaxed) | self.changes.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let reads = self.reads.swap(0, Ordering::Relaxed);
+        let changes = self.changes.swap(0, Ordering::Relaxed);
+        self.statistics.count(self.owner(), |of| {
+            of.logical_reads += reads;
+            of.block_changes += changes;
+        });
     }
 
     /// Notes that it has older images; false where that is known.
@@ -124,5 +164,11 @@ impl Frame {
     /// Lists it as one that is to be written; false where it is listed.
     pub fn list(&self) -> bool {
         !self.is_listed.swap(true, Ordering::SeqCst)
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        self.count();
     }
 }

@@ -2,13 +2,13 @@
 //! the work of all that come meanwhile. It never waits for a disk, a page or room: what is lacking is said,
 //! nothing is done, and whoever asked provides it and comes again.
 
+mod handover;
 mod write_set;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellar_redo::{Log, Queued, Reservation};
-use futures_channel::oneshot;
 
 use crate::bundle::{Bundle, Kept, Refused, Spares};
 use crate::dirty::Dirty;
@@ -18,6 +18,7 @@ use crate::locks::Held;
 use crate::row_id::RowId;
 use crate::snapshots::Snapshots;
 
+use handover::{Broken, Handover, Leader};
 pub(crate) use write_set::{Operation, WriteSet};
 
 /// The kind of a record that is a commit.
@@ -44,41 +45,6 @@ pub(crate) struct Refusal {
 
 type Outcome = Result<Applied, Box<Refusal>>;
 
-struct Entry {
-    set: WriteSet,
-    room: Option<Reservation>,
-    outcome: oneshot::Sender<Outcome>,
-}
-
-/// What becomes of an entry that comes to the queue.
-enum Place {
-    Behind,
-    Leads(Entry),
-    Broken(Entry),
-}
-
-#[derive(Default)]
-struct Queue {
-    entries: Vec<Entry>,
-    /// Somebody is at work, and sees to the queue before leaving.
-    is_led: bool,
-    /// Who was at work ended in the middle of it.
-    is_broken: bool,
-}
-
-/// Work in the lane, until it is done.
-struct Lead<'a>(&'a Lane);
-
-impl Drop for Lead<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let mut queue = lock(&self.0.queue);
-            queue.is_broken = true;
-            queue.entries.clear();
-        }
-    }
-}
-
 /// What everybody is told after a fault of the program in the lane: memory may lack what the log has.
 fn broken() -> Refused {
     Refused::Log(cellar_redo::Error::Stopped { why: "a commit failed in the middle".into() })
@@ -86,14 +52,17 @@ fn broken() -> Refused {
 
 /// The lane of a store.
 pub(crate) struct Lane {
+    handover: Handover<Apply>,
+    apply: Apply,
+}
+
+/// How write sets are applied, by whoever leads.
+struct Apply {
     log: Log,
     frames: Arc<Frames>,
     geometry: Geometry,
     dirty: Arc<Dirty>,
     snapshots: Arc<Snapshots>,
-    queue: Mutex<Queue>,
-    /// Only the leader is here.
-    kept: Mutex<Kept>,
     /// Older images that are kept.
     images: AtomicUsize,
     /// Every commit below is acknowledged.
@@ -102,10 +71,6 @@ pub(crate) struct Lane {
     applied: AtomicU64,
     /// The end of the last of them.
     applied_end: AtomicU64,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a lane works on.
@@ -124,84 +89,93 @@ pub(crate) struct LaneParts {
 impl Lane {
     pub fn new(parts: LaneParts) -> Lane {
         let LaneParts { log, frames, geometry, dirty, snapshots, end, images_max } = parts;
-        Lane {
+        let apply = Apply {
             log,
             frames,
             geometry,
             dirty,
             snapshots,
-            queue: Mutex::default(),
-            kept: Mutex::new(Kept::new(images_max)),
             images: AtomicUsize::new(0),
             visible: AtomicU64::new(end),
             applied: AtomicU64::new(end),
             applied_end: AtomicU64::new(end),
-        }
+        };
+        Lane { handover: Handover::new(Kept::new(images_max)), apply }
     }
 
     /// Applies a write set: here and now where the lane is free, else it is done by who is in it.
     pub async fn apply(&self, set: WriteSet, room: Option<Reservation>) -> Outcome {
-        if self.may_lead() {
-            return self.lead(set, room);
-        }
-        let (outcome, receiver) = oneshot::channel();
-        match self.queue_behind_leader(Entry { set, room, outcome }) {
-            Place::Behind => {}
-            Place::Leads(entry) => return self.lead(entry.set, entry.room),
-            Place::Broken(entry) => {
-                return Err(Box::new(Refusal { set: entry.set, at: 0, why: broken() }));
-            }
-        }
-        let gone = || Box::new(Refusal { set: WriteSet::default(), at: 0, why: broken() });
-        receiver.await.unwrap_or_else(|_| Err(gone()))
-    }
-
-    /// Whether the caller leads from now on.
-    fn may_lead(&self) -> bool {
-        let mut queue = lock(&self.queue);
-        !queue.is_broken && !std::mem::replace(&mut queue.is_led, true)
-    }
-
-    /// Queues an entry, unless its owner leads from now on.
-    fn queue_behind_leader(&self, entry: Entry) -> Place {
-        let mut queue = lock(&self.queue);
-        if queue.is_broken {
-            return Place::Broken(entry);
-        }
-        if !std::mem::replace(&mut queue.is_led, true) {
-            return Place::Leads(entry);
-        }
-        queue.entries.push(entry);
-        Place::Behind
-    }
-
-    /// Applies one's own write set, then those of others until none is left.
-    fn lead(&self, set: WriteSet, room: Option<Reservation>) -> Outcome {
-        let _lead = Lead(self);
-        let mut kept = lock(&self.kept);
-        let outcome = self.apply_one(&mut kept, set, room);
-        let mut entries = Vec::new();
-        loop {
-            kept.collect(&self.snapshots, || self.visible());
-            self.images.store(kept.images(), Ordering::Relaxed);
-            {
-                let mut queue = lock(&self.queue);
-                if queue.entries.is_empty() {
-                    // Before the next leader may come.
-                    drop(kept);
-                    queue.is_led = false;
-                    return outcome;
-                }
-                // Both keep their memory.
-                std::mem::swap(&mut entries, &mut queue.entries);
-            }
-            for Entry { set, room, outcome } in entries.drain(..) {
-                // Who asked may have gone: it is done all the same.
-                let _ = outcome.send(self.apply_one(&mut kept, set, room));
+        match self.handover.apply(&self.apply, (set, room)).await {
+            Ok(outcome) => outcome,
+            Err(Broken { work }) => {
+                let set = work.map(|(set, _)| set).unwrap_or_default();
+                Err(Box::new(Refusal { set, at: 0, why: broken() }))
             }
         }
     }
 
+    /// Lets go of older images that nobody can need any more. Each commit does; this is for when none comes.
+    pub fn collect(&self) {
+        if self.images() > 0 {
+            self.handover.visit(&self.apply, |kept| {
+                kept.collect_all(&self.apply.snapshots, || self.visible());
+            });
+        }
+    }
+
+    /// Older images that are kept for snapshots.
+    pub fn images(&self) -> usize {
+        self.apply.images.load(Ordering::Relaxed)
+    }
+
+    /// The point of a snapshot that sees all that is acknowledged.
+    pub fn visible(&self) -> u64 {
+        self.apply.visible.load(Ordering::SeqCst)
+    }
+
+    /// The point of a snapshot that sees also what is not durable yet.
+    pub fn newest(&self) -> u64 {
+        self.apply.applied.load(Ordering::SeqCst)
+    }
+
+    /// The last commit that is in its pages: where it begins, and the end of it or of a later one.
+    pub fn last(&self) -> (u64, u64) {
+        let lsn = self.apply.applied.load(Ordering::SeqCst).saturating_sub(1);
+        (lsn, self.applied_end())
+    }
+
+    /// The end of the last commit that a snapshot at `newest` may see, or of a later one.
+    pub fn applied_end(&self) -> u64 {
+        self.apply.applied_end.load(Ordering::SeqCst)
+    }
+
+    /// Says that all below this point, at which somebody has looked at the newest, is durable.
+    pub fn see(&self, point: u64) {
+        self.apply.visible.fetch_max(point, Ordering::SeqCst);
+    }
+
+    /// Says that a commit, and so all before it, is durable.
+    pub fn acknowledge(&self, lsn: u64) {
+        self.apply.visible.fetch_max(lsn + 1, Ordering::SeqCst);
+    }
+}
+
+impl Leader for Apply {
+    type State = Kept;
+    type Work = (WriteSet, Option<Reservation>);
+    type Answer = Outcome;
+
+    fn work(&self, kept: &mut Kept, (set, room): Self::Work) -> Outcome {
+        self.apply_one(kept, set, room)
+    }
+
+    fn pause(&self, kept: &mut Kept) {
+        kept.collect(&self.snapshots, || self.visible.load(Ordering::SeqCst));
+        self.images.store(kept.images(), Ordering::Relaxed);
+    }
+}
+
+impl Apply {
     fn apply_one(&self, kept: &mut Kept, set: WriteSet, room: Option<Reservation>) -> Outcome {
         let refuse = |set, at, why| Err(Box::new(Refusal { set, at, why }));
         let mut set = set;
@@ -238,41 +212,5 @@ impl Lane {
         self.applied_end.store(appended.end.0, Ordering::SeqCst);
         self.applied.store(appended.lsn.0 + 1, Ordering::SeqCst);
         Ok(Applied { queued, rows, spares, locks: set.locks.take() })
-    }
-
-    /// Older images that are kept for snapshots.
-    pub fn images(&self) -> usize {
-        self.images.load(Ordering::Relaxed)
-    }
-
-    /// The point of a snapshot that sees all that is acknowledged.
-    pub fn visible(&self) -> u64 {
-        self.visible.load(Ordering::SeqCst)
-    }
-
-    /// The point of a snapshot that sees also what is not durable yet.
-    pub fn newest(&self) -> u64 {
-        self.applied.load(Ordering::SeqCst)
-    }
-
-    /// The last commit that is in its pages: where it begins, and the end of it or of a later one.
-    pub fn last(&self) -> (u64, u64) {
-        let lsn = self.applied.load(Ordering::SeqCst).saturating_sub(1);
-        (lsn, self.applied_end())
-    }
-
-    /// The end of the last commit that a snapshot at `newest` may see, or of a later one.
-    pub fn applied_end(&self) -> u64 {
-        self.applied_end.load(Ordering::SeqCst)
-    }
-
-    /// Says that all below this point, at which somebody has looked at the newest, is durable.
-    pub fn see(&self, point: u64) {
-        self.visible.fetch_max(point, Ordering::SeqCst);
-    }
-
-    /// Says that a commit, and so all before it, is durable.
-    pub fn acknowledge(&self, lsn: u64) {
-        self.visible.fetch_max(lsn + 1, Ordering::SeqCst);
     }
 }

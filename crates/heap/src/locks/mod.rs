@@ -8,13 +8,15 @@ mod mode;
 mod wait;
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use futures_channel::oneshot;
 
 use crate::row_id::RowId;
+use crate::statistics::Statistics;
+use crate::sync::{Mutex, MutexGuard};
 pub use mode::Mode;
 pub use wait::{LockError, Patience};
 
@@ -35,6 +37,7 @@ pub type Owner = u64;
 /// The locks of a store.
 pub(crate) struct Locks {
     shards: Vec<Mutex<Shard>>,
+    statistics: Arc<Statistics>,
 }
 
 type Shard = HashMap<Resource, Line, Hasher>;
@@ -115,21 +118,13 @@ enum Asked {
 const SHARDS: usize = 64;
 
 impl Locks {
-    pub fn new() -> Locks {
-        Locks { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    /// No locks; waits for those of rows and keys are counted.
+    pub fn new(statistics: Arc<Statistics>) -> Locks {
+        Locks { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), statistics }
     }
 
     fn shard(&self, resource: &Resource) -> MutexGuard<'_, Shard> {
-        let number = match *resource {
-            Resource::Table(table) => u64::from(table),
-            Resource::Row(table, id) => {
-                u64::from(table) ^ u64::from(id.page) << 3 ^ u64::from(id.slot)
-            }
-            Resource::Key(index, hash) => u64::from(index) ^ hash,
-        };
-        // Fibonacci hashing: the upper bits depend on all.
-        let place = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
-        self.shards[place as usize].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[place(resource)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks for a lock; stands in line where others have it and `waits`.
@@ -175,53 +170,85 @@ impl Locks {
 
     /// Leaves the line. True: the lock had been granted meanwhile, and is held.
     fn leave(&self, owner: Owner, resource: Resource) -> bool {
-        let mut shard = self.shard(&resource);
-        let Entry::Occupied(mut line) = shard.entry(resource) else { return false };
-        let waiting = line.get().waiters.len();
-        line.get_mut().waiters.retain(|waiter| waiter.owner != owner);
-        if line.get().waiters.len() == waiting {
-            return line.get().holders.iter().any(|(holder, _)| *holder == owner);
-        }
-        line.get_mut().advance();
-        if line.get().is_empty() {
-            line.remove();
-        }
-        false
+        leave(&mut self.shard(&resource), owner, resource)
     }
 
-    /// Whether `owner` waits for itself: those in its way, those in theirs, and so on. Returns the one
-    /// that is directly in its way in that circle.
-    fn circle(&self, owner: Owner) -> Option<Owner> {
-        let shards: Vec<MutexGuard<'_, Shard>> =
-            self.shards.iter().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner)).collect();
-        let mut waits: HashMap<Owner, Vec<Owner>> = HashMap::new();
-        for line in shards.iter().flat_map(|shard| shard.values()) {
-            for (place, waiter) in line.waiters.iter().enumerate() {
-                waits.insert(waiter.owner, line.blockers(waiter.owner, waiter.mode, place));
-            }
-        }
-        drop(shards);
-        for first in waits.get(&owner)? {
-            let (mut seen, mut next) = (vec![*first], vec![*first]);
-            while let Some(at) = next.pop() {
-                if at == owner {
-                    return Some(*first);
-                }
-                for blocker in waits.get(&at).into_iter().flatten() {
-                    if !seen.contains(blocker) {
-                        seen.push(*blocker);
-                        next.push(*blocker);
-                    }
-                }
-            }
-        }
-        None
+    fn lock_all(&self) -> Vec<MutexGuard<'_, Shard>> {
+        self.shards.iter().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner)).collect()
+    }
+
+    /// Leaves the line of this where `owner`, who stands in it, waits for itself. Returns the one that is directly
+    /// in its way in that circle.
+    fn leave_circle(&self, owner: Owner, resource: Resource) -> Option<Owner> {
+        // Hardly anybody does: nobody is kept waiting for the search.
+        let waits = waits(&self.lock_all());
+        circle(&waits, owner)?;
+        // Found and left in one moment: else all who close a circle at once would be told of it.
+        let mut shards = self.lock_all();
+        let holder = circle(&self::waits(&shards), owner)?;
+        leave(&mut shards[place(&resource)], owner, resource);
+        Some(holder)
     }
 
     /// How many things are locked or waited for.
     pub fn count(&self) -> usize {
         self.shards.iter().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
     }
+}
+
+/// The shard that has a thing.
+fn place(resource: &Resource) -> usize {
+    let number = match *resource {
+        Resource::Table(table) => u64::from(table),
+        Resource::Row(table, id) => u64::from(table) ^ u64::from(id.page) << 3 ^ u64::from(id.slot),
+        Resource::Key(index, hash) => u64::from(index) ^ hash,
+    };
+    // Fibonacci hashing: the upper bits depend on all.
+    (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
+}
+
+/// Leaves the line of a thing. True: the lock had been granted meanwhile, and is held.
+fn leave(shard: &mut Shard, owner: Owner, resource: Resource) -> bool {
+    let Entry::Occupied(mut line) = shard.entry(resource) else { return false };
+    let waiting = line.get().waiters.len();
+    line.get_mut().waiters.retain(|waiter| waiter.owner != owner);
+    if line.get().waiters.len() == waiting {
+        return line.get().holders.iter().any(|(holder, _)| *holder == owner);
+    }
+    line.get_mut().advance();
+    if line.get().is_empty() {
+        line.remove();
+    }
+    false
+}
+
+/// Of each who waits, those in its way.
+type Waits = HashMap<Owner, Vec<Owner>>;
+
+fn waits(shards: &[MutexGuard<'_, Shard>]) -> Waits {
+    let mut waits = Waits::new();
+    for line in shards.iter().flat_map(|shard| shard.values()) {
+        for (place, waiter) in line.waiters.iter().enumerate() {
+            waits.insert(waiter.owner, line.blockers(waiter.owner, waiter.mode, place));
+        }
+    }
+    waits
+}
+
+/// Whether `owner` waits for itself: those in its way, those in theirs, and so on. Returns the one that is directly
+/// in its way in that circle.
+fn circle(waits: &Waits, owner: Owner) -> Option<Owner> {
+    for first in waits.get(&owner)? {
+        let (mut seen, mut next) = (HashSet::from([*first]), vec![*first]);
+        while let Some(at) = next.pop() {
+            if at == owner {
+                return Some(*first);
+            }
+            let blockers = waits.get(&at).into_iter().flatten();
+            next.extend(blockers.copied().filter(|blocker| seen.insert(*blocker)));
+        }
+    }
+    None
 }
 
 impl Line {

@@ -84,13 +84,17 @@ impl Locks {
             Asked::Waits { granted, is_held } => (granted, is_held),
         };
         let mut place = Place { locks: self, owner, resource, is_held, is_left: false };
-        if let Some(holder) = self.circle(owner) {
+        if let Some(holder) = self.leave_circle(owner, resource) {
+            place.is_left = true;
             return Err(LockError::Deadlock { resource, holder });
         }
         let event = match resource {
             Resource::Table(_) => Event::ENQ_TM_CONTENTION,
             Resource::Row(..) | Resource::Key(..) => Event::ENQ_TX_ROW_LOCK,
         };
+        if let Resource::Row(object, _) | Resource::Key(object, _) = resource {
+            self.statistics.count(object, |of| of.row_lock_waits += 1);
+        }
         let wait = session.begin(event, parameters(resource, mode), env.now().0);
         let is_granted = match patience {
             Patience::Until(time) => match select(granted, env.sleep(time)).await {

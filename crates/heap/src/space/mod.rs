@@ -135,35 +135,47 @@ impl Space {
         session: &Session,
         object: u32,
     ) -> Result<(), Error> {
-        let extents: Vec<u32> = match self.lock().objects.get(&object) {
-            Some(at) if at.is_loaded => return Ok(()),
-            Some(at) => at.extents.iter().copied().collect(),
-            None => return Err(Error::WrongObject { object, expected: "table or index" }),
-        };
-        let mut pages = Vec::new();
-        for extent in extents {
-            let first = self.geometry.first_page(extent);
-            let frame = frames.load(session, first).await?;
-            let image = frame.current();
-            if image.page().kind() != Some(Kind::Space) || image.page().owner() != object {
-                return Err(Error::WrongObject { object, expected: "owner of its extents" });
+        let mut read = BTreeMap::new();
+        // It may get an extent while others are read.
+        while let Some(extents) = self.extents_to_read(object, &read)? {
+            for extent in extents {
+                let frame = frames.load(session, self.geometry.first_page(extent)).await?;
+                let image = frame.current();
+                if image.page().kind() != Some(Kind::Space) || image.page().owner() != object {
+                    return Err(Error::WrongObject { object, expected: "owner of its extents" });
+                }
+                let byte = |place| image.raw()[allocate::byte_of(place)];
+                read.insert(extent, (0..self.geometry.extent_pages).map(byte).collect());
             }
-            let byte = |place| image.raw()[allocate::byte_of(place)];
-            pages.extend((1..self.geometry.extent_pages).map(|place| (first + place, byte(place))));
-        }
-        let mut state = self.lock();
-        let Some(at) = state.objects.get_mut(&object).filter(|at| !at.is_loaded) else {
-            return Ok(());
-        };
-        at.is_loaded = true;
-        for (page, byte) in pages {
-            match byte {
-                0 => at.free.insert(page),
-                allocate::IN_USE if at.kind == Use::Table => at.open.insert(page),
-                _ => false,
-            };
         }
         Ok(())
+    }
+
+    /// The extents of an object whose marks are to be read beside these. `None` where there are none: then it is
+    /// known which of its pages are free.
+    fn extents_to_read(
+        &self,
+        object: u32,
+        read: &BTreeMap<u32, Vec<u8>>,
+    ) -> Result<Option<Vec<u32>>, Error> {
+        let mut state = self.lock();
+        let at = state.objects.get_mut(&object);
+        let at = at.ok_or(Error::WrongObject { object, expected: "table or index" })?;
+        if at.is_loaded {
+            return Ok(None);
+        }
+        let lacking: Vec<u32> =
+            at.extents.iter().copied().filter(|extent| !read.contains_key(extent)).collect();
+        if !lacking.is_empty() {
+            return Ok(Some(lacking));
+        }
+        at.is_loaded = true;
+        for (extent, marks) in read {
+            if at.extents.contains(extent) {
+                at.take_marks(self.geometry.first_page(*extent), marks);
+            }
+        }
+        Ok(None)
     }
 
     /// A free page of an object whose space is known; `None` where it needs another extent.
@@ -298,15 +310,7 @@ impl Space {
         at.extents.insert(extent);
         // Where the others are not known yet, all are read together later.
         if at.is_loaded {
-            for (page, mark) in (first..).zip(marks) {
-                match *mark {
-                    0 => at.free.insert(page),
-                    allocate::IN_USE if at.kind == Use::Table && page > first => {
-                        at.open.insert(page)
-                    }
-                    _ => false,
-                };
-            }
+            at.take_marks(first, marks);
         }
     }
 
@@ -374,5 +378,16 @@ impl Object {
     fn new(kind: Use, is_loaded: bool) -> Object {
         let (extents, free, open) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         Object { kind, extents, root: 0, is_leaving: false, is_loaded, free, open }
+    }
+
+    /// What the space page `first` says of itself and of the pages behind it.
+    fn take_marks(&mut self, first: u32, marks: &[u8]) {
+        for (page, mark) in (first..).zip(marks).skip(1) {
+            match *mark {
+                0 => self.free.insert(page),
+                allocate::IN_USE if self.kind == Use::Table => self.open.insert(page),
+                _ => false,
+            };
+        }
     }
 }

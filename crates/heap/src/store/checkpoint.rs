@@ -135,6 +135,7 @@ impl Inner {
                 {
                     return;
                 }
+                inner.lane.collect();
                 let end = inner.lane.applied_end();
                 let is_idle = !is_woken && end == std::mem::replace(&mut idle_at, end);
                 // An error has stopped the store.

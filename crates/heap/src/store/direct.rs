@@ -224,6 +224,7 @@ impl DirectPages {
     async fn write(&mut self, session: &Session) -> Result<(), Error> {
         let mut ready = std::mem::take(&mut self.ready);
         ready.sort_unstable_by_key(|(number, _)| *number);
+        let pages = ready.len() as u64;
         let mut runs: Vec<(u32, Vec<Bytes>)> = Vec::new();
         for (number, bytes) in ready {
             match runs.last_mut() {
@@ -235,7 +236,10 @@ impl DirectPages {
         }
         let offset = |page: u32| u64::from(page) * PAGE_BYTES as u64;
         let runs = runs.into_iter().map(|(first, run)| (offset(first), run)).collect();
-        self.taken.write(session, Event::DIRECT_PATH_WRITE, runs).await
+        self.taken.write(session, Event::DIRECT_PATH_WRITE, runs).await?;
+        let statistics = self.inner.pages.frames.statistics();
+        statistics.count(self.object, |of| of.direct_writes += pages);
+        Ok(())
     }
 
     /// Has all pages durable, those that say which are free as well. Returns what a commit must do.

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, EnvExt, SharedEnv};
-use cellar_redo::{Log, Lsn, Queued, Recovery};
+use cellar_redo::{Log, Lsn, Queued, Recovery, Report};
 use cellar_wait::{Session, Waits};
 
 use crate::counters::Counters;
@@ -32,6 +32,7 @@ use crate::lane::{Lane, LaneParts};
 use crate::locks::Locks;
 use crate::pace::{Limits, Pace, Rates, RecoveryEstimate};
 use crate::space::map;
+use crate::statistics::{CacheStatistics, ObjectStatistics};
 use crate::writer::Writer;
 
 pub use apply::{Change, Key, Outcome};
@@ -56,7 +57,7 @@ pub struct Options {
     pub dirty_max: usize,
     /// Older images of pages that may be kept for views; where there are more, the oldest view ends.
     pub images_max: usize,
-    /// After so long without a commit all pages are written.
+    /// After so long without a commit all pages are written, and older images of pages go that no view needs.
     pub checkpoint_after: Duration,
     /// Pages are written so that an opening after a crash takes about this long, or as much less as the
     /// other limits ask for.
@@ -101,6 +102,7 @@ pub struct Store(Arc<Inner>);
 pub(crate) struct Inner {
     env: SharedEnv,
     log: Log,
+    report: Report,
     pages: Arc<Pages>,
     lane: Lane,
     locks: Arc<Locks>,
@@ -175,6 +177,7 @@ pub async fn create(device: &Arc<dyn Device>, new: NewStore) -> Result<(), Error
 struct InnerParts {
     env: SharedEnv,
     log: Log,
+    report: Report,
     pages: Arc<Pages>,
     writer: Writer,
     header: Header,
@@ -184,9 +187,10 @@ struct InnerParts {
 }
 
 impl Inner {
-    /// An open store. Its log ended at `end`, and so many pages were read for it.
-    fn new(parts: InnerParts, end: u64, read: u64) -> Arc<Inner> {
-        let InnerParts { env, log, pages, writer, header, options, limits, growth } = parts;
+    /// An open store, for which so many pages were read.
+    fn new(parts: InnerParts, read: u64) -> Arc<Inner> {
+        let InnerParts { env, log, report, pages, writer, header, options, limits, growth } = parts;
+        let end = report.end.0;
         let lane = Lane::new(LaneParts {
             log: log.clone(),
             frames: Arc::clone(&pages.frames),
@@ -196,12 +200,16 @@ impl Inner {
             end,
             images_max: options.images_max,
         });
+        let statistics = pages.frames.statistics();
+        statistics.know(pages.space.objects().into_iter().map(|(number, ..)| number));
+        let locks = Arc::new(Locks::new(Arc::clone(statistics)));
         Arc::new(Inner {
             env,
             log,
+            report,
             pages,
             lane,
-            locks: Arc::new(Locks::new()),
+            locks,
             owners: AtomicU64::new(0),
             counters: Counters::default(),
             writer,
@@ -221,6 +229,23 @@ impl Store {
         &self.0.log
     }
 
+    /// Refuses a store that has stopped: what it shows may be older than what is durable.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub fn check_running(&self) -> Result<(), Error> {
+        self.0.check_running()?;
+        match self.0.log.stopped() {
+            None => Ok(()),
+            Some(why) => Err(Error::Stopped { why }),
+        }
+    }
+
+    /// What the recovery of the log found.
+    pub fn log_report(&self) -> &Report {
+        &self.0.report
+    }
+
     pub(crate) fn env(&self) -> &SharedEnv {
         &self.0.env
     }
@@ -237,6 +262,21 @@ impl Store {
     /// How many older images of pages are kept for views.
     pub fn kept_images(&self) -> usize {
         self.0.lane.images()
+    }
+
+    /// What was done to each table and index since the store was opened, by number. It looks at each page of the
+    /// cache, and holds nobody up.
+    pub fn object_statistics(&self) -> Vec<ObjectStatistics> {
+        self.0.pages.frames.object_statistics()
+    }
+
+    /// The buffer cache as it is now. As [`Store::object_statistics`] it looks at each of its pages.
+    pub fn cache_statistics(&self) -> CacheStatistics {
+        CacheStatistics {
+            dirty: self.0.writer.dirty.count() as u64,
+            kept_images: self.0.lane.images() as u64,
+            ..self.0.pages.frames.cache_statistics()
+        }
     }
 
     /// A number for another transaction.

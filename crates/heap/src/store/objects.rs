@@ -75,11 +75,12 @@ impl Store {
     ) -> Result<(), Error> {
         self.0.check_running()?;
         self.0.pages.space.begin_object(object, kind)?;
-        let queued = self.0.extend(session, object).await.ok_or_else(ended).flatten();
-        if queued.is_err() {
-            self.0.pages.space.forget_object(object);
-        }
-        self.0.wait(session, queued?).await?;
+        self.0.pages.frames.statistics().begin(object);
+        let (inner, helper) = (Arc::clone(&self.0), session.helper());
+        let task = async move { inner.add_first_extent(&helper, object).await };
+        // To its end, also where nobody waits for that: its number is free again if it comes to nothing.
+        let queued = self.0.env.run("store object", task).await.ok_or_else(ended)??;
+        self.0.wait(session, queued).await?;
         Ok(())
     }
 }
@@ -126,6 +127,20 @@ impl Inner {
         }
     }
 
+    /// Gives a new object its first extent, or its number back.
+    async fn add_first_extent(
+        self: &Arc<Self>,
+        session: &Session,
+        object: u32,
+    ) -> Result<Queued, Error> {
+        let queued = self.add_extent(session, object).await;
+        if queued.is_err() {
+            self.pages.space.forget_object(object);
+            self.pages.frames.statistics().end(object);
+        }
+        queued
+    }
+
     /// Commits nothing: the log is longer by a record.
     pub(super) async fn commit_nothing(self: &Arc<Self>, session: &Session) -> Result<(), Error> {
         let queued = Plan::new(self, session).run().await?.queued;
@@ -153,6 +168,9 @@ impl Inner {
         let queued = self.commit_removal(session, (object, kind, first), extents).await;
         let lsn = queued.as_ref().ok().map(|queued| queued.appended.lsn.0);
         self.pages.space.end_removal(object, first, lsn);
+        if queued.is_ok() && !is_emptied {
+            self.pages.frames.statistics().end(object);
+        }
         queued
     }
 

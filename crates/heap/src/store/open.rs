@@ -94,7 +94,7 @@ impl Store {
         let mut header = Header::read(&*device).await?;
         let extents = check_header(&header, &recovery, device.geometry().size)?;
         let Header { store, geometry, .. } = header;
-        let ring = Ring::read(&*device, store, &geometry).await?;
+        let ring = Ring::read(&*device, store, &geometry, header.checkpoint).await?;
         let batch = AtomicU64::new(ring.last);
         let repaired = ring.repair(&*device, store).await?;
         let cache = options.cache_pages;
@@ -123,8 +123,8 @@ impl Store {
         let snapshots = Arc::new(Snapshots::default());
         let pages = Arc::new(Pages { frames, geometry, space, snapshots });
         let limits = options.limits(&header);
-        let parts = InnerParts { env, log, pages, writer, header, options, limits, growth };
-        let inner = Inner::new(parts, end, replayed.pages);
+        let parts = InnerParts { env, log, report, pages, writer, header, options, limits, growth };
+        let inner = Inner::new(parts, replayed.pages);
         inner.set_pace();
         inner.load_counters(session).await?;
         inner.start_writer();
@@ -144,7 +144,7 @@ impl Store {
         let header = Header::read(&*device).await?;
         check_header(&header, &recovery, device.geometry().size)?;
         let Header { store, geometry, extents, checkpoint: from, .. } = header;
-        let ring = Ring::read(&*device, store, &geometry).await?;
+        let ring = Ring::read(&*device, store, &geometry, header.checkpoint).await?;
         let cache = options.cache_pages;
         let frames = Arc::new(Frames::new(store, env.clone(), Arc::clone(&device), cache));
         let torn = torn_pages(ring, &*device, &frames).await?;

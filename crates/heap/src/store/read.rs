@@ -145,6 +145,11 @@ impl View {
         self.entries(session, index, (first, Some(&last)), backwards, count).await
     }
 
+    /// The extents of a table, as they are now.
+    pub(crate) fn extents_of(&self, table: u32) -> Result<Vec<u32>, Error> {
+        self.pages.space.extents(table)
+    }
+
     /// Whether this is the number of an index.
     pub(crate) fn check_index(&self, index: u32) -> Result<(), Error> {
         self.pages.space.index(index).map(drop)

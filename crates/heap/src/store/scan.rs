@@ -162,6 +162,12 @@ impl Scan {
         Ok((0..parts).map(scan).collect())
     }
 
+    /// A scan of these extents of a table.
+    pub fn of(view: Arc<View>, table: u32, extents: &[u32]) -> Scan {
+        let extents = extents.iter().copied().collect();
+        Scan { view, table, extents, ahead: VecDeque::new(), read: VecDeque::new() }
+    }
+
     /// A scan of all of a table.
     pub fn new(view: Arc<View>, table: u32) -> Result<Scan, Error> {
         let extents = view.pages.space.extents(table)?.into();

@@ -22,7 +22,7 @@ use entries::Source;
 use own::Own;
 pub use own::Savepoint;
 use span::Span;
-pub use statement::{RangeScan, RowBatch, StatementView, TableScan};
+pub use statement::{RangeScan, RowBatch, StatementView, TableScan, TableShares};
 
 /// At which point a transaction reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

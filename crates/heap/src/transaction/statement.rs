@@ -16,7 +16,7 @@ use super::own::Changes;
 use super::span::{Entry, Span};
 use crate::error::Error;
 use crate::row_id::{RowId, RowRef};
-use crate::store::{Page, Scan, View};
+use crate::store::{Page, Reader, Scan, View};
 
 /// What a statement reads. Clones read the same, also beside each other and beside its transaction, which
 /// goes on; it stays as it is until the last of them is dropped.
@@ -46,6 +46,14 @@ impl Transaction {
         let view = Arc::clone(self.view().await?);
         let (session, own) = (self.session.clone(), self.own.share());
         Ok(StatementView(Arc::new(Parts { view, session, own })))
+    }
+}
+
+impl Reader {
+    /// What a statement reads where nothing is ever changed.
+    pub fn statement(&self, session: &Session) -> StatementView {
+        let (view, session, own) = (Arc::new(self.view()), session.clone(), Changes::default());
+        StatementView(Arc::new(Parts { view, session, own }))
     }
 }
 
@@ -123,6 +131,17 @@ impl StatementView {
         Ok(scans.into_iter().map(part).collect())
     }
 
+    /// Divides a table among tasks that scan it beside each other, once: whenever a share is read it is the same,
+    /// also where the table grows meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::WrongObject`].
+    pub fn shares(&self, table: u32, shares: usize) -> Result<TableShares, Error> {
+        let extents = self.0.view.extents_of(table)?;
+        let (changed, own) = self.own_rows(table);
+        Ok(TableShares { of: self.clone(), table, shares: shares.max(1), extents, changed, own })
+    }
+
     /// The stored rows of a table that the transaction has changed or deleted, and what it has made of them,
     /// with those that it has inserted.
     fn own_rows(&self, table: u32) -> (Arc<HashSet<RowId>>, Vec<(RowRef, Bytes)>) {
@@ -171,6 +190,37 @@ const ROWS_TOGETHER: usize = 64;
 
 /// Own rows that a scan gives at once.
 const OWN_TOGETHER: usize = 256;
+
+/// A table, divided among tasks that scan it.
+#[derive(Debug)]
+pub struct TableShares {
+    of: StatementView,
+    table: u32,
+    shares: usize,
+    extents: Vec<u32>,
+    changed: Arc<HashSet<RowId>>,
+    own: Vec<(RowRef, Bytes)>,
+}
+
+impl TableShares {
+    /// How many shares there are.
+    pub fn count(&self) -> usize {
+        self.shares
+    }
+
+    /// Begins to scan a share, from 0 on; those behind the last are empty.
+    pub fn scan(&self, share: usize) -> TableScan {
+        let part = |of: usize| {
+            let (from, to) = (share * of / self.shares, (share + 1) * of / self.shares);
+            from.min(of)..to.min(of)
+        };
+        let StatementView(parts) = &self.of;
+        let extents = &self.extents[part(self.extents.len())];
+        let scan = Scan::of(Arc::clone(&parts.view), self.table, extents);
+        let own = Vec::from(&self.own[part(self.own.len())]).into_iter();
+        TableScan { scan, session: parts.session.helper(), changed: Arc::clone(&self.changed), own }
+    }
+}
 
 /// A scan of a table under way, or of a share of it.
 pub struct TableScan {

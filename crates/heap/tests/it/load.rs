@@ -7,6 +7,7 @@ use bytes::Bytes;
 use cellar_heap::{BuildIndex, Change, Error, Key, LoadIndex, RowId, RowRef, Store, TableOf, View};
 use cellar_io::EnvExt;
 use cellar_wait::Session;
+use futures_util::future::join;
 
 use crate::support::Rig;
 
@@ -361,4 +362,51 @@ fn a_load_may_be_larger_than_the_cache() {
         load(&store, &session, 60_000, 1 << 20).await.unwrap();
         assert_eq!(store.view().scan(&session, TABLE).await.unwrap().len(), 60_000);
     });
+}
+
+/// So long that each takes a page.
+async fn add_long_row(store: &Store, session: &Session) -> Result<(), Error> {
+    let change = Change::Insert { table: TABLE, row: vec![1; 8000].into(), keys: Vec::new() };
+    store.commit(session, vec![change]).await.map(|_| ())
+}
+
+#[test]
+fn an_extent_that_comes_while_free_pages_are_looked_for_is_used_to_its_end() {
+    let mut beside = 0;
+    for seed in 0..40 {
+        let rig = Rig::new(seed, 3 << 20, 1 << 20);
+        rig.run(async {
+            rig.create().await;
+            let (store, _) = rig.open().await.unwrap();
+            let session = rig.session();
+            store.create_table(&session, TABLE).await.unwrap();
+            for _ in 0..100 {
+                add_long_row(&store, &session).await.unwrap();
+            }
+            store.close().await.unwrap();
+            // Which pages are free is not known: the first row that comes reads that of all extents.
+            let (store, _) = rig.open().await.unwrap();
+            let mut load = store.begin_load(&session, TABLE, &[], 1 << 16).await.unwrap();
+            load.row(row(1), &[]).await.unwrap();
+            let (env, commit) = (rig.sim.env(), load.commit());
+            let mut commit = Box::pin(commit);
+            env.sleep(Duration::from_micros(seed * 10)).await;
+            let later = async {
+                env.sleep(Duration::from_micros(seed * 60)).await;
+                add_long_row(&store, &session).await
+            };
+            let (loaded, added) = join(&mut commit, later).await;
+            loaded.unwrap();
+            beside += u32::from(added.is_ok());
+            while add_long_row(&store, &session).await.is_ok() {}
+            store.close().await.unwrap();
+            let (store, _) = rig.open().await.unwrap();
+            let more = add_long_row(&store, &session).await;
+            assert!(
+                matches!(more, Err(Error::Full { .. })),
+                "seed {seed}: there was room: {more:?}"
+            );
+        });
+    }
+    assert_eq!(beside, 40);
 }

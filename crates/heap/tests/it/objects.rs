@@ -3,8 +3,10 @@
 
 use bytes::Bytes;
 use cellar_heap::{Change, Error, Key, RowId, Store};
+use cellar_io::EnvExt;
 use cellar_io::sim::Rng;
 use cellar_wait::Session;
+use futures_util::FutureExt;
 
 use crate::support::Rig;
 
@@ -153,4 +155,35 @@ fn a_power_cut_leaves_a_table_as_it_was_or_empty_and_no_extent_nobody_s() {
         });
     }
     assert!(kept > 10 && gone > 10, "{kept} {gone}");
+}
+
+#[test]
+fn a_number_is_free_again_when_nobody_waits_for_what_fails() {
+    for seed in 0..10 {
+        let rig = Rig::new(seed, 2 << 20, 1 << 20);
+        rig.run(async {
+            rig.create().await;
+            let (store, _) = rig.open().await.unwrap();
+            let session = rig.session();
+            store.create_table(&session, TABLE).await.unwrap();
+            store.create_index(&session, INDEX).await.unwrap();
+            let mut count = 0;
+            loop {
+                let change = Change::Insert { table: TABLE, row: row(count), keys: Vec::new() };
+                match store.commit(&session, vec![change]).await {
+                    Ok(_) => count += 1,
+                    Err(Error::Full { .. }) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            // Whoever wants it goes before the answer is there: the file is full.
+            let mut made = Box::pin(store.create_table(&session, OTHER));
+            assert!(made.as_mut().now_or_never().is_none(), "seed {seed}");
+            drop(made);
+            rig.sim.env().sleep(std::time::Duration::from_millis(5)).await;
+            store.drop_object(&session, TABLE).await.unwrap();
+            store.create_table(&session, OTHER).await.unwrap();
+            fill(&store, &session, OTHER, 5).await;
+        });
+    }
 }

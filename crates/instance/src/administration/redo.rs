@@ -44,6 +44,7 @@ impl Administrator {
             }
             RedoAction::RecoverForce => {
                 let log = redo.open_forced().await?;
+                self.database.find_catalog().await?;
                 let report = log.report();
                 let lost = if report.forced { "; what only missing media had is lost" } else { "" };
                 let (end, records) = (report.end, report.records);

@@ -3,14 +3,18 @@
 //! It is one small file, replaced as a whole: a line that tells the kind, version, length and crc
 //! of what follows, then JSON. Where it is kept is up to a [`CatalogStore`].
 
+mod row_table;
 mod shared;
+mod stub;
 mod table;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
+pub use row_table::{Check, Constraint, Index, IndexColumn, RowTable};
 pub use shared::{CatalogStore, SharedCatalog, StoreFuture};
+pub(crate) use stub::Stub;
 pub use table::{Segment, Table, TableKind};
 
 /// The newest version of the content that this program reads: the one with columnar tables.
@@ -20,6 +24,9 @@ pub const VERSION: u32 = 2;
 const VERSION_EXTERNAL: u32 = 1;
 
 const MAGIC: &str = "cellar catalog";
+
+/// The number of an error of a store: the catalog that a change began with is not the one that is kept.
+pub(crate) const STALE: u32 = 70164;
 
 /// All tables at one time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +70,10 @@ impl Catalog {
         let table = self.table(name).ok_or_else(|| self.no_table(name))?;
         match table.kind {
             TableKind::Columnar => Ok(table),
+            TableKind::Heap => {
+                let text = format!("the rows of table \"{name}\" are in the heap, not in columns");
+                Err(Error::new(70118, text).hint("INSERT adds rows, and DELETE takes them away"))
+            }
             TableKind::External => {
                 let text = format!("table \"{name}\" is external: its rows are in files of yours");
                 Err(Error::new(70118, text).hint(
@@ -71,6 +82,12 @@ impl Catalog {
                 ))
             }
         }
+    }
+
+    /// The table whose rows change of that name.
+    pub fn row_table(&self, name: &str) -> Option<(&Table, &RowTable)> {
+        let table = self.table(name)?;
+        table.rows.as_ref().map(|rows| (table, rows))
     }
 
     /// Refuses a name that a table has.
@@ -101,13 +118,7 @@ impl Catalog {
     /// 00600 if the JSON cannot be made, which only a bug can cause.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let version = self.version_needed();
-        let content = Catalog { version, ..self.clone() };
-        let body = serde_json::to_vec_pretty(&content)
-            .map_err(|error| Error::new(crate::error::INTERNAL, format!("catalog: {error}")))?;
-        let (length, crc) = (body.len(), crc32c::crc32c(&body));
-        let mut bytes = format!("{MAGIC} {version} {length} {crc:08x}\n").into_bytes();
-        bytes.extend(body);
-        Ok(bytes)
+        framed(version, &Catalog { version, ..self.clone() })
     }
 
     /// Reads a catalog. Bytes behind it are ignored: a file may be longer than its content.
@@ -115,24 +126,11 @@ impl Catalog {
     /// # Errors
     /// 70108 damaged, 70109 written by a newer version.
     pub fn decode(bytes: &[u8]) -> Result<Catalog> {
-        let end = bytes.iter().take(80).position(|byte| *byte == b'\n');
-        let head = end.and_then(|end| std::str::from_utf8(&bytes[..end]).ok());
-        let (end, head) = end.zip(head).ok_or_else(|| damaged("it has no first line"))?;
-        let head = head.strip_prefix(MAGIC).ok_or_else(|| damaged("it is no catalog"))?;
-        let [version, length, crc] = head.split_whitespace().collect::<Vec<_>>()[..] else {
-            return Err(damaged("its first line is not complete"));
-        };
-        let version: u32 = version.parse().map_err(|_| damaged("its version is no number"))?;
+        let (version, body) = content(bytes)?;
         if version > VERSION {
             let message =
                 format!("the catalog has version {version}, this program knows {VERSION}");
             return Err(Error::new(70109, message).hint("use the program that wrote it, or newer"));
-        }
-        let length: usize = length.parse().map_err(|_| damaged("its length is no number"))?;
-        let crc = u32::from_str_radix(crc, 16).map_err(|_| damaged("its crc is no number"))?;
-        let body = bytes[end + 1..].get(..length).ok_or_else(|| damaged("it is cut off"))?;
-        if crc32c::crc32c(body) != crc {
-            return Err(damaged("its crc is wrong"));
         }
         let catalog: Catalog =
             serde_json::from_slice(body).map_err(|error| damaged(&error.to_string()))?;
@@ -148,7 +146,7 @@ impl Catalog {
     }
 
     /// What is wrong with it: checked before it is written and after it was read.
-    fn fault(&self) -> Option<String> {
+    pub(crate) fn fault(&self) -> Option<String> {
         table::fault_of(&self.tables)
     }
 
@@ -210,6 +208,17 @@ impl Catalog {
         Ok(Some(next))
     }
 
+    fn with_rows(&self, name: &str, was: &RowTable, rows: RowTable) -> Result<Catalog> {
+        if self.row_table(name).is_none_or(|(_, now)| now != was) {
+            let text = format!("table \"{name}\" was dropped or changed meanwhile");
+            return Err(Error::new(942, text).hint("run the statement again"));
+        }
+        let mut next = self.next();
+        let tables = next.tables.iter_mut().filter(|table| table.name == name);
+        tables.for_each(|table| table.rows = Some(rows.clone()));
+        Ok(next)
+    }
+
     fn truncated(&self, name: &str) -> Result<(Catalog, Table)> {
         let before = self.columnar(name)?.clone();
         let mut next = self.next();
@@ -230,6 +239,39 @@ impl Catalog {
         next.serial += 1;
         next.tables.sort_by(|a, b| a.name.cmp(&b.name));
         next
+    }
+}
+
+/// JSON behind the line that tells what it is.
+fn framed<T: Serialize>(version: u32, content: &T) -> Result<Vec<u8>> {
+    let body = serde_json::to_vec_pretty(content)
+        .map_err(|error| Error::new(crate::error::INTERNAL, format!("catalog: {error}")))?;
+    let (length, crc) = (body.len(), crc32c::crc32c(&body));
+    let mut bytes = format!("{MAGIC} {version} {length} {crc:08x}\n").into_bytes();
+    bytes.extend(body);
+    Ok(bytes)
+}
+
+/// Its version, and the JSON that [`framed`] wrote, where that is known to be whole. What a newer program
+/// wrote may be of another form.
+fn content(bytes: &[u8]) -> Result<(u32, &[u8])> {
+    let end = bytes.iter().take(80).position(|byte| *byte == b'\n');
+    let head = end.and_then(|end| std::str::from_utf8(&bytes[..end]).ok());
+    let (end, head) = end.zip(head).ok_or_else(|| damaged("it has no first line"))?;
+    let head = head.strip_prefix(MAGIC).ok_or_else(|| damaged("it is no catalog"))?;
+    let [version, length, crc] = head.split_whitespace().collect::<Vec<_>>()[..] else {
+        return Err(damaged("its first line is not complete"));
+    };
+    let version: u32 = version.parse().map_err(|_| damaged("its version is no number"))?;
+    if version > stub::VERSION {
+        return Ok((version, &[]));
+    }
+    let length: usize = length.parse().map_err(|_| damaged("its length is no number"))?;
+    let crc = u32::from_str_radix(crc, 16).map_err(|_| damaged("its crc is no number"))?;
+    let body = bytes[end + 1..].get(..length).ok_or_else(|| damaged("it is cut off"))?;
+    match crc32c::crc32c(body) == crc {
+        true => Ok((version, body)),
+        false => Err(damaged("its crc is wrong")),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_recursion::async_recursion as boxed;
 use event_listener::Event;
 
-use super::{Catalog, Segment, Table};
+use super::{Catalog, RowTable, STALE, Segment, Table};
 use crate::error::{Error, INTERNAL, Result};
 
 /// A boxed future of a store.
@@ -15,15 +15,17 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a
 
 /// Where the catalog is kept.
 pub trait CatalogStore: Send + Sync + 'static {
-    /// The bytes last replaced; `None` if there never were any.
-    fn read(&self) -> StoreFuture<'_, Option<Vec<u8>>>;
+    /// The catalog as it is kept; `None` if there never was any.
+    fn load(&self) -> StoreFuture<'_, Option<Catalog>>;
 
-    /// Makes `bytes` the durable content: after a crash it is the old or the new one, whole.
-    fn replace(&self, bytes: Vec<u8>) -> StoreFuture<'_, ()>;
+    /// Makes `next` the durable content, where `now` is it: after a crash it is one of them, whole.
+    fn replace<'a>(&'a self, now: &'a Catalog, next: &'a Catalog) -> StoreFuture<'a, ()>;
 }
 
 struct State {
     current: Arc<Catalog>,
+    /// Why it is not known which tables there are; then `current` has none.
+    unknown: Option<Error>,
     changing: bool,
 }
 
@@ -47,8 +49,15 @@ impl Drop for Turn<'_> {
 impl SharedCatalog {
     /// A catalog without tables, before its store can be read.
     pub fn empty(store: Arc<dyn CatalogStore>) -> SharedCatalog {
-        let state = State { current: Arc::new(Catalog::default()), changing: false };
+        let state = State { current: Arc::new(Catalog::default()), unknown: None, changing: false };
         SharedCatalog { store, state: Mutex::new(state), changed: Event::new() }
+    }
+
+    /// A catalog that cannot be read now: nobody knows which tables there are.
+    pub(crate) fn unknown(store: Arc<dyn CatalogStore>, why: Error) -> SharedCatalog {
+        let catalog = SharedCatalog::empty(store);
+        catalog.state().unknown = Some(why);
+        catalog
     }
 
     /// Reads what the store holds; nothing means no tables.
@@ -72,13 +81,25 @@ impl SharedCatalog {
         Arc::clone(&self.state().current)
     }
 
+    /// The tables as they are now, for whoever must not take a catalog that cannot be read for one without
+    /// tables.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn known(&self) -> Result<Arc<Catalog>> {
+        let state = self.state();
+        match &state.unknown {
+            None => Ok(Arc::clone(&state.current)),
+            Some(why) => Err(why.clone()),
+        }
+    }
+
     /// What the store holds, read anew; `None` if there never was anything.
     ///
     /// # Errors
     /// As [`SharedCatalog::open`].
     pub(crate) async fn stored(&self) -> Result<Option<Catalog>> {
-        let bytes = self.store.read().await?;
-        bytes.map(|bytes| Catalog::decode(&bytes)).transpose()
+        self.store.load().await
     }
 
     /// Adds a table. It is durable when this returns.
@@ -160,6 +181,15 @@ impl SharedCatalog {
         self.change(|catalog| catalog.truncated(name)).await
     }
 
+    /// Has a table of the heap have other rows than it had.
+    ///
+    /// # Errors
+    /// 00942 if it is not what it was, or what the store reports; nothing changes then.
+    #[boxed]
+    pub async fn replace_rows(&self, name: &str, was: &RowTable, rows: RowTable) -> Result<()> {
+        self.change(|catalog| Ok((catalog.with_rows(name, was, rows)?, ()))).await
+    }
+
     /// Forgets a table; its files are not touched. Returns it as it was.
     ///
     /// # Errors
@@ -184,15 +214,20 @@ impl SharedCatalog {
 
     async fn change<T>(&self, next: impl FnOnce(&Catalog) -> Result<(Catalog, T)>) -> Result<T> {
         let _turn = self.turn().await;
-        let (next, answer) = next(&self.current())?;
+        let now = self.known()?;
+        let (next, answer) = next(&now)?;
         let next = Catalog { version: next.version_needed(), ..next };
         if let Some(fault) = next.fault() {
             return Err(Error::new(INTERNAL, format!("the catalog would be damaged: {fault}")));
         }
-        let bytes = next.encode()?;
-        if let Err(error) = self.store.replace(bytes.clone()).await
-            && !self.holds(&bytes).await
+        if let Err(error) = self.store.replace(&now, &next).await
+            && !self.holds(&next).await
         {
+            if error.has(STALE)
+                && let Ok(Some(stored)) = self.store.load().await
+            {
+                self.state().current = Arc::new(stored);
+            }
             return Err(error);
         }
         self.state().current = Arc::new(next);
@@ -201,8 +236,29 @@ impl SharedCatalog {
 
     /// Whether the store holds this content although it reported a failure: only what comes after
     /// the replacement failed then, such as giving back the room of the old one.
-    async fn holds(&self, bytes: &[u8]) -> bool {
-        matches!(self.store.read().await, Ok(Some(stored)) if stored.starts_with(bytes))
+    async fn holds(&self, next: &Catalog) -> bool {
+        matches!(self.store.load().await, Ok(Some(stored)) if stored == *next)
+    }
+
+    /// Does something while nobody changes it, with what it is.
+    pub(crate) async fn unchanged<T, F>(&self, work: impl FnOnce(Arc<Catalog>) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let _turn = self.turn().await;
+        work(self.known()?).await
+    }
+
+    /// Reads again what the store holds.
+    ///
+    /// # Errors
+    /// As [`SharedCatalog::open`].
+    pub(crate) async fn reload(&self) -> Result<()> {
+        let _turn = self.turn().await;
+        let current = self.stored().await?.unwrap_or_default();
+        let mut state = self.state();
+        (state.current, state.unknown) = (Arc::new(current), None);
+        Ok(())
     }
 
     async fn turn(&self) -> Turn<'_> {

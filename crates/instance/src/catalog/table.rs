@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::RowTable;
+
 /// The option with the locations of an external table behind its first, as a JSON array.
 const MORE_LOCATIONS: &str = "more_locations";
 
@@ -15,6 +17,8 @@ pub enum TableKind {
     External,
     /// Segments in a group, which belong to the table alone.
     Columnar,
+    /// Rows in the heap, which change.
+    Heap,
 }
 
 /// A table.
@@ -40,6 +44,9 @@ pub struct Table {
     /// The rows of a columnar table, in the order in which they came.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub segments: Vec<Segment>,
+    /// Of a table in the heap: where its rows are, its indexes and constraints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<RowTable>,
 }
 
 /// Rows that came to a columnar table together: a file that is never changed.
@@ -80,6 +87,7 @@ impl Table {
             options,
             id: 0,
             segments: Vec::new(),
+            rows: None,
         }
     }
 
@@ -99,6 +107,22 @@ impl Table {
             options: BTreeMap::new(),
             id,
             segments: Vec::new(),
+            rows: None,
+        }
+    }
+
+    /// A table in the heap.
+    pub fn in_heap(name: impl Into<String>, schema: impl Into<String>, rows: RowTable) -> Table {
+        Table {
+            name: name.into(),
+            kind: TableKind::Heap,
+            format: String::new(),
+            location: String::new(),
+            schema: schema.into(),
+            options: BTreeMap::new(),
+            id: 0,
+            segments: Vec::new(),
+            rows: Some(rows),
         }
     }
 
@@ -146,6 +170,13 @@ impl Table {
         if name.is_empty() {
             return Some("a table has no name".into());
         }
+        if (self.kind == TableKind::Heap) != self.rows.is_some() {
+            return Some(format!("table \"{name}\" is in the heap, or it is not"));
+        }
+        if self.kind == TableKind::Heap {
+            let more = self.id != 0 || !self.segments.is_empty();
+            return more.then(|| format!("table \"{name}\" in the heap has segments"));
+        }
         if self.kind == TableKind::External {
             let more = self.id != 0 || !self.segments.is_empty();
             return more.then(|| format!("external table \"{name}\" has segments"));
@@ -169,7 +200,8 @@ impl Table {
 
 /// What is wrong with the tables of a catalog.
 pub(super) fn fault_of(tables: &[Table]) -> Option<String> {
-    let (mut names, mut ids, mut files) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut names, mut ids) = (BTreeSet::new(), BTreeSet::new());
+    let (mut files, mut numbers) = (BTreeSet::new(), BTreeSet::new());
     tables.iter().find_map(|table| {
         if let Some(fault) = table.fault() {
             return Some(fault);
@@ -179,6 +211,10 @@ pub(super) fn fault_of(tables: &[Table]) -> Option<String> {
         }
         if table.kind == TableKind::Columnar && !ids.insert(table.id) {
             return Some(format!("table \"{}\" has the id of another one", table.name));
+        }
+        let objects = table.rows.iter().flat_map(RowTable::objects);
+        if let Some(number) = objects.into_iter().find(|number| !numbers.insert(*number)) {
+            return Some(format!("number {number} of the heap is of two tables or indexes"));
         }
         let twice = table.segments.iter().find(|s| !files.insert((&table.location, &s.file)));
         twice.map(|segment| format!("file {} is in two segments", segment.file))

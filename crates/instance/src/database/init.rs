@@ -6,7 +6,6 @@ use async_recursion::async_recursion as boxed;
 use cellar_storage::disks::Disks;
 use cellar_storage::{InitSpec, Progress};
 
-use super::first_catalog::FirstGroupCatalog;
 use super::{Database, OpenMode, host};
 use crate::catalog::SharedCatalog;
 use crate::directory::Directory;
@@ -29,6 +28,7 @@ pub async fn init(
 ) -> Result<Database> {
     let open = host::opening(&instance, &directory, disks, OpenMode::default());
     let storage = cellar_storage::init(open, spec, progress).await?;
-    let store = Arc::new(FirstGroupCatalog(storage.groups().mounted().clone()));
-    Ok(Database::new(instance, directory, storage, SharedCatalog::empty(store)))
+    let (heap, kept) = Database::heap_in(&instance, &storage);
+    let catalog = SharedCatalog::empty(Arc::clone(&kept) as _);
+    Ok(Database::new(instance, directory, storage, (catalog, kept, heap)))
 }

@@ -1,11 +1,13 @@
 //! An open database directory: the instance, its storage and its catalog.
 
-mod first_catalog;
 mod health;
 mod host;
 mod import;
 mod init;
+mod kept_catalog;
 mod parameters;
+mod row_tables;
+mod takeover;
 
 use std::sync::Arc;
 
@@ -16,17 +18,17 @@ use cellar_storage::disks::Disks;
 use cellar_storage::{Mounted, OpenMode};
 use cellar_wait::Waits;
 
-use crate::catalog::SharedCatalog;
-use crate::catalog_file::GroupCatalog;
+use crate::catalog::{CatalogStore, SharedCatalog, Stub};
 use crate::directory::Directory;
 use crate::error::Result;
+use crate::heap::Heap;
 use crate::instance::Instance;
 use crate::tables::Tables;
 use crate::views::{self, Row, VHealth, Value, ViewDef};
 pub use import::import;
 pub use init::init;
 
-use first_catalog::FirstGroupCatalog;
+use kept_catalog::KeptCatalog;
 
 /// An open database directory. Clones are the same database.
 #[derive(Clone)]
@@ -35,6 +37,8 @@ pub struct Database {
     directory: Directory,
     storage: Storage,
     tables: Tables,
+    kept: Arc<KeptCatalog>,
+    heap: Heap,
 }
 
 impl std::fmt::Debug for Database {
@@ -75,34 +79,97 @@ impl Database {
     ) -> Result<Database> {
         let open = host::opening(&instance, &directory, disks, mode);
         let storage = Storage::open(open, force).await?;
-        let store = Arc::new(FirstGroupCatalog(storage.groups().mounted().clone()));
-        let catalog = SharedCatalog::open(store).await?;
-        let opened = Database::new(instance, directory, storage, catalog);
+        let (heap, kept) = Database::heap_in(&instance, &storage);
+        let stub = kept.find().await?;
+        let is_done = stub.as_ref().is_some_and(|stub| stub.is_done);
+        if is_done || (stub.is_some() && !mode.read_only) {
+            heap.expect_new(!is_done);
+            storage.redo().set_user(Arc::new(heap.clone()));
+            storage.redo().open().await;
+        }
+        let store = Arc::clone(&kept) as Arc<dyn CatalogStore>;
+        let catalog = match !is_done || heap.is_open() {
+            true => SharedCatalog::open(store).await?,
+            false => {
+                let why = storage.redo().log().err().unwrap_or_else(crate::heap::closed);
+                SharedCatalog::unknown(store, why.under(70162, "the catalog cannot be read"))
+            }
+        };
+        let opened = Database::new(instance, directory, storage, (catalog, kept, heap));
+        opened.finish_opening(stub, mode).await?;
+        Ok(opened)
+    }
+
+    /// From the catalog on.
+    async fn finish_opening(&self, stub: Option<Stub>, mode: OpenMode) -> Result<()> {
+        if stub.as_ref().is_some_and(|stub| !stub.is_done) && self.heap.is_open() {
+            // What cannot be done now is tried at the next opening; until then nothing changes.
+            let _ = self.fill_heap(&self.catalog().current()).await;
+        }
         // A group mounted by force may have a catalog older than its tables.
-        let groups = opened.storage.groups();
-        if !mode.read_only && !mode.force && groups.mounted_by_force().is_none() {
-            opened.tables.sweep(&opened.groups()).await;
+        let groups = self.storage.groups();
+        if !mode.read_only && !mode.force && groups.mounted_by_force().is_none() && self.may_sweep()
+        {
+            self.tables.sweep(&self.groups()).await;
         }
         if !mode.read_only {
             // One that an earlier version wrote has none.
-            if let Some(first) = groups.mounted().first() {
-                GroupCatalog::new(first.group).keep_spare().await;
+            self.kept.file()?.keep_spare().await;
+        }
+        let is_open = stub.as_ref().is_some_and(|stub| stub.is_done);
+        if stub.is_none() || (mode.read_only && !is_open) {
+            self.storage.redo().open().await;
+        }
+        Ok(())
+    }
+
+    /// Reads the catalog where that could not be read before: what the redo log lacked may be here now.
+    ///
+    /// # Errors
+    /// It is damaged; no room for the heap.
+    #[boxed]
+    pub async fn find_catalog(&self) -> Result<()> {
+        if !self.heap.is_open() || self.is_read_only() {
+            return Ok(());
+        }
+        match self.kept.find().await? {
+            None => Ok(()),
+            Some(stub) if stub.is_done => self.catalog().reload().await,
+            Some(_) => {
+                let before = self.kept.file()?.before().await?;
+                self.fill_heap(&before).await?;
+                self.catalog().reload().await
             }
         }
-        opened.storage.redo().open().await;
-        Ok(opened)
+    }
+
+    /// Whether a file that no table names is a leftover: not where the catalog cannot be read, and not where
+    /// the log was opened by force, which may have taken changes of the catalog back.
+    fn may_sweep(&self) -> bool {
+        let forced =
+            self.storage.redo().shared().log().is_some_and(|log| log.control().notes().was_forced);
+        self.catalog().known().is_ok() && !(self.kept.is_in_heap() && forced)
+    }
+
+    /// The heap of a database that is being opened, and where its catalog is.
+    fn heap_in(instance: &Instance, storage: &Storage) -> (Heap, Arc<KeptCatalog>) {
+        let groups = storage.groups().mounted();
+        let (env, sessions) = (Arc::clone(instance.env()), instance.sessions().clone());
+        let heap = Heap::new(env, sessions, groups.clone(), instance.budget().clone());
+        let kept = Arc::new(KeptCatalog::new(groups.clone(), heap.clone()));
+        (heap, kept)
     }
 
     fn new(
         instance: Arc<Instance>,
         directory: Directory,
         storage: Storage,
-        catalog: SharedCatalog,
+        (catalog, kept, heap): (SharedCatalog, Arc<KeptCatalog>, Heap),
     ) -> Database {
         let (env, scans) = (Arc::clone(instance.env()), Arc::clone(instance.scans()));
         let (groups, redo) = (storage.groups().clone(), instance.redo().clone());
         let tables = Tables::new(env, groups, redo, scans, catalog);
-        Database { instance, directory, storage, tables }
+        Database { instance, directory, storage, tables, kept, heap }
     }
 
     /// Dismounts every group cleanly.
@@ -137,6 +204,11 @@ impl Database {
     /// The tables in its groups.
     pub fn tables(&self) -> &Tables {
         &self.tables
+    }
+
+    /// The store of rows that change, open or not.
+    pub fn heap(&self) -> &Heap {
+        &self.heap
     }
 
     /// The environment it runs in.
@@ -190,6 +262,7 @@ impl Database {
     #[boxed]
     pub async fn drop_group(&self, name: &str, including_contents: bool) -> Result<()> {
         let groups = self.storage.groups();
+        self.catalog().known()?;
         let mounted = groups.check_drop(name)?;
         let _dropping = self.tables.drop_without_tables(mounted.group.name())?;
         groups.drop_group(&mounted, including_contents).await
@@ -207,11 +280,12 @@ impl Database {
             return Ok(mounted);
         }
         let mounted = groups.mount(name, force).await?;
+        self.storage.redo().group_is_here().await;
+        self.find_catalog().await?;
         // Tables may have been dropped while it was not here.
-        if self.is_writable() && !force {
+        if self.is_writable() && !force && self.may_sweep() {
             self.tables.sweep(std::slice::from_ref(&mounted)).await;
         }
-        self.storage.redo().group_is_here().await;
         Ok(mounted)
     }
 }

@@ -3,8 +3,9 @@
 use super::Tables;
 use super::names::{TABLES_DIR, holds, plain};
 use super::under_way::Dropping;
-use crate::catalog_file::{CATALOG_PATH, SPARE_PATH};
+use crate::catalog_file::{BEFORE_PATH, CATALOG_PATH, SPARE_PATH};
 use crate::error::{Error, Result};
+use crate::heap::HEAP_PATH;
 
 impl Tables {
     /// Refuses to let a user write over `path` of a group, remove it or rename it, if it is the
@@ -17,6 +18,8 @@ impl Tables {
         if path.is_empty() {
             return Ok(());
         }
+        // Where it cannot be read any file may be what a table reads.
+        self.catalog.known()?;
         // Only the first group has the catalog; one that is not mounted may be the first elsewhere.
         let other_group = self.groups.get(&group).is_ok_and(|mounted| mounted.number != 1);
         if holds(&path, CATALOG_PATH) && !other_group {
@@ -29,6 +32,15 @@ impl Tables {
             let text = format!("file \"+{group}/{SPARE_PATH}\" is room for the next catalog");
             let error = Error::new(15028, text);
             return Err(error.hint("leave it: with it DROP and TRUNCATE work in a full group"));
+        }
+        for (own, what) in [
+            (HEAP_PATH, "holds the catalog and the rows of tables"),
+            (BEFORE_PATH, "is the catalog as it was before the heap had it"),
+        ] {
+            if holds(&path, own) && !other_group && self.has_file(&group, own) {
+                let error = Error::new(15028, format!("file \"+{group}/{own}\" {what}"));
+                return Err(error.hint("leave it: DROP TABLE and DELETE take rows away"));
+            }
         }
         for (own, what) in [
             (cellar_storage::redo::CONTROL_PATH, "is the control file of the redo log"),
@@ -61,6 +73,10 @@ impl Tables {
                     .hint("DROP TABLE removes a table's files; put yours in another directory")
             }
         })
+    }
+
+    fn has_file(&self, group: &str, path: &str) -> bool {
+        self.groups.get(group).is_ok_and(|mounted| mounted.group.open(path).is_ok())
     }
 
     /// Refuses to drop a group in which columnar tables are. Until what it returns is dropped, no

@@ -4,7 +4,8 @@
 //! name allows it, its id, a mark of the database that made it, and a random number. A group may come
 //! from another database: its segments are not ours to sweep.
 
-use crate::catalog_file::{CATALOG_PATH, SPARE_PATH};
+use crate::catalog_file::{BEFORE_PATH, CATALOG_PATH, SPARE_PATH};
+use crate::heap::HEAP_PATH;
 
 /// Where segments are, in each group.
 pub const TABLES_DIR: &str = "cellar/tables";
@@ -63,7 +64,7 @@ pub(super) fn holds(path: &str, other: &str) -> bool {
 pub fn is_system_file(path: &str) -> bool {
     let path = plain(path);
     !path.is_empty()
-        && ([CATALOG_PATH, SPARE_PATH].iter().any(|own| holds(&path, own))
+        && ([CATALOG_PATH, SPARE_PATH, BEFORE_PATH, HEAP_PATH].iter().any(|own| holds(&path, own))
             || holds(&path, TABLES_DIR)
             || holds(TABLES_DIR, &path))
 }

@@ -19,12 +19,14 @@ struct Memory {
 }
 
 impl CatalogStore for Memory {
-    fn read(&self) -> StoreFuture<'_, Option<Vec<u8>>> {
-        Box::pin(async { Ok(self.bytes.lock().unwrap().clone()) })
+    fn load(&self) -> StoreFuture<'_, Option<Catalog>> {
+        let bytes = self.bytes.lock().unwrap().clone();
+        Box::pin(async { bytes.map(|bytes| Catalog::decode(&bytes)).transpose() })
     }
 
-    fn replace(&self, bytes: Vec<u8>) -> StoreFuture<'_, ()> {
+    fn replace<'a>(&'a self, _now: &'a Catalog, next: &'a Catalog) -> StoreFuture<'a, ()> {
         Box::pin(async {
+            let bytes = next.encode()?;
             std::thread::yield_now();
             if *self.fails.lock().unwrap() {
                 return Err(Error::new(15041, "disk group \"DATA\" has no room"));

@@ -13,5 +13,6 @@ mod redo;
 mod sessions;
 mod tables;
 mod tables_cut_off;
+mod takeover;
 mod views;
 mod wire;

@@ -30,6 +30,13 @@ async fn make(database: &Database, change: Change, id: u64) {
     }
 }
 
+/// Where the catalog is kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kept {
+    File,
+    Heap,
+}
+
 /// Whether the change was made: the tables are as before it, or as after it.
 async fn was_made(database: &Database, change: Change) -> bool {
     let catalog = database.catalog().current();
@@ -52,10 +59,13 @@ async fn was_made(database: &Database, change: Change) -> bool {
 
 /// Cuts the power at one I/O after the other until the change is made before it; tells how often
 /// the change was not made, was made, and how many files were swept.
-fn cut_everywhere(change: Change, seed: u64) -> [usize; 3] {
+fn cut_everywhere(change: Change, seed: u64, kept: Kept) -> [usize; 3] {
     let machine = Machine::new(seed);
     let empty = machine.run(async {
         let database = machine.open().await;
+        if kept == Kept::Heap {
+            database.use_heap(&|_, _| ()).await.unwrap();
+        }
         create(&database, "warm", "MORE", 0).await;
         database.tables().drop_columnar("warm").await.unwrap();
         let empty = free(&database, "MORE");
@@ -91,7 +101,7 @@ fn cut_everywhere(change: Change, seed: u64) -> [usize; 3] {
             database.close().await.unwrap();
         });
         if done.is_some() {
-            assert!(point > 20, "{change:?} made {point} I/Os");
+            assert!(point > if kept == Kept::File { 20 } else { 5 }, "{change:?}: {point} I/Os");
             return counts;
         }
     }
@@ -101,7 +111,7 @@ fn cut_everywhere(change: Change, seed: u64) -> [usize; 3] {
 #[test]
 fn a_load_cut_off_anywhere_is_made_or_not_and_leaves_nothing() {
     for (change, seed) in [(Change::Create, 21), (Change::Append, 22)] {
-        let [before, after, swept] = cut_everywhere(change, seed);
+        let [before, after, swept] = cut_everywhere(change, seed, Kept::File);
         assert!(before > 10 && after > 1, "{change:?}: {before} {after}");
         assert!(swept > 1, "{change:?}: none was cut off between the file and the catalog");
     }
@@ -109,7 +119,7 @@ fn a_load_cut_off_anywhere_is_made_or_not_and_leaves_nothing() {
 
 #[test]
 fn segments_that_are_put_together_are_there_once_wherever_it_is_cut_off() {
-    let [before, after, swept] = cut_everywhere(Change::Merge, 25);
+    let [before, after, swept] = cut_everywhere(Change::Merge, 25, Kept::File);
     assert!(before > 10 && after > 1, "{before} {after}");
     assert!(swept > 1, "none was cut off beside the catalog");
 }
@@ -137,8 +147,18 @@ fn segments_are_put_together_only_where_they_are_still_the_end() {
 #[test]
 fn rows_taken_away_are_all_there_or_all_gone() {
     for (change, seed) in [(Change::Truncate, 23), (Change::Drop, 24)] {
-        let [before, after, swept] = cut_everywhere(change, seed);
+        let [before, after, swept] = cut_everywhere(change, seed, Kept::File);
         assert!(before >= 10 && after > 1, "{change:?}: {before} {after}");
         assert!(swept > 1, "{change:?}: none was cut off between the catalog and the files");
+    }
+}
+
+#[test]
+fn a_change_of_a_catalog_in_the_heap_cut_off_anywhere_is_made_or_not() {
+    let all = [Change::Create, Change::Append, Change::Merge, Change::Truncate, Change::Drop];
+    for (change, seed) in all.into_iter().zip(60..) {
+        let [before, after, swept] = cut_everywhere(change, seed, Kept::Heap);
+        assert!(before > 1 && after > 1, "{change:?}: {before} {after}");
+        assert!(swept > 0, "{change:?}: none was cut off beside the catalog");
     }
 }

@@ -70,8 +70,8 @@ pub fn table_schema(rows: &Schema) -> Result<SchemaRef, Error> {
     Ok(Arc::new(schema))
 }
 
-/// The columns of a table as the catalog keeps them: names and types of Arrow, and the characters that
-/// VARCHAR(n) takes, as JSON.
+/// The columns of a table as the catalog keeps them: names and types of Arrow, the characters that
+/// VARCHAR(n) takes, and what DEFAULT says, as JSON.
 pub fn schema_text(schema: &Schema) -> String {
     let column = |field: &Arc<Field>| {
         let mut column = serde_json::json!({
@@ -81,6 +81,9 @@ pub fn schema_text(schema: &Schema) -> String {
         });
         if let Some(length) = length_of(field) {
             column[LENGTH] = length.into();
+        }
+        if let Some(value) = default_of(field) {
+            column[DEFAULT] = value.into();
         }
         column
     };
@@ -121,7 +124,26 @@ pub fn length_of(field: &Field) -> Option<usize> {
 
 /// A field whose values have so many characters at most.
 pub fn with_length(field: Field, length: usize) -> Field {
-    field.with_metadata([(LENGTH.to_owned(), length.to_string())].into())
+    with(field, LENGTH, &length.to_string())
+}
+
+/// What says in a field, and in the catalog, what a column gets that is not named, as it was written.
+const DEFAULT: &str = "default";
+
+/// What a column gets that is not named, if that is said.
+pub fn default_of(field: &Field) -> Option<&str> {
+    field.metadata().get(DEFAULT).map(String::as_str)
+}
+
+/// A field with what it gets when it is not named.
+pub fn with_default(field: Field, value: &str) -> Field {
+    with(field, DEFAULT, value)
+}
+
+fn with(field: Field, key: &str, value: &str) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.insert(key.to_owned(), value.to_owned());
+    field.with_metadata(metadata)
 }
 
 /// The columns that [`schema_text`] wrote, as queries know them.
@@ -134,7 +156,8 @@ pub fn schema_of_text(text: &str) -> Result<SchemaRef, Error> {
     Ok(Arc::new(Schema::new(fields.map(|f| f.with_metadata([].into())).collect::<Vec<_>>())))
 }
 
-/// The columns that [`schema_text`] wrote, for writers of rows: with the lengths of [`length_of`].
+/// The columns that [`schema_text`] wrote, for writers of rows: with the lengths of [`length_of`] and
+/// what [`default_of`] gives.
 ///
 /// # Errors
 /// 70108 the catalog holds something else.
@@ -151,8 +174,12 @@ pub fn checked_schema(text: &str) -> Result<SchemaRef, Error> {
         let data_type = text("type")?.parse().map_err(|_| damaged("unknown type"))?;
         let nullable = column["nullable"].as_bool().unwrap_or(true);
         let field = Field::new(text("name")?, data_type, nullable);
-        Ok(match column[LENGTH].as_u64().and_then(|length| usize::try_from(length).ok()) {
+        let field = match column[LENGTH].as_u64().and_then(|length| usize::try_from(length).ok()) {
             Some(length) => with_length(field, length),
+            None => field,
+        };
+        Ok(match column[DEFAULT].as_str() {
+            Some(value) => with_default(field, value),
             None => field,
         })
     };

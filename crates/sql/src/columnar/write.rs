@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options, concat};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::error::ArrowError;
 use cellar_diskgroup::File;
 use cellar_format::from_arrow::{column_type, is_taken};
@@ -112,31 +112,41 @@ pub(super) fn bytes_of(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(own).sum()
 }
 
+/// An array as a column of this type has it.
+///
+/// # Errors
+/// A value does not fit its type, or is longer than the column takes.
+pub(crate) fn column_of(array: ArrayRef, field: &Field) -> Result<ArrayRef, Error> {
+    let own = field.data_type();
+    // Strings come in three forms; all of them are columns as they are.
+    let as_it_is =
+        is_taken(array.data_type()) && column_type(array.data_type()).as_ref() == Some(own);
+    let array = match as_it_is {
+        true => array,
+        false => {
+            // A value that does not fit is an error, not a null.
+            let options = CastOptions { safe: false, ..CastOptions::default() };
+            let cast = cast_with_options(&array, own, &options);
+            cast.map_err(|e| in_column(&e, field.name()))?
+        }
+    };
+    if let Some(most) = length_of(field) {
+        check_lengths(&array, most, field.name())?;
+    }
+    Ok(array)
+}
+
 fn columns_of(batches: &[RecordBatch], schema: &SchemaRef) -> Result<Vec<ArrayRef>, Error> {
     let column = |at: usize| {
+        let field = schema.field(at);
         let parts: Vec<&dyn Array> = batches.iter().map(|b| b.column(at).as_ref()).collect();
         let array = concat(&parts).map_err(|e| crate::failure::from_arrow(&e))?;
-        let own = schema.field(at).data_type();
-        // Strings come in three forms; all of them are columns as they are.
-        let as_it_is =
-            is_taken(array.data_type()) && column_type(array.data_type()).as_ref() == Some(own);
-        let array = match as_it_is {
-            true => array,
-            false => {
-                // A value that does not fit is an error, not a null.
-                let options = CastOptions { safe: false, ..CastOptions::default() };
-                let cast = cast_with_options(&array, own, &options);
-                cast.map_err(|e| in_column(&e, schema.field(at).name()))?
-            }
-        };
-        if let Some(most) = length_of(schema.field(at)) {
-            check_lengths(&array, most, schema.field(at).name())?;
-        }
-        if !is_packed(own) {
+        let array = column_of(array, field)?;
+        if !is_packed(field.data_type()) {
             return Ok(array);
         }
         let packed = pack(array.as_ref()).ok_or_else(|| {
-            let text = format!("column \"{}\": a value cannot be kept", schema.field(at).name());
+            let text = format!("column \"{}\": a value cannot be kept", field.name());
             Error::new(902, "0A000", text)
         })?;
         Ok(Arc::new(packed) as ArrayRef)

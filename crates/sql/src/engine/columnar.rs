@@ -8,6 +8,7 @@ use datafusion::logical_expr::{
     CreateMemoryTable, DdlStatement, DmlStatement, LogicalPlan, WriteOp,
 };
 use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 
 use crate::columnar::table::table_schema;
 use crate::columnar::tables::{Columnar, Written};
@@ -37,6 +38,12 @@ impl Engine {
 
     pub(super) async fn create_table(&self, mut statement: DfStatement) -> Result<Outcome, Error> {
         let made = Made::of(&mut statement);
+        if let DfStatement::Statement(inner) = &mut statement
+            && let SqlStatement::CreateTable(create) = inner.as_mut()
+            && let Some(definition) = self.row_definition(create, &made)?
+        {
+            return self.create_row_table(statement, &made, &definition).await;
+        }
         let plan = self.state().statement_to_plan(statement.clone()).await;
         match plan {
             Ok(plan) => self.create_of_plan(plan, &made).await,
@@ -53,6 +60,7 @@ impl Engine {
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {
             return Err(Error::not_yet("this CREATE"));
         };
+        self.refuse_in_block("CREATE TABLE").await?;
         let Some(schema) = self.check_create(&create)? else {
             return Ok(done(format!("Table {} is there already.", create.name.table())));
         };
@@ -129,6 +137,7 @@ impl Engine {
 
     /// `INSERT INTO` a columnar table: its rows become a segment, by direct path.
     pub(super) async fn append(&self, statement: DfStatement) -> Result<Outcome, Error> {
+        self.refuse_in_block("INSERT into a columnar table").await?;
         let plan = self.state().statement_to_plan(statement).await;
         let plan = plan.map_err(|e| self.failure(&e))?;
         let LogicalPlan::Dml(dml) = plan else {
@@ -150,7 +159,7 @@ impl Engine {
             let reference = TableReference::parse_str(name);
             self.check_own(&reference)?;
             let bare = reference.table().to_owned();
-            if !self.is_columnar(name) {
+            if !self.is_columnar(name) && !self.is_row_table(name) {
                 return Err(match self.has_table(&bare) {
                     true => Error::not_yet(format!("TRUNCATE of the external table \"{bare}\""))
                         .next("its rows are files of yours: drop table, and take the files away"),
@@ -159,11 +168,16 @@ impl Engine {
             }
             tables.push(bare);
         }
-        let (columnar, mut count) = (self.columnar()?, 0);
+        self.refuse_in_block("TRUNCATE").await?;
+        let mut count = None;
         for table in &tables {
-            count += columnar.truncate(table).await?;
+            match self.columnar()?.has(table) {
+                true => *count.get_or_insert(0) += self.columnar()?.truncate(table).await?,
+                false => self.truncate_rows(table).await?,
+            }
         }
-        Ok(done(format!("Table {} truncated, {} removed.", tables.join(", "), rows(count))))
+        let removed = count.map(|count| format!(", {} removed", rows(count))).unwrap_or_default();
+        Ok(done(format!("Table {} truncated{removed}.", tables.join(", "))))
     }
 }
 

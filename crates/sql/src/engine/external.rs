@@ -17,6 +17,7 @@ impl Engine {
         sql: &str,
         mut create: CreateExternalTable,
     ) -> Result<Outcome, Error> {
+        self.refuse_in_block("CREATE EXTERNAL TABLE").await?;
         let reference = TableReference::parse_str(&create.name.to_string());
         let name = reference.table().to_string();
         self.check_own(&reference)?;
@@ -95,6 +96,7 @@ impl Engine {
                 return Err(Error::new(942, "42P01", format!("table \"{bare}\" does not exist")));
             }
         }
+        self.refuse_in_block("DROP TABLE").await?;
         // Nothing is dropped unless all can be.
         for name in &dropped {
             self.host.drop_table(name).await?;

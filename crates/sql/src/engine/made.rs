@@ -10,13 +10,15 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::columnar::table::with_length;
 use crate::dialect::length_of;
-use crate::parse::table_kind::TABLESPACE;
+use crate::parse::table_kind::{ACCESS_METHOD, COLUMNAR, HEAP, TABLESPACE};
 
 /// The group of a table, and the lengths of its columns.
 #[derive(Debug, Default)]
 pub(super) struct Made {
     /// The disk group that is named.
     pub group: Option<String>,
+    /// `USING heap`, or `USING columnar`.
+    access: Option<String>,
     /// For each column that the statement names the characters that a value has at most, if it says so.
     lengths: Vec<Option<usize>>,
 }
@@ -27,7 +29,19 @@ impl Made {
         let DfStatement::Statement(inner) = statement else { return Made::default() };
         let SqlStatement::CreateTable(create) = inner.as_mut() else { return Made::default() };
         let lengths = create.columns.iter().map(|column| length_of(&column.data_type)).collect();
-        Made { group: take_group(create), lengths }
+        let access = take_option(create, ACCESS_METHOD);
+        let group = take_option(create, TABLESPACE).map(|group| group.to_uppercase());
+        Made { group, access, lengths }
+    }
+
+    /// Whether it says that the table is in the heap.
+    pub fn is_heap(&self) -> bool {
+        self.access.as_deref() == Some(HEAP)
+    }
+
+    /// Whether it says that the table is a columnar one.
+    pub fn is_columnar(&self) -> bool {
+        self.access.as_deref() == Some(COLUMNAR)
     }
 
     /// The columns with their lengths.
@@ -43,13 +57,18 @@ impl Made {
     }
 }
 
-fn take_group(create: &mut CreateTable) -> Option<String> {
-    let CreateTableOptions::With(options) = &create.table_options else { return None };
-    let [SqlOption::KeyValue { key, value: Expr::Value(value) }] = &options[..] else {
-        return None;
-    };
-    let Value::SingleQuotedString(group) = &value.value else { return None };
-    let group = key.value.eq_ignore_ascii_case(TABLESPACE).then(|| group.to_uppercase())?;
-    create.table_options = CreateTableOptions::None;
-    Some(group)
+/// Takes an option out of a statement that has no other.
+fn take_option(create: &mut CreateTable, wanted: &str) -> Option<String> {
+    let CreateTableOptions::With(options) = &mut create.table_options else { return None };
+    let at = options.iter().position(|option| {
+        matches!(option, SqlOption::KeyValue { key, .. } if key.value.eq_ignore_ascii_case(wanted))
+    })?;
+    let SqlOption::KeyValue { value: Expr::Value(value), .. } = &options[at] else { return None };
+    let Value::SingleQuotedString(text) = &value.value else { return None };
+    let text = text.clone();
+    options.remove(at);
+    if options.is_empty() {
+        create.table_options = CreateTableOptions::None;
+    }
+    Some(text)
 }

@@ -22,6 +22,7 @@ use crate::host::{Host, TableDefinition};
 use crate::parse::parse;
 use crate::path::ending;
 use crate::path::to_url;
+use crate::rows::{HeapTable, RowColumns, defaults, without_row_ids};
 use crate::statement::Statement;
 
 /// Tables as the catalog describes them, with the columns that were found in their files.
@@ -183,11 +184,27 @@ impl Tables {
         open(&state, create, known).await
     }
 
+    /// A table in the heap; one with a name that says so comes with the numbers of its rows.
+    fn in_heap(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, Error> {
+        let Some(rows) = self.host.rows() else { return Ok(None) };
+        let (own, row_ids) = match without_row_ids(name) {
+            Some(own) => (own, true),
+            None => (name, false),
+        };
+        let Some((table, of)) = rows.table(own) else { return Ok(None) };
+        let columns = RowColumns::of(&table, &of)?;
+        let defaults = defaults(&self.state()?, &columns);
+        Ok(Some(Arc::new(HeapTable::new(columns, row_ids, defaults))))
+    }
+
     async fn open(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, Error> {
         if let Some(columnar) = self.host.columnar().filter(|columnar| columnar.has(name)) {
             let schema = columnar.schema(name)?;
             let table = ColumnarTable::new(name.to_owned(), schema, columnar.clone());
             return Ok(Some(Arc::new(table)));
+        }
+        if let Some(table) = self.in_heap(name)? {
+            return Ok(Some(table));
         }
         let opened = match self.definition(name) {
             Some(table) => self.open_external(&table).await?,
@@ -236,6 +253,7 @@ impl SchemaProvider for Tables {
         let mut names: BTreeSet<String> = self.own.table_names().into_iter().collect();
         names.extend(self.host.tables().into_iter().map(|table| table.name));
         names.extend(self.host.columnar().map(|c| c.names()).unwrap_or_default());
+        names.extend(self.host.rows().map(|rows| rows.names()).unwrap_or_default());
         names.into_iter().collect()
     }
 
@@ -279,6 +297,10 @@ impl SchemaProvider for Tables {
     fn table_exist(&self, name: &str) -> bool {
         self.own.table_exist(name)
             || self.host.columnar().is_some_and(|columnar| columnar.has(name))
+            || self
+                .host
+                .rows()
+                .is_some_and(|rows| rows.table(without_row_ids(name).unwrap_or(name)).is_some())
             || self.definition(name).is_some()
     }
 }

@@ -83,6 +83,7 @@ impl Engine {
         plan: LogicalPlan,
         verb: Option<&str>,
     ) -> Result<Outcome, Error> {
+        self.refuse_in_block("writing files").await?;
         let target = match &plan {
             LogicalPlan::Dml(dml) => Some(dml.table_name.table().to_owned()),
             _ => None,

@@ -150,6 +150,13 @@ pub enum Kind {
     },
     /// Lists become rows.
     Unnest,
+    /// A scan of a table in the heap.
+    Heap {
+        /// The table.
+        table: String,
+        /// The index that is used, and what chooses its keys; `None`: all rows are read.
+        index: Option<(String, String)>,
+    },
     /// An operator that has no name here: as DataFusion calls it.
     Other {
         /// That name.

@@ -86,6 +86,8 @@ fn node_type(kind: &Kind) -> &'static str {
         Kind::Shared { .. } => "Shared Result",
         Kind::Recursive { .. } => "Recursive Union",
         Kind::Unnest => "ProjectSet",
+        Kind::Heap { index: None, .. } => "Heap Scan",
+        Kind::Heap { index: Some(_), .. } => "Index Scan",
         Kind::Other { .. } => "Other",
     }
 }
@@ -123,6 +125,13 @@ fn facts(kind: &Kind, put: &mut impl FnMut(&str, Value)) {
         Kind::Shared { of } => put("Result Of", json!(of)),
         Kind::Cell(scan) => cell(scan, put),
         Kind::Files(scan) => files(scan, put),
+        Kind::Heap { table, index } => {
+            put("Relation Name", json!(table));
+            if let Some((name, keys)) = index {
+                put("Index Name", json!(name));
+                put("Index Cond", json!(keys));
+            }
+        }
         Kind::Write { .. }
         | Kind::Union
         | Kind::OneRow

@@ -24,6 +24,7 @@ use crate::explain::facts::{Join, Kind, Method};
 use crate::explain::names::{over, over_both};
 use crate::explain::tables::Tables;
 use crate::explain::tree::Plan;
+use crate::rows::HeapScanExec;
 
 type Pairs<'a> = &'a [(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)];
 
@@ -112,6 +113,10 @@ pub(super) fn other(plan: &Plan, tables: &Tables) -> Kind {
     }
     if let Some(function) = plan.downcast_ref::<LazyMemoryExec>() {
         return Kind::Generated { name: function_name(function) };
+    }
+    if let Some(scan) = plan.downcast_ref::<HeapScanExec>() {
+        let index = scan.index().map(|(name, keys)| (name.to_owned(), keys));
+        return Kind::Heap { table: scan.table().to_owned(), index };
     }
     Kind::Other { name: plan.name().to_owned() }
 }

@@ -38,6 +38,10 @@ pub(crate) fn operation(kind: &Kind) -> String {
         Kind::OneRow => "one row".to_owned(),
         Kind::Empty => "no rows".to_owned(),
         Kind::Cell(scan) => format!("cell scan {}", scan.table),
+        Kind::Heap { table, index: None } => format!("scan {table}"),
+        Kind::Heap { table, index: Some((index, keys)) } => {
+            format!("scan {table} by index {index}: {keys}")
+        }
         Kind::Files(scan) => files(scan),
         Kind::Subqueries => "scalar subqueries".to_owned(),
         Kind::Shared { of } => format!("result of {of}, computed once"),

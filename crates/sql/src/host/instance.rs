@@ -16,6 +16,7 @@ use object_store::ObjectStore;
 use crate::columnar::tables::Columnar;
 use crate::error::Error;
 use crate::host::{Host, Rows, TableDefinition};
+use crate::rows::RowTables;
 use crate::view::{Column, Kind, Value, ViewSource};
 
 /// What the catalog keeps of an external table beside its statement.
@@ -28,6 +29,7 @@ pub struct InstanceHost {
     session: Session,
     administrator: Administrator,
     columnar: Columnar,
+    rows: RowTables,
 }
 
 impl std::fmt::Debug for InstanceHost {
@@ -60,7 +62,8 @@ impl InstanceHost {
     pub fn new(database: Arc<Database>, session: Session) -> InstanceHost {
         let columnar = Columnar::new(Arc::clone(&database), session.clone());
         let administrator = Administrator::new(Arc::clone(&database), session.clone());
-        InstanceHost { database, session, administrator, columnar }
+        let rows = RowTables::new(Arc::clone(&database), session.clone());
+        InstanceHost { database, session, administrator, columnar, rows }
     }
 }
 
@@ -115,12 +118,21 @@ impl Host for InstanceHost {
             None => return Ok(false),
             Some(TableKind::Columnar) => self.database.tables().drop_columnar(name).await?,
             Some(TableKind::External) => self.database.catalog().drop_table(name).await?,
+            Some(TableKind::Heap) => {
+                let (session, begin) = (self.session.waits(), self.rows.beginning());
+                self.database.drop_row_table(session, name, begin).await?;
+                return Ok(true);
+            }
         };
         Ok(true)
     }
 
     fn columnar(&self) -> Option<&Columnar> {
         Some(&self.columnar)
+    }
+
+    fn rows(&self) -> Option<&RowTables> {
+        Some(&self.rows)
     }
 
     fn check_writable(&self, group: &str, path: &str) -> Result<(), Error> {

@@ -1,6 +1,6 @@
-//! Clauses of a CREATE TABLE that DataFusion's parser does not know there. `USING columnar` and
-//! `COMPRESS FOR QUERY` say what every such table is, so they are checked and taken out. `IN '+GROUP'`
-//! and `TABLESPACE group` become an option that the parser knows: `WITH (tablespace = 'GROUP')`.
+//! Clauses of a CREATE TABLE that DataFusion's parser does not know there. `COMPRESS FOR QUERY` says what every
+//! columnar table is, so it is checked and taken out. `IN '+GROUP'`, `TABLESPACE group` and `USING heap` become
+//! options that the parser knows: `WITH (tablespace = 'GROUP', access_method = 'heap')`.
 
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
@@ -35,6 +35,7 @@ pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
         return Ok(());
     }
     let (mut at, mut depth) = (0, 0);
+    let (mut options, mut place) = (Vec::new(), None);
     while at < tokens.len() {
         match &tokens[at].token {
             Token::LParen => depth += 1,
@@ -43,23 +44,25 @@ pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
         }
         let own = word(&tokens[at]);
         match own.as_deref() {
-            Some("AS" | "SELECT") if depth == 0 => return Ok(()),
+            Some("AS" | "SELECT") if depth == 0 => break,
             Some("USING") if depth == 0 => {
                 let found = words_at(tokens, at + 1, 1);
-                let Some((end, kind)) = found.into_iter().next() else { return Ok(()) };
-                match kind.as_deref() {
-                    Some("COLUMNAR") => {}
-                    Some("HEAP") => return Err(Error::not_yet("USING heap").next(COLUMNAR)),
-                    _ => return Ok(()),
-                }
+                let Some((end, kind)) = found.into_iter().next() else { break };
+                let method = match kind.as_deref() {
+                    Some("COLUMNAR") => COLUMNAR,
+                    Some("HEAP") => HEAP,
+                    _ => break,
+                };
+                options.push((ACCESS_METHOD, method.to_owned()));
+                place.get_or_insert((at, tokens[at].span));
                 tokens.drain(at..=end);
                 continue;
             }
             Some("IN" | "TABLESPACE") if depth == 0 => {
                 if let Some((end, group)) = group_at(tokens, at) {
-                    let option = option_of(&group, tokens[at].span);
-                    at += option.len();
-                    tokens.splice(at - option.len()..=end, option);
+                    options.push((TABLESPACE, group));
+                    place.get_or_insert((at, tokens[at].span));
+                    tokens.drain(at..=end);
                     continue;
                 }
             }
@@ -74,13 +77,19 @@ pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
         }
         at += 1;
     }
+    if let Some((at, span)) = place {
+        tokens.splice(at..at, clause_of(&options, span));
+    }
     Ok(())
 }
 
 /// The option that names the group of a table.
 pub(crate) const TABLESPACE: &str = "tablespace";
 
-const COLUMNAR: &str = "create table ... using columnar as select ...";
+/// The option that says how its rows are kept, and what it says.
+pub(crate) const ACCESS_METHOD: &str = "access_method";
+pub(crate) const COLUMNAR: &str = "columnar";
+pub(crate) const HEAP: &str = "heap";
 
 /// The group that is named behind the word at `at`, and where its name is; `None`: none is.
 fn group_at(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, String)> {
@@ -93,18 +102,16 @@ fn group_at(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, String)> {
     Some((end, name.strip_prefix('+').unwrap_or(&name).to_uppercase()))
 }
 
-fn option_of(group: &str, span: Span) -> Vec<TokenWithSpan> {
-    let text = Token::SingleQuotedString(group.to_owned());
-    [
-        Token::make_keyword("WITH"),
-        Token::LParen,
-        Token::make_word(TABLESPACE, None),
-        Token::Eq,
-        text,
-        Token::RParen,
-    ]
-    .map(|token| TokenWithSpan { token, span })
-    .into()
+/// `WITH (name = 'value', ...)`.
+fn clause_of(options: &[(&str, String)], span: Span) -> Vec<TokenWithSpan> {
+    let mut clause = vec![Token::make_keyword("WITH"), Token::LParen];
+    for (at, (name, value)) in options.iter().enumerate() {
+        clause.extend((at > 0).then_some(Token::Comma));
+        let value = Token::SingleQuotedString(value.clone());
+        clause.extend([Token::make_word(name, None), Token::Eq, value]);
+    }
+    clause.push(Token::RParen);
+    clause.into_iter().map(|token| TokenWithSpan { token, span }).collect()
 }
 
 /// Where a compression clause that begins at `at` ends; `None`: it is none.

@@ -67,6 +67,9 @@ pub struct Notes {
     /// The log is being given up: whoever opens the database next goes on with that.
     #[serde(default)]
     pub given_up: bool,
+    /// It was once opened by force: what was acknowledged before may be lost.
+    #[serde(default)]
+    pub was_forced: bool,
 }
 
 impl Notes {
@@ -421,6 +424,7 @@ mod tests {
             archive_dest: "+DATA".into(),
             history: vec![switch],
             given_up: false,
+            was_forced: true,
         };
         Content { generation, redo: vec![7; 300], notes }
     }

@@ -16,6 +16,7 @@ use futures_util::future::select;
 
 use super::archives::GroupArchives;
 use super::control::{ControlFile, Notes, Switch};
+use super::log_user::LogUser;
 use super::media::{OwnFile, Place};
 use crate::error::{Error, Result};
 use crate::host::Background;
@@ -75,6 +76,8 @@ pub struct RedoLog {
     /// Where the disk group of the archives is looked for at each attempt; `None`: it is not archived.
     archiving: Option<MountedGroups>,
     report: Report,
+    /// What its records are of.
+    user: Option<Arc<dyn LogUser>>,
     files: Mutex<Vec<OwnFile>>,
     /// For each place, when its failed medium was last asked to return, and the pause after that.
     returned: Mutex<BTreeMap<String, (Instant, Duration)>>,
@@ -109,12 +112,13 @@ pub(super) struct Parts {
     pub session: Background,
     pub archiving: Option<MountedGroups>,
     pub report: Report,
+    pub user: Option<Arc<dyn LogUser>>,
     pub files: Vec<OwnFile>,
 }
 
 impl RedoLog {
     pub(super) fn new(parts: Parts) -> Arc<RedoLog> {
-        let Parts { log, control, env, session, archiving, report, files } = parts;
+        let Parts { log, control, env, session, archiving, report, user, files } = parts;
         let opened = Arc::new(RedoLog {
             log,
             control,
@@ -122,6 +126,7 @@ impl RedoLog {
             _session: session,
             archiving,
             report,
+            user,
             files: Mutex::new(files),
             returned: Mutex::default(),
             archiver_ended: AtomicBool::new(false),
@@ -262,8 +267,13 @@ impl RedoLog {
     pub async fn checkpoint(&self) -> Result<Lsn> {
         let durable = self.log.durable_lsn();
         self.note_switches(None).await?;
-        self.log.set_checkpoint(durable).await?;
-        Ok(durable)
+        match &self.user {
+            Some(user) => user.checkpoint().await,
+            None => {
+                self.log.set_checkpoint(durable).await?;
+                Ok(durable)
+            }
+        }
     }
 
     /// Ends the current group and goes on in the next. Gives the LSN where that begins.
@@ -524,7 +534,10 @@ impl RedoLog {
             false => Ok(()),
         };
         // Also one without a checkpoint is closed, or its tasks would go on.
-        let closed = self.log.clone().close().await.map_err(Error::from);
+        let closed = match &self.user {
+            Some(user) => user.close().await,
+            None => self.log.clone().close().await.map_err(Error::from),
+        };
         self.end();
         checkpoint.and(closed)
     }

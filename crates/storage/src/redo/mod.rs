@@ -7,6 +7,7 @@ mod failed;
 mod inspect;
 mod log;
 mod log_file;
+mod log_user;
 mod manager;
 mod media;
 mod members;
@@ -23,6 +24,7 @@ pub use archives::GroupArchives;
 pub use control::{CONTROL_PATH, ControlFile, FILE_BYTES, Notes, SECTOR, Switch};
 pub use inspect::inspect;
 pub use log::{BreakdownTotals, RedoLog};
+pub use log_user::{LogUser, OpenError, UserFuture};
 pub use manager::RedoManager;
 pub use media::{Place, REDO_DIR};
 
@@ -31,9 +33,11 @@ use cellar_redo::on_disk::control::ControlData;
 use crate::error::Error;
 
 /// What is known of the redo log of a database, be it open or not. Clones are the same.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Redo {
     state: Arc<Mutex<State>>,
+    /// What its records are of; `None`: whoever commits them by itself.
+    user: Arc<Mutex<Option<Arc<dyn LogUser>>>>,
     /// Held by who opens, changes or closes the log.
     changing: Arc<futures_util::lock::Mutex<()>>,
     /// Directories of media that do not answer.
@@ -53,7 +57,21 @@ struct State {
     problem: Option<Error>,
 }
 
+impl std::fmt::Debug for Redo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Redo({:?})", self.state())
+    }
+}
+
 impl Redo {
+    fn user(&self) -> Option<Arc<dyn LogUser>> {
+        self.user.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_user(&self, user: Option<Arc<dyn LogUser>>) {
+        *self.user.lock().unwrap_or_else(PoisonError::into_inner) = user;
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

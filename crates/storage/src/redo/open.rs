@@ -9,11 +9,12 @@ use cellar_io::{DeviceExt, Io};
 use cellar_redo::on_disk::HEADER_BYTES;
 use cellar_redo::on_disk::control::ControlData;
 use cellar_redo::on_disk::header::GroupHeader;
-use cellar_redo::{OpenLog, Options, Recovery};
+use cellar_redo::{Log, OpenLog, Options, Recovery, Report};
 
 use super::RedoManager;
 use super::control::ControlFile;
 use super::log::{Parts, RedoLog};
+use super::log_user::{LogUser, OpenError};
 use super::media::{Place, REDO_DIR, groups_of};
 use crate::error::{Error, Result};
 use crate::mounted::split_group_path;
@@ -44,6 +45,25 @@ impl RedoManager {
             Ok(None) => {}
             Err(error) => state.problem = Some(error),
         }
+    }
+
+    /// Opens the log anew for what its records are of from now on, and at each later opening; `None`: for
+    /// whoever commits records by itself. Where it was open before it is closed in order.
+    ///
+    /// # Errors
+    /// There is no log, or it cannot be opened.
+    #[boxed]
+    pub async fn open_for(&self, user: Option<Arc<dyn LogUser>>) -> Result<()> {
+        self.check_writable()?;
+        self.close().await?;
+        self.shared().set_user(user);
+        self.open().await;
+        self.log().map(|_| ())
+    }
+
+    /// What the records of the log are of, before the log is opened.
+    pub fn set_user(&self, user: Arc<dyn LogUser>) {
+        self.shared().set_user(Some(user));
     }
 
     /// A group was mounted: perhaps it is what the log lacked.
@@ -176,7 +196,15 @@ impl RedoManager {
         if self.is_read_only() {
             let missing = self.media_missing(&data).await;
             self.shared().state().missing = missing;
+            if let Some(user) = self.shared().user() {
+                self.read_log(control, &data, &*user).await?;
+            }
             return Ok(None);
+        }
+        if force {
+            // Before it is: whoever opens it after a crash in between must know. One that opens as it is
+            // has lost nothing, and is noted all the same.
+            control.note(|notes| notes.was_forced = true).await?;
         }
         match control.in_more_copies(&group).await {
             Ok(Some(more)) => control = more,
@@ -185,6 +213,38 @@ impl RedoManager {
             Err(_) => control = ControlFile::open(&group).await?.ok_or_else(no_log)?,
         }
         Ok(Some(self.open_log(control, &data, force, &[], &|_, _| {}).await?))
+    }
+
+    /// Has the records be read by what they are of; nothing is written.
+    async fn read_log(
+        &self,
+        control: ControlFile,
+        data: &ControlData,
+        user: &dyn LogUser,
+    ) -> Result<()> {
+        let numbers: Vec<u32> = data.groups.iter().map(|group| group.number).collect();
+        let (mut media, mut problems) = (Vec::new(), Vec::new());
+        for entry in data.media.iter().filter(|entry| !entry.name.is_empty()) {
+            let place = Place::of_name(&entry.name);
+            let opened = self.open_medium_checked(&place, &numbers, data.database).await;
+            media.push(opened.medium);
+            problems.extend(opened.problems);
+        }
+        let session = self.host().background("redo log");
+        let open = OpenLog {
+            env: Arc::clone(self.env()),
+            session: session.waits().clone(),
+            control: Arc::new(control),
+            media,
+            options: Options::default(),
+            returning: Vec::new(),
+            force: false,
+        };
+        let read = async {
+            let recovery = Recovery::start(open).await.map_err(OpenError::Log)?;
+            user.read(recovery).await
+        };
+        read.await.map_err(|error| told(error, problems))
     }
 
     async fn media_missing(&self, data: &ControlData) -> Vec<String> {
@@ -259,20 +319,13 @@ impl RedoManager {
             returning,
             force,
         };
-        let opened = async {
-            let mut recovery = Recovery::start(open).await?;
-            while let Some(record) = recovery.next().await? {
-                each(record.kind, &record.body);
-            }
-            recovery.open().await
-        };
-        let (log, report) = opened.await.map_err(|error| {
-            // Which file is not here is told first to last.
-            problems.into_iter().fold(not_opened(error), Error::over)
-        })?;
+        let user = self.shared().user();
+        let opened = recover(open, user.as_deref(), each).await;
+        let (log, report) = opened.map_err(|error| told(error, problems))?;
         let openings = decoded(&control)?.incarnations.len();
         let waits = session.waits().clone();
-        let opened = RedoLog::new(Parts { log, control, env, session, archiving, report, files });
+        let parts = Parts { log, control, env, session, archiving, report, user, files };
+        let opened = RedoLog::new(parts);
         if openings > OPENINGS_MANY {
             // Those of a group are kept until it is archived, and there is an end to how many: it is
             // finished now. It may have to wait for the archiver; what is not done is at the next opening.
@@ -307,7 +360,7 @@ impl RedoManager {
 
     /// Opens the log anew as if the program had been killed and started again: what was not written by
     /// then is gone. `each` is told kind and bytes of the records since the last checkpoint that are found
-    /// in it.
+    /// in it, where they are not those of a [`LogUser`].
     ///
     /// # Errors
     /// There is no log, or it cannot be opened again.
@@ -319,6 +372,9 @@ impl RedoManager {
         let log = self.log()?;
         // Where this fails it stays what it is, a log that has stopped: what it owes may yet come over
         // what the next one acknowledges.
+        if let Some(user) = redo.user() {
+            user.abandon().await;
+        }
         let owing = log.log().abandon().await?;
         redo.state().open = None;
         log.end();
@@ -377,6 +433,30 @@ impl RedoManager {
         Err(Error::new(15028, text)
             .hint("ALTER DATABASE DROP LOGFILE ALL gives the log up")
             .under(number, what.to_owned()))
+    }
+}
+
+/// Has the records be read by what they are of, or tells each, and opens the log.
+async fn recover(
+    open: OpenLog,
+    user: Option<&dyn LogUser>,
+    each: &(dyn Fn(u8, &Bytes) + Send + Sync),
+) -> std::result::Result<(Log, Report), OpenError> {
+    let mut recovery = Recovery::start(open).await.map_err(OpenError::Log)?;
+    if let Some(user) = user {
+        return user.open(recovery).await;
+    }
+    while let Some(record) = recovery.next().await.map_err(OpenError::Log)? {
+        each(record.kind, &record.body);
+    }
+    recovery.open().await.map_err(OpenError::Log)
+}
+
+/// Why the log does not open, with the files that are not here: first to last.
+fn told(error: OpenError, problems: Vec<Error>) -> Error {
+    match error {
+        OpenError::Log(error) => problems.into_iter().fold(not_opened(error), Error::over),
+        OpenError::User(error) => error,
     }
 }
 

@@ -351,6 +351,12 @@ impl RedoManager {
         self.check_writable()?;
         let redo = self.shared();
         let _changing = redo.changing.lock().await;
+        if redo.user().is_some() {
+            let text = "the redo log is needed: the tables of this database are recovered from it";
+            return Err(Error::new(1531, text).hint(
+                "move it instead: ALTER DATABASE ADD LOGFILE MEMBER, then DROP LOGFILE MEMBER",
+            ));
+        }
         let group = self.first_group()?;
         match ControlFile::open(&group).await {
             Ok(Some(control)) => drop(control),

@@ -1,0 +1,132 @@
+//! The layout of a table's rows: an Arrow schema, the types that rows have for it, and what columns are in
+//! rows that lack them.
+
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::{DataType, IntervalUnit, Schema, SchemaRef, TimeUnit};
+use cellar_page::row::{Type, Writer};
+
+use super::error::RowError;
+use super::source::Source;
+
+/// The most columns that a row counts.
+pub const COLUMNS_MAX: usize = u16::MAX as usize;
+
+/// The columns of a table, in their order.
+#[derive(Clone, Debug)]
+pub struct RowLayout {
+    pub(super) schema: SchemaRef,
+    pub(super) types: Vec<Type>,
+    pub(super) defaults: Vec<Default>,
+}
+
+/// What a column is in a row that lacks it.
+#[derive(Clone, Debug)]
+pub(super) enum Default {
+    Null,
+    /// A row of one column.
+    Row(Vec<u8>),
+    /// A text or bytes that are too long for that.
+    Long(ArrayRef),
+}
+
+/// The type that rows have for a type of Arrow.
+fn type_of(data_type: &DataType) -> Option<Type> {
+    Some(match data_type {
+        DataType::Boolean => Type::Bool,
+        DataType::Int16 => Type::Int2,
+        DataType::Int32 => Type::Int4,
+        DataType::Int64 => Type::Int8,
+        DataType::Float32 => Type::Float4,
+        DataType::Float64 => Type::Float8,
+        DataType::Decimal128(_, _) => Type::Decimal,
+        DataType::Date32 => Type::Date,
+        DataType::Time64(TimeUnit::Microsecond) => Type::Time,
+        DataType::Timestamp(TimeUnit::Microsecond, _) => Type::Timestamp,
+        DataType::Interval(IntervalUnit::MonthDayNano) => Type::Interval,
+        DataType::Utf8 | DataType::Utf8View => Type::Text,
+        DataType::Binary | DataType::BinaryView => Type::Bytes,
+        _ => return None,
+    })
+}
+
+impl RowLayout {
+    /// The layout of a schema; a column that a row lacks is NULL in it.
+    ///
+    /// # Errors
+    /// [`RowError::Type`], [`RowError::TooManyColumns`].
+    pub fn of(schema: &Schema) -> Result<RowLayout, RowError> {
+        let columns = schema.fields().len();
+        if columns > COLUMNS_MAX {
+            return Err(RowError::TooManyColumns { columns, max: COLUMNS_MAX });
+        }
+        let types = schema.fields().iter().map(|field| {
+            let data_type = field.data_type();
+            let unknown =
+                || RowError::Type { column: field.name().clone(), data_type: data_type.clone() };
+            type_of(data_type).ok_or_else(unknown)
+        });
+        let types = types.collect::<Result<Vec<Type>, RowError>>()?;
+        Ok(RowLayout {
+            schema: SchemaRef::new(schema.clone()),
+            types,
+            defaults: vec![Default::Null; columns],
+        })
+    }
+
+    /// Also says what a column is in rows that were written before it was added: an array of one value.
+    ///
+    /// # Errors
+    /// [`RowError::NoColumn`], [`RowError::Count`], [`RowError::OtherType`], [`RowError::Nanoseconds`].
+    pub fn with_default(mut self, column: usize, value: ArrayRef) -> Result<RowLayout, RowError> {
+        self.check(column)?;
+        if value.len() != 1 {
+            return Err(RowError::Count { what: "values", expected: 1, found: value.len() });
+        }
+        let source = Source::of(&self, column, &value)?;
+        self.defaults[column] = if value.is_null(0) {
+            Default::Null
+        } else if source.is_long(0) {
+            Default::Long(value)
+        } else {
+            let value = source.value(0).map_err(|nanos| self.nanoseconds(column, nanos))?;
+            let mut row = Vec::new();
+            let mut writer = Writer::new(&mut row, 1);
+            writer.push(&value);
+            writer.finish();
+            Default::Row(row)
+        };
+        Ok(self)
+    }
+
+    /// The schema that it was made of.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// How many columns there are.
+    pub fn columns(&self) -> usize {
+        self.types.len()
+    }
+
+    /// The types that rows have for the columns.
+    pub fn types(&self) -> &[Type] {
+        &self.types
+    }
+
+    /// Whether there is such a column.
+    pub(super) fn check(&self, column: usize) -> Result<(), RowError> {
+        match self.columns() {
+            columns if column < columns => Ok(()),
+            columns => Err(RowError::NoColumn { column, columns }),
+        }
+    }
+
+    /// The name of a column.
+    pub(super) fn name(&self, column: usize) -> String {
+        self.schema.field(column).name().clone()
+    }
+
+    pub(super) fn nanoseconds(&self, column: usize, nanos: i64) -> RowError {
+        RowError::Nanoseconds { column: self.name(column), nanos }
+    }
+}

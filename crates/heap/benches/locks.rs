@@ -1,0 +1,322 @@
+//! Benchmark of locks: a row that all change, the time until a deadlock is told, and rollbacks.
+//!
+//! `cargo bench -p cellar-heap --profile release --bench locks -- --dir DIR`. Arms alternate; each prints the
+//! medians of its rounds. Goals: 128 committers of one row make 0.6 of the commits a second of one committer
+//! who has it to himself; a deadlock is told within 1 ms; 100,000 changes are rolled back in 20 ms.
+//!
+//! "Of one" is what a committer alone does with the same transaction, a flush of the log for each commit.
+//! Locks are given on before a commit is durable, so that those who stand in line share flushes: 128 may be
+//! faster than one. What the line itself costs is seen beside 128 committers who have rows of their own.
+
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
+
+mod keyed;
+mod rig;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cellar_heap::locks::{LockError, Mode};
+use cellar_heap::{Error, Key, Options, RowKey, RowRef, Store, Transaction};
+use cellar_io::Env;
+use cellar_wait::{Kind, Session, Waits};
+use tokio::sync::Barrier;
+
+use keyed::{KEY, TABLE, begin, key, lock, row, share, update};
+use rig::{Rig, arguments, cpu};
+
+/// As servers do.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What a round measured: see the arm.
+type Round = (f64, f64, Vec<f64>);
+
+const ROW_BYTES: usize = 100;
+const MANY: usize = 128;
+
+/// By name: committers, and whether they change the same row.
+const COMMITS: [(&str, usize, bool); 3] = [
+    ("1 committer", 1, true),
+    ("128, one row", MANY, true),
+    ("128, rows of their own", MANY, false),
+];
+
+/// By name: transactions that wait for each other in a circle, and whether another one has locked all other
+/// rows.
+const CIRCLES: [(&str, usize, bool); 3] =
+    [("2 transactions", 2, false), ("16 transactions", 16, false), ("2, all rows locked", 2, true)];
+
+#[derive(Clone, Copy)]
+enum Undo {
+    Updates,
+    Inserts,
+    /// Updates, back to a savepoint: the locks stay.
+    Savepoint,
+}
+
+const UNDOS: [(&str, Undo); 3] = [
+    ("updates", Undo::Updates),
+    ("inserts", Undo::Inserts),
+    ("updates, to a savepoint", Undo::Savepoint),
+];
+
+struct Bench {
+    rig: Rig,
+    store: Store,
+    waits: Waits,
+    rows: u64,
+}
+
+fn main() {
+    let temporary = std::env::temp_dir().join("cellar-locks").display().to_string();
+    let Some(values) = arguments(&[
+        ("--dir", &temporary),
+        ("--rounds", "5"),
+        ("--millis", "1000"),
+        // Deadlocks of a round.
+        ("--deadlocks", "1000"),
+        // Changes that are rolled back.
+        ("--changes", "100000"),
+        // commits, deadlocks, rollbacks.
+        ("--part", ""),
+    ]) else {
+        return;
+    };
+    let number = |name: &str| values[name].parse::<u64>().unwrap();
+    let rows = number("--changes").max(1000);
+    let megabytes = 64 + rows * 400 / 1_000_000;
+    let cache_pages = (megabytes << 20) as usize / 8192;
+    let options = Options { cache_pages, dirty_max: cache_pages / 4 * 3, ..Options::default() };
+    let rig = Rig::new(&PathBuf::from(&values["--dir"]), megabytes, options);
+    let ((store, kept), waits) = (rig.create(), Waits::new());
+    let bench = Bench { rig, store, waits, rows };
+    let session = bench.session();
+    let fill = keyed::fill(&bench.store, &session, rows, ROW_BYTES);
+    bench.rig.runtime.block_on(fill);
+    let (rounds, part) = (number("--rounds"), &values["--part"]);
+    if "commits".contains(&part[..]) {
+        bench.commits(rounds, Duration::from_millis(number("--millis")));
+    }
+    if "deadlocks".contains(&part[..]) {
+        bench.deadlocks(rounds, number("--deadlocks"));
+    }
+    if "rollbacks".contains(&part[..]) {
+        bench.rollbacks(rounds, number("--changes"));
+    }
+    assert_eq!(bench.store.locked(), 0, "no lock is left");
+    let Bench { rig, store, .. } = bench;
+    keyed::finish(&rig, store, &kept, rows);
+}
+
+/// What the clock and the CPU say of something.
+#[derive(Clone, Copy)]
+struct Took {
+    micros: f64,
+    cpu_us: f64,
+}
+
+impl Bench {
+    fn session(&self) -> Session {
+        self.waits.session("client", Kind::User)
+    }
+
+    fn commits(&self, rounds: u64, time: Duration) {
+        println!("durable updates of rows of {ROW_BYTES} bytes, found by key");
+        let mut all: BTreeMap<&str, Vec<Round>> = BTreeMap::new();
+        for _ in 0..rounds {
+            for (name, committers, is_hot) in COMMITS {
+                let measured = self.rig.runtime.block_on(self.committers(committers, is_hot, time));
+                all.entry(name).or_default().push(measured);
+            }
+        }
+        for (name, ..) in COMMITS {
+            let median = |of: &mut dyn FnMut(&mut Round) -> f64| {
+                let rounds = all[name].clone();
+                share(
+                    &mut rounds.into_iter().map(|mut round| of(&mut round)).collect::<Vec<_>>(),
+                    0.5,
+                )
+            };
+            let (rate, cpu) = (median(&mut |m| m.0), median(&mut |m| m.1));
+            let [p50, p99, p999] =
+                [0.5, 0.99, 0.999].map(|part| median(&mut |m| share(&mut m.2, part)));
+            println!(
+                "  {name:<24} {rate:>8.0} /s  {cpu:>6.2} us CPU  \
+                 p50 {p50:>6.0} us  p99 {p99:>6.0} us  p99.9 {p999:>6.0} us"
+            );
+        }
+        for (name, to) in [(1, 0), (1, 2)].map(|(name, to)| (COMMITS[name].0, COMMITS[to].0)) {
+            let ratios = all[name].iter().zip(&all[to]).map(|(this, that)| this.0 / that.0);
+            println!("  {name} / {to}: {:.2}", share(&mut ratios.collect::<Vec<_>>(), 0.5));
+        }
+    }
+
+    /// Commits a second, CPU microseconds of a commit, and how long each took.
+    async fn committers(&self, count: usize, is_hot: bool, time: Duration) -> (f64, f64, Vec<f64>) {
+        let (start, cpu_before) = (self.rig.env.now(), cpu());
+        let end = start.plus(time);
+        let tasks: Vec<_> = (0..count as u64)
+            .map(|committer| {
+                let (store, session) = (self.store.clone(), self.session());
+                let env = Arc::clone(&self.rig.env);
+                // Not in the same page either.
+                let number = if is_hot { 0 } else { committer * (self.rows / MANY as u64) };
+                tokio::spawn(async move {
+                    let mut times = Vec::new();
+                    let mut now = env.now();
+                    while now < end {
+                        update(&store, &session, number, row(number, ROW_BYTES)).await;
+                        let done = env.now();
+                        times.push(done.since(now).as_secs_f64() * 1e6);
+                        now = done;
+                    }
+                    times
+                })
+            })
+            .collect();
+        let mut times = Vec::new();
+        for task in tasks {
+            times.extend(task.await.unwrap());
+        }
+        let seconds = self.rig.env.now().since(start).as_secs_f64();
+        let used = (cpu() - cpu_before).as_secs_f64();
+        (times.len() as f64 / seconds, used * 1e6 / times.len() as f64, times)
+    }
+
+    fn deadlocks(&self, rounds: u64, count: u64) {
+        println!("from the last request of a circle to the answer that it is one");
+        let mut all: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        let mut cpus: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        for _ in 0..rounds {
+            for (name, circle, beside_locks) in CIRCLES {
+                let session = self.session();
+                let mut beside = begin(&self.store, &session);
+                if beside_locks {
+                    let locks = async {
+                        for number in circle as u64..self.rows {
+                            lock(&mut beside, number).await;
+                        }
+                    };
+                    self.rig.runtime.block_on(locks);
+                }
+                let before = cpu();
+                let took = self.rig.runtime.block_on(self.circles(circle, count));
+                let used = (cpu() - before).as_secs_f64() * 1e6 / count as f64;
+                all.entry(name).or_default().extend(took);
+                cpus.entry(name).or_default().push(used);
+                beside.rollback();
+            }
+        }
+        for (name, ..) in CIRCLES {
+            let took = all.get_mut(name).unwrap();
+            let [p50, p99, most] = [0.5, 0.99, 1.0].map(|part| share(took, part));
+            println!(
+                "  {name:<24} p50 {p50:>7.1} us  p99 {p99:>7.1} us  most {most:>8.1} us  \
+                 {:.0} us CPU for all of it",
+                share(cpus.get_mut(name).unwrap(), 0.5)
+            );
+        }
+    }
+
+    /// Has transactions lock a row each, and then the next one's: microseconds until one is told, each time.
+    async fn circles(&self, circle: usize, count: u64) -> Vec<f64> {
+        let barrier = Arc::new(Barrier::new(circle));
+        let tasks: Vec<_> = (0..circle)
+            .map(|place| {
+                let (store, session) = (self.store.clone(), self.session());
+                let (env, barrier) = (Arc::clone(&self.rig.env), Arc::clone(&barrier));
+                tokio::spawn(async move {
+                    let mut answers = Vec::new();
+                    for _ in 0..count {
+                        let mut own = begin(&store, &session);
+                        lock(&mut own, place as u64).await;
+                        let next = find(&mut own, ((place + 1) % circle) as u64).await;
+                        barrier.wait().await;
+                        let asked = env.now();
+                        let answer = own.lock_row(TABLE, next, Mode::Exclusive).await;
+                        let is_deadlock = match answer {
+                            Ok(_) => false,
+                            Err(Error::Lock(LockError::Deadlock { .. })) => true,
+                            Err(other) => panic!("{other}"),
+                        };
+                        answers.push((asked, env.now(), is_deadlock));
+                        own.rollback();
+                        barrier.wait().await;
+                    }
+                    answers
+                })
+            })
+            .collect();
+        let mut answers = Vec::new();
+        for task in tasks {
+            answers.push(task.await.unwrap());
+        }
+        let of_round = |round: usize| {
+            let all = answers.iter().map(|of| of[round]);
+            let told: Vec<_> = all.clone().filter(|(.., is_deadlock)| *is_deadlock).collect();
+            assert_eq!(told.len(), 1, "one of a circle gives up");
+            // Who asks later than that is not in the circle any more: the last that closed it is who is told.
+            let (asked, answered, _) = told[0];
+            answered.since(asked).as_secs_f64() * 1e6
+        };
+        (0..count as usize).map(of_round).collect()
+    }
+
+    fn rollbacks(&self, rounds: u64, changes: u64) {
+        println!("{changes} changes are rolled back");
+        let mut all: BTreeMap<&str, Vec<Took>> = BTreeMap::new();
+        for _ in 0..rounds {
+            for (name, undo) in UNDOS {
+                let took = self.rig.runtime.block_on(self.rollback(undo, changes));
+                all.entry(name).or_default().push(took);
+            }
+        }
+        for (name, _) in UNDOS {
+            let median = |of: fn(&Took) -> f64| {
+                share(&mut all[name].iter().map(of).collect::<Vec<_>>(), 0.5) / 1000.0
+            };
+            let (time, cpu) = (median(|took| took.micros), median(|took| took.cpu_us));
+            println!("  {name:<24} {time:>7.2} ms  {cpu:>7.2} ms CPU");
+        }
+    }
+
+    async fn rollback(&self, undo: Undo, changes: u64) -> Took {
+        let session = self.session();
+        let mut own = begin(&self.store, &session);
+        let savepoint = own.savepoint();
+        for number in 0..changes {
+            match undo {
+                Undo::Updates | Undo::Savepoint => change(&mut own, number).await,
+                Undo::Inserts => {
+                    let number = self.rows + number;
+                    let bytes = key(number);
+                    let key = RowKey { key: Key { index: KEY, bytes }, is_unique: true };
+                    own.insert(TABLE, row(number, ROW_BYTES), vec![key]).await.unwrap();
+                }
+            }
+        }
+        let (start, cpu_before) = (self.rig.env.now(), cpu());
+        match undo {
+            Undo::Updates | Undo::Inserts => own.rollback(),
+            Undo::Savepoint => own.rollback_to(savepoint),
+        }
+        let micros = self.rig.env.now().since(start).as_secs_f64() * 1e6;
+        let cpu_us = (cpu() - cpu_before).as_secs_f64() * 1e6;
+        Took { micros, cpu_us }
+    }
+}
+
+async fn find(own: &mut Transaction, number: u64) -> RowRef {
+    own.range(KEY, key(number)..=key(number)).await.unwrap()[0].1
+}
+
+async fn change(own: &mut Transaction, number: u64) {
+    let at = find(own, number).await;
+    own.lock_row(TABLE, at, Mode::Exclusive).await.unwrap().unwrap();
+    let bytes = Bytes::from(vec![7; ROW_BYTES]);
+    own.update((TABLE, at), bytes, Vec::new(), Vec::new()).await.unwrap();
+}

@@ -1,0 +1,68 @@
+//! What the catalog keeps of a table whose rows change, beside its columns.
+
+use serde::{Deserialize, Serialize};
+
+/// The rows of a table, its indexes and its checks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowTable {
+    /// Its number in the heap.
+    pub object: u32,
+    /// Its indexes, those of its constraints among them.
+    #[serde(default)]
+    pub indexes: Vec<Index>,
+    /// What each row must be.
+    #[serde(default)]
+    pub checks: Vec<Check>,
+}
+
+/// An index of such a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Index {
+    /// Its number in the heap.
+    pub object: u32,
+    /// Its name, which is that of its constraint.
+    pub name: String,
+    /// Its columns, in their order.
+    pub columns: Vec<IndexColumn>,
+    /// Whether no two rows have the same key. A key with a NULL in it is never the same.
+    pub is_unique: bool,
+    /// The constraint that it keeps, if it does.
+    #[serde(default)]
+    pub constraint: Option<Constraint>,
+}
+
+/// A column of an index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexColumn {
+    /// Which column of the table, from 0.
+    pub column: usize,
+    /// Whether the greatest value comes first.
+    #[serde(default)]
+    pub descending: bool,
+}
+
+/// What an index keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Constraint {
+    /// PRIMARY KEY.
+    Primary,
+    /// UNIQUE.
+    Unique,
+}
+
+/// A CHECK constraint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// Its name.
+    pub name: String,
+    /// The condition, as it was written.
+    pub condition: String,
+}
+
+impl RowTable {
+    /// The numbers of all that it has in the heap.
+    pub fn objects(&self) -> impl Iterator<Item = u32> {
+        self.indexes.iter().map(|index| index.object).chain([self.object])
+    }
+}

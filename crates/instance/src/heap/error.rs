@@ -1,0 +1,37 @@
+//! Errors of the store as users see them.
+
+use cellar_heap::Error as HeapError;
+
+use crate::error::Error;
+
+/// An error of the store, with the next step.
+pub(crate) fn from_heap(error: HeapError) -> Error {
+    let number = error.number();
+    let hint = match &error {
+        HeapError::Log(error) => return Error::from(error.clone()),
+        HeapError::Io(error) => return Error::new(number, error.to_string()),
+        HeapError::Full { .. } => "add a disk to the group, or delete rows, tables or files",
+        HeapError::TransactionTooLarge { .. } => {
+            "change fewer rows at a time; a redo log of larger groups takes more of them: ALTER DATABASE ADD \
+             LOGFILE"
+        }
+        HeapError::PageDamaged { .. } | HeapError::HeaderDamaged { .. } => {
+            "a scrub with REPAIR mends what another copy still has; see more: cellar validate DIR"
+        }
+        HeapError::Older { .. } => {
+            "bring back the newer image of what is older; cellar status DIR tells which disks there are"
+        }
+        HeapError::OtherDatabase { .. } => "bring back the log or the group of the other database",
+        HeapError::SnapshotTooOld { .. } | HeapError::Serialization { .. } => {
+            "run the transaction again"
+        }
+        HeapError::Stopped { .. } => "end this command: the next one opens the database anew",
+        HeapError::Lock(_) => "run the transaction again when the other one has ended",
+        HeapError::RowTooLong { .. } => {
+            "make some columns text: long values have pages of their own"
+        }
+        HeapError::KeyTooLong { .. } => "index shorter columns",
+        _ => return Error::new(number, error.to_string()),
+    };
+    Error::new(number, error.to_string()).hint(hint)
+}

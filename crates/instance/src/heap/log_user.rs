@@ -1,0 +1,89 @@
+//! The heap as what the records of the redo log are of.
+
+use cellar_heap::{Error as HeapError, OpenStore, Store};
+use cellar_redo::{Log, Lsn, Recovery, Report};
+use cellar_storage::redo::{LogUser, OpenError, UserFuture};
+
+use super::{Heap, State, from_heap};
+use crate::error::Result;
+
+/// Why the log does not open.
+fn not_opened(error: HeapError) -> OpenError {
+    match error {
+        HeapError::Log(error) => OpenError::Log(error),
+        other => OpenError::User(from_heap(other).under(70161, "the redo log cannot be opened")),
+    }
+}
+
+impl Heap {
+    /// Takes the store out, so that nobody begins anything.
+    fn take(&self) -> Option<Store> {
+        match std::mem::take(&mut *self.state()) {
+            State::Open(store) => Some(store),
+            State::ReadOnly(_) | State::Closed => None,
+        }
+    }
+
+    async fn opening(&self, recovery: Recovery) -> std::result::Result<OpenStore, OpenError> {
+        let device = self.file(&recovery).await.map_err(OpenError::User)?;
+        let (env, waits) = (self.0.env.clone(), self.0.sessions.waits().clone());
+        Ok(OpenStore { env, waits, device, recovery, options: self.options() })
+    }
+}
+
+impl LogUser for Heap {
+    fn open(
+        &self,
+        recovery: Recovery,
+    ) -> UserFuture<'_, std::result::Result<(Log, Report), OpenError>> {
+        Box::pin(async move {
+            self.abandon().await;
+            let opening = self.opening(recovery).await?;
+            let (store, _) = Store::open(opening).await.map_err(not_opened)?;
+            let answer = (store.log().clone(), store.log_report().clone());
+            *self.state() = State::Open(store);
+            Ok(answer)
+        })
+    }
+
+    fn read(&self, recovery: Recovery) -> UserFuture<'_, std::result::Result<(), OpenError>> {
+        Box::pin(async move {
+            self.abandon().await;
+            let opening = self.opening(recovery).await?;
+            let (reader, _) = Store::open_read_only(opening).await.map_err(not_opened)?;
+            *self.state() = State::ReadOnly(reader);
+            Ok(())
+        })
+    }
+
+    fn checkpoint(&self) -> UserFuture<'_, Result<Lsn>> {
+        Box::pin(async move {
+            let store = self.store()?;
+            let durable = store.log().durable_lsn();
+            store.checkpoint().await.map_err(from_heap)?;
+            Ok(durable)
+        })
+    }
+
+    fn close(&self) -> UserFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let Some(store) = self.take() else { return Ok(()) };
+            let log = store.log().clone();
+            let closed = store.clone().close().await;
+            if closed.is_err() {
+                // Its tasks would go on, and those of the log.
+                store.abandon().await;
+                let _ = log.close().await;
+            }
+            closed.map_err(from_heap)
+        })
+    }
+
+    fn abandon(&self) -> UserFuture<'_, ()> {
+        Box::pin(async move {
+            if let Some(store) = self.take() {
+                store.abandon().await;
+            }
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! The heap of a database: the store of rows that change, in a file of its first disk group. Its changes
+//! are the records of the redo log, so it is opened and closed with that.
+
+mod catalog_rows;
+mod error;
+mod file;
+mod log_user;
+mod transaction;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cellar_diskgroup::Group;
+use cellar_heap::{Options, Reader, Store, View};
+use cellar_io::SharedEnv;
+use cellar_storage::MountedGroups;
+use cellar_wait::Session;
+
+use crate::budget::{Budget, Consumer};
+use crate::error::{Error, INTERNAL, Result};
+use crate::session::Sessions;
+
+use catalog_rows::NUMBERS;
+pub(crate) use catalog_rows::{HeapCatalog, check_names};
+pub(crate) use error::from_heap;
+pub use file::HEAP_PATH;
+pub use transaction::{
+    Begin, ChangeError, Entries, IndexKey, LockedRow, Mark, Rows, Scan, Shares, Statement,
+    Transaction,
+};
+
+/// Bytes of a page.
+const PAGE: u64 = 8192;
+
+/// Of the pages in memory one in so many may be an older image, kept for who still reads it.
+const IMAGES: u64 = 5;
+
+/// The fewest pages that the buffer cache has.
+const PAGES_MIN: u64 = 1024;
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Closed,
+    Open(Store),
+    ReadOnly(Reader),
+}
+
+struct Inner {
+    env: SharedEnv,
+    sessions: Sessions,
+    groups: MountedGroups,
+    budget: Budget,
+    state: Mutex<State>,
+    /// Whether there may be no file yet: it is made with the next opening then.
+    is_new: Mutex<bool>,
+}
+
+/// The heap of a database, open or not. Clones are the same.
+#[derive(Clone)]
+pub struct Heap(Arc<Inner>);
+
+impl std::fmt::Debug for Heap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &*self.state() {
+            State::Closed => f.write_str("Heap(closed)"),
+            State::Open(store) => write!(f, "Heap({store:?})"),
+            State::ReadOnly(reader) => write!(f, "Heap({reader:?})"),
+        }
+    }
+}
+
+impl Heap {
+    /// The heap in the first of these groups; it is closed.
+    pub(crate) fn new(
+        env: SharedEnv,
+        sessions: Sessions,
+        groups: MountedGroups,
+        budget: Budget,
+    ) -> Heap {
+        let (state, is_new) = (Mutex::default(), Mutex::new(false));
+        Heap(Arc::new(Inner { env, sessions, groups, budget, state, is_new }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next opening makes the file where there is none.
+    pub(crate) fn expect_new(&self, is_new: bool) {
+        *self.0.is_new.lock().unwrap_or_else(PoisonError::into_inner) = is_new;
+    }
+
+    fn is_new(&self) -> bool {
+        *self.0.is_new.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The group that has the file.
+    fn group(&self) -> Result<Group> {
+        let first = self.0.groups.first().map(|mounted| mounted.group);
+        first.ok_or_else(|| Error::new(15001, "no disk group is mounted that holds the heap"))
+    }
+
+    /// Whether it can be read.
+    pub fn is_open(&self) -> bool {
+        !matches!(*self.state(), State::Closed)
+    }
+
+    /// The store, to change rows.
+    ///
+    /// # Errors
+    /// 70162 it is not open, 70041 it is open read-only.
+    pub(crate) fn store(&self) -> Result<Store> {
+        match &*self.state() {
+            State::Open(store) => Ok(store.clone()),
+            State::ReadOnly(_) => Err(Error::new(70041, "the database is open read-only")),
+            State::Closed => Err(closed()),
+        }
+    }
+
+    /// All that is acknowledged now.
+    ///
+    /// # Errors
+    /// 70162 it is not open, 01092 it has stopped.
+    pub(crate) fn view(&self) -> Result<View> {
+        match &*self.state() {
+            State::Open(store) => {
+                store.check_running().map_err(from_heap)?;
+                Ok(store.view())
+            }
+            State::ReadOnly(reader) => Ok(reader.view()),
+            State::Closed => Err(closed()),
+        }
+    }
+
+    /// What a statement reads of a heap that is open read-only; `None`: it is not.
+    pub fn reading(&self, session: &Session) -> Option<Statement> {
+        match &*self.state() {
+            State::ReadOnly(reader) => Some(Statement::of(reader.statement(session))),
+            State::Open(_) | State::Closed => None,
+        }
+    }
+
+    /// A number for a new table or index, which nothing else ever has.
+    ///
+    /// # Errors
+    /// The heap is not open; those of the log.
+    pub(crate) async fn new_number(&self) -> Result<u32> {
+        let number = self.store()?.take(&self.session(), NUMBERS, 1).await.map_err(from_heap)?;
+        u32::try_from(number)
+            .map_err(|_| Error::new(INTERNAL, format!("number {number} is too large")))
+    }
+
+    /// A session of its own, for what no user does.
+    fn session(&self) -> Session {
+        self.0.sessions.background("heap").waits().clone()
+    }
+
+    /// How the store is opened: the buffer cache has its share of memory.
+    fn options(&self) -> Options {
+        let pages = (self.0.budget.limit(Consumer::BufferCache) / PAGE).max(PAGES_MIN);
+        let images = pages / IMAGES;
+        let frames = pages - images;
+        let count = |pages: u64| usize::try_from(pages).unwrap_or(usize::MAX);
+        Options {
+            cache_pages: count(frames),
+            dirty_max: count(frames / 4 * 3),
+            images_max: count(images),
+            ..Options::default()
+        }
+    }
+}
+
+pub(crate) fn closed() -> Error {
+    let error = Error::new(70162, "tables whose rows change cannot be used: the heap is not open");
+    error.hint("see why: cellar status DIR tells what the redo log lacks")
+}

@@ -1,0 +1,408 @@
+//! A transaction of a session, and what a statement of it reads: the store's, with errors as users see them.
+
+use std::ops::Bound;
+use std::time::Duration;
+
+use async_recursion::async_recursion as boxed;
+use bytes::Bytes;
+use cellar_heap::locks::{Mode, Patience, Resource};
+use cellar_heap::{
+    Error as HeapError, Isolation, Key, RangeScan, RowBatch, RowKey, RowRef, Savepoint,
+    StatementView, TableScan, TableShares,
+};
+use cellar_wait::Session;
+
+use super::{Heap, from_heap};
+use crate::catalog::{Index, RowTable};
+use crate::error::{Error, Result};
+
+/// How a transaction reads and waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Begin {
+    /// REPEATABLE READ: all statements see what was committed when the first began.
+    pub is_snapshot: bool,
+    /// How long it waits for a lock; `None`: as long as it takes.
+    pub lock_timeout: Option<Duration>,
+}
+
+/// A key of a row, for one of the indexes of its table.
+#[derive(Clone, Debug)]
+pub struct IndexKey {
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// Whether a NULL is in it: then it is never the same as another one.
+    pub has_null: bool,
+}
+
+/// Why a row could not be changed.
+#[derive(Debug)]
+pub enum ChangeError {
+    /// Another row has its key of this index of the table, from 0.
+    Duplicate(usize),
+    /// Something else.
+    Other(Error),
+}
+
+impl From<HeapError> for ChangeError {
+    fn from(error: HeapError) -> ChangeError {
+        ChangeError::Other(from_heap(error))
+    }
+}
+
+/// A row that was locked for a change.
+#[derive(Clone, Debug)]
+pub struct LockedRow {
+    /// Its bytes now; `None`: it is gone.
+    pub bytes: Option<Bytes>,
+    /// Whether it is another than the statement saw.
+    pub is_changed: bool,
+}
+
+/// A place among the changes of a transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark(Savepoint);
+
+/// A transaction. Dropping it rolls it back.
+#[derive(Debug)]
+pub struct Transaction(cellar_heap::Transaction);
+
+/// What a statement reads: the tables as they were when it began, with what its transaction has changed.
+/// Clones read the same.
+#[derive(Clone)]
+pub struct Statement(StatementView);
+
+impl Heap {
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// 70162 the heap is not open, 70041 it is open read-only.
+    pub fn begin(&self, session: &Session, begin: Begin) -> Result<Transaction> {
+        let isolation = match begin.is_snapshot {
+            true => Isolation::Snapshot,
+            false => Isolation::ReadCommitted,
+        };
+        let patience = begin.lock_timeout.map_or(Patience::Forever, Patience::Until);
+        Ok(Transaction(self.store()?.begin(session, isolation, patience)))
+    }
+}
+
+impl Transaction {
+    /// Locks a table against DDL until the transaction ends.
+    ///
+    /// # Errors
+    /// 00060 deadlock, 30006 the lock timeout.
+    #[boxed]
+    pub async fn lock_to_read(&mut self, table: &RowTable) -> Result<()> {
+        let resource = Resource::Table(table.object);
+        self.0.lock(resource, Mode::AccessShare).await.map_err(from_heap)
+    }
+
+    /// Locks a table against everybody, for DDL.
+    ///
+    /// # Errors
+    /// As [`Transaction::lock_to_read`].
+    #[boxed]
+    pub async fn lock_alone(&mut self, table: &RowTable) -> Result<()> {
+        let resource = Resource::Table(table.object);
+        self.0.lock(resource, Mode::AccessExclusive).await.map_err(from_heap)
+    }
+
+    /// Begins a statement.
+    ///
+    /// # Errors
+    /// The store has stopped.
+    #[boxed]
+    pub async fn statement(&mut self) -> Result<Statement> {
+        self.0.begin_statement().await.map_err(from_heap)?;
+        self.again().await
+    }
+
+    /// The statement that is under way, with what it has changed so far.
+    ///
+    /// # Errors
+    /// The store has stopped.
+    #[boxed]
+    pub async fn again(&mut self) -> Result<Statement> {
+        Ok(Statement(self.0.statement().await.map_err(from_heap)?))
+    }
+
+    /// Locks a row for a change. `seen`: as the statement saw it.
+    ///
+    /// # Errors
+    /// 00060, 30006; 08177 at a snapshot, where others have changed it; the disk reports one.
+    #[boxed]
+    pub async fn lock_row(
+        &mut self,
+        table: &RowTable,
+        row: u64,
+        seen: Option<&Bytes>,
+    ) -> Result<LockedRow> {
+        let at = row_ref(row)?;
+        let bytes = self.0.lock_row(table.object, at, Mode::Exclusive).await.map_err(from_heap)?;
+        let is_changed = bytes.as_ref() != seen;
+        Ok(LockedRow { bytes, is_changed })
+    }
+
+    /// Adds a row, with a key for each index.
+    ///
+    /// # Errors
+    /// [`ChangeError::Duplicate`]; 00060, 30006; the disk reports one.
+    #[boxed]
+    pub async fn insert(
+        &mut self,
+        table: &RowTable,
+        row: Bytes,
+        keys: &[IndexKey],
+    ) -> std::result::Result<u64, ChangeError> {
+        let keys = table.indexes.iter().zip(keys).map(|(index, key)| row_key(index, key)).collect();
+        match self.0.insert(table.object, row, keys).await {
+            Ok(row) => Ok(row.to_u64()),
+            Err(error) => Err(change_error(table, error)),
+        }
+    }
+
+    /// Gives a row that is locked other bytes, and other keys where they differ.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`].
+    #[boxed]
+    pub async fn update(
+        &mut self,
+        table: &RowTable,
+        row: u64,
+        bytes: Bytes,
+        keys: (&[IndexKey], &[IndexKey]),
+    ) -> std::result::Result<(), ChangeError> {
+        let (old_keys, new_keys) = differing(table, keys);
+        let at = (table.object, row_ref(row).map_err(ChangeError::Other)?);
+        let updated = self.0.update(at, bytes, old_keys, new_keys).await;
+        updated.map_err(|error| change_error(table, error))
+    }
+
+    /// The first half of [`Transaction::update`]: the row has the other bytes, and gives up the keys that
+    /// differ.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`].
+    #[boxed]
+    pub async fn give_up_keys(
+        &mut self,
+        table: &RowTable,
+        row: u64,
+        bytes: Bytes,
+        keys: (&[IndexKey], &[IndexKey]),
+    ) -> std::result::Result<(), ChangeError> {
+        let at = (table.object, row_ref(row).map_err(ChangeError::Other)?);
+        let (old, _) = differing(table, keys);
+        let updated = self.0.update(at, bytes, old, Vec::new()).await;
+        updated.map_err(|error| change_error(table, error))
+    }
+
+    /// The second half: the row takes the new keys.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`].
+    #[boxed]
+    pub async fn take_keys(
+        &mut self,
+        table: &RowTable,
+        row: u64,
+        bytes: Bytes,
+        keys: (&[IndexKey], &[IndexKey]),
+    ) -> std::result::Result<(), ChangeError> {
+        let at = (table.object, row_ref(row).map_err(ChangeError::Other)?);
+        let (_, new) = differing(table, keys);
+        let updated = self.0.update(at, bytes, Vec::new(), new).await;
+        updated.map_err(|error| change_error(table, error))
+    }
+
+    /// Deletes a row that is locked.
+    ///
+    /// # Errors
+    /// 00060, 30006; the disk reports one.
+    #[boxed]
+    pub async fn delete(
+        &mut self,
+        table: &RowTable,
+        row: u64,
+        keys: &[IndexKey],
+    ) -> std::result::Result<(), ChangeError> {
+        let keys = table.indexes.iter().zip(keys).map(|(index, key)| row_key(index, key)).collect();
+        let at = row_ref(row).map_err(ChangeError::Other)?;
+        let deleted = self.0.delete(table.object, at, keys).await;
+        deleted.map_err(|error| change_error(table, error))
+    }
+
+    /// Puts a value into pages of its own; the first of them.
+    ///
+    /// # Errors
+    /// 70206 it is too long; no room.
+    #[boxed]
+    pub async fn put_long(&mut self, table: &RowTable, value: Bytes) -> Result<u32> {
+        self.0.put_long(table.object, value).await.map_err(from_heap)
+    }
+
+    /// Frees a long value of a row that is locked, and does not name it any more.
+    ///
+    /// # Errors
+    /// The disk reports one.
+    #[boxed]
+    pub async fn free_long(&mut self, table: &RowTable, page: u32) -> Result<()> {
+        self.0.free_long(table.object, page).await.map_err(from_heap)
+    }
+
+    /// Where the changes that follow can be taken back to.
+    pub fn mark(&self) -> Mark {
+        Mark(self.0.savepoint())
+    }
+
+    /// Takes back the changes since; locks stay.
+    pub fn back_to(&mut self, mark: Mark) {
+        self.0.rollback_to(mark.0);
+    }
+
+    /// Commits: durable when it returns.
+    ///
+    /// # Errors
+    /// 70207 it is too large, no room; 70152 whether it is durable is not known.
+    #[boxed]
+    pub async fn commit(self) -> Result<()> {
+        self.0.commit().await.map_err(from_heap)?;
+        Ok(())
+    }
+}
+
+/// The keys that a row has in one state and not in the other.
+fn differing(
+    table: &RowTable,
+    (gone, new): (&[IndexKey], &[IndexKey]),
+) -> (Vec<RowKey>, Vec<RowKey>) {
+    let pairs = table.indexes.iter().zip(gone.iter().zip(new));
+    let differ = pairs.filter(|(_, (old, new))| old.bytes != new.bytes);
+    differ.map(|(index, (old, new))| (row_key(index, old), row_key(index, new))).unzip()
+}
+
+fn row_ref(number: u64) -> Result<RowRef> {
+    let found = RowRef::from_u64(number);
+    found.ok_or_else(|| Error::new(1410, format!("{number} is the number of no row")))
+}
+
+fn row_key(index: &Index, key: &IndexKey) -> RowKey {
+    let is_unique = index.is_unique && !key.has_null;
+    RowKey { key: Key { index: index.object, bytes: key.bytes.clone() }, is_unique }
+}
+
+fn change_error(table: &RowTable, error: HeapError) -> ChangeError {
+    if let HeapError::Duplicate { index, .. } = &error
+        && let Some(at) = table.indexes.iter().position(|own| own.object == *index)
+    {
+        return ChangeError::Duplicate(at);
+    }
+    error.into()
+}
+
+/// A scan of a table under way.
+pub struct Scan(TableScan);
+
+/// A scan of an index under way.
+pub struct Entries(RangeScan);
+
+/// A table, divided among tasks that scan it beside each other.
+#[derive(Debug)]
+pub struct Shares(TableShares);
+
+impl Shares {
+    /// Begins to scan a share, from 0 on.
+    pub fn scan(&self, share: usize) -> Scan {
+        Scan(self.0.scan(share))
+    }
+}
+
+impl Statement {
+    pub(super) fn of(view: StatementView) -> Statement {
+        Statement(view)
+    }
+
+    /// Divides a table among so many tasks.
+    ///
+    /// # Errors
+    /// The table is gone.
+    pub fn shares(&self, table: &RowTable, shares: usize) -> Result<Shares> {
+        Ok(Shares(self.0.shares(table.object, shares).map_err(from_heap)?))
+    }
+
+    /// The bytes of a row; `None` where there is none.
+    ///
+    /// # Errors
+    /// 01578 a page is damaged, 01555 the snapshot is too old; the disk reports one.
+    #[boxed]
+    pub async fn row(&self, table: &RowTable, row: u64) -> Result<Option<Bytes>> {
+        self.0.row(table.object, row_ref(row)?).await.map_err(from_heap)
+    }
+
+    /// The bytes of several rows.
+    ///
+    /// # Errors
+    /// As [`Statement::row`].
+    #[boxed]
+    pub async fn rows(&self, table: &RowTable, rows: &[u64]) -> Result<Vec<Option<Bytes>>> {
+        let rows = rows.iter().map(|row| row_ref(*row)).collect::<Result<Vec<_>>>()?;
+        self.0.rows(table.object, &rows).await.map_err(from_heap)
+    }
+
+    /// Begins to read the rows whose keys lie between these bounds. A bound stands for all keys that begin
+    /// with it.
+    ///
+    /// # Errors
+    /// The index is gone.
+    pub fn range(
+        &self,
+        index: &Index,
+        bounds: (Bound<Bytes>, Bound<Bytes>),
+        backwards: bool,
+    ) -> Result<Entries> {
+        Ok(Entries(self.0.range(index.object, bounds, backwards).map_err(from_heap)?))
+    }
+
+    /// A long value, as a row has it.
+    ///
+    /// # Errors
+    /// As [`Statement::row`].
+    #[boxed]
+    pub async fn long(&self, table: &RowTable, page: u32, length: u32) -> Result<Bytes> {
+        self.0.long(table.object, page, length).await.map_err(from_heap)
+    }
+}
+
+/// Rows that a scan gave together.
+pub struct Rows(RowBatch);
+
+impl Rows {
+    /// Each with its number.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.0.iter().map(|(row, bytes)| (row.to_u64(), bytes))
+    }
+}
+
+impl Scan {
+    /// The next rows; `None` behind the last.
+    ///
+    /// # Errors
+    /// As [`Statement::row`].
+    #[boxed]
+    pub async fn next(&mut self) -> Result<Option<Rows>> {
+        Ok(self.0.next().await.map_err(from_heap)?.map(Rows))
+    }
+}
+
+impl Entries {
+    /// The next rows, at most so many; none behind the last.
+    ///
+    /// # Errors
+    /// As [`Statement::row`].
+    #[boxed]
+    pub async fn next(&mut self, count: usize) -> Result<Vec<u64>> {
+        let entries = self.0.next(count).await.map_err(from_heap)?;
+        Ok(entries.into_iter().map(|(_, row)| row.to_u64()).collect())
+    }
+}

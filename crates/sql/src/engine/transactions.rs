@@ -1,0 +1,236 @@
+//! Transactions of a session: BEGIN, COMMIT, ROLLBACK, and what surrounds each statement that may read or change
+//! tables in the heap.
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{
+    Statement as SqlStatement, TableObject, TransactionIsolationLevel, TransactionMode,
+};
+
+use futures_util::TryStreamExt;
+
+use crate::engine::{Engine, Outcome, done};
+use crate::error::Error;
+use crate::explain::options::ExplainOptions;
+use crate::rows::{Block, RowTables, Scope};
+
+impl Engine {
+    /// Runs a statement for DataFusion, or one about transactions.
+    pub(super) async fn in_transaction(
+        &self,
+        sql: &str,
+        statement: DfStatement,
+    ) -> Result<Outcome, Error> {
+        let Some(rows) = self.host.rows() else { return self.query(sql, statement).await };
+        if let DfStatement::Statement(inner) = &statement
+            && let Some(answer) = self.about_transactions(rows, inner).await?
+        {
+            return Ok(answer);
+        }
+        if !rows.are_open() {
+            return self.query(sql, statement).await;
+        }
+        let _turn = self.turn.lock().await;
+        let scope = rows.begin_statement().await?;
+        let in_scope = self.in_scope(scope.clone());
+        let (outcome, scope) = match self.changing(&scope, &statement).await {
+            None => (self.query(sql, statement).await, scope),
+            Some(Ok((outcome, scope))) => (Ok(outcome), scope),
+            Some(Err(error)) => (Err(error), scope),
+        };
+        drop(in_scope);
+        if matches!(outcome, Ok(Outcome::Rows(_) | Outcome::Refused(..))) && !scope.in_block {
+            rows.leave_statement();
+            return outcome;
+        }
+        let outcome = outcome.map(|outcome| self.fails_with_its_rows(outcome));
+        let ended = rows.end_statement(&scope, outcome.is_ok()).await;
+        let outcome = outcome?;
+        ended?;
+        Ok(outcome)
+    }
+
+    /// An error among the rows that are still to be read fails the transaction, as one before would.
+    fn fails_with_its_rows(&self, outcome: Outcome) -> Outcome {
+        let Outcome::Rows(stream) = outcome else { return outcome };
+        let (host, schema) = (Arc::clone(&self.host), stream.schema());
+        let watched = stream.inspect_err(move |_| {
+            if let Some(rows) = host.rows() {
+                rows.has_failed();
+            }
+        });
+        Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, watched)))
+    }
+
+    /// EXPLAIN, with what its statement would read.
+    pub(super) async fn explained(
+        &self,
+        options: &ExplainOptions,
+        statement: DfStatement,
+    ) -> Result<Outcome, Error> {
+        if let DfStatement::Statement(inner) = &statement
+            && matches!(**inner, SqlStatement::Update(_) | SqlStatement::Delete(_))
+        {
+            return Err(Error::not_yet("EXPLAIN of UPDATE and DELETE")
+                .next("explain select with the same FROM and WHERE: it is what they do first"));
+        }
+        let Some(rows) = self.host.rows().filter(|rows| rows.are_open()) else {
+            return self.explain(options, statement).await;
+        };
+        let _turn = self.turn.lock().await;
+        let scope = rows.begin_statement().await?;
+        let in_scope = self.in_scope(scope.clone());
+        let outcome = self.explain(options, statement).await;
+        drop(in_scope);
+        rows.end_statement(&scope, outcome.is_ok()).await?;
+        outcome
+    }
+
+    /// Runs a statement that changes rows of a table in the heap; `None`: it is another one.
+    async fn changing(
+        &self,
+        scope: &Scope,
+        statement: &DfStatement,
+    ) -> Option<Result<(Outcome, Scope), Error>> {
+        let DfStatement::Statement(inner) = statement else { return None };
+        match inner.as_ref() {
+            SqlStatement::Update(update) => {
+                Some(self.update_rows(scope.clone(), update.clone()).await)
+            }
+            SqlStatement::Delete(delete) => {
+                Some(self.delete_rows(scope.clone(), delete.clone()).await)
+            }
+            SqlStatement::Insert(insert) => match &insert.table {
+                TableObject::TableName(name) if self.is_row_table(&name.to_string()) => {
+                    if insert.on.is_some() || insert.returning.is_some() {
+                        let error = Error::not_yet("ON CONFLICT and RETURNING of an INSERT");
+                        return Some(Err(error.next("leave them out")));
+                    }
+                    let inserted = self.insert_rows(scope, statement.clone()).await;
+                    Some(inserted.map(|outcome| (outcome, scope.clone())))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// BEGIN, COMMIT, ROLLBACK; `None`: it is another statement.
+    async fn about_transactions(
+        &self,
+        rows: &RowTables,
+        statement: &SqlStatement,
+    ) -> Result<Option<Outcome>, Error> {
+        match statement {
+            SqlStatement::StartTransaction { modes, statements, .. } => {
+                if !statements.is_empty() {
+                    return Err(Error::not_yet("a block of statements"));
+                }
+                let is_snapshot = is_snapshot(modes)?;
+                let was_begun = rows.begin(is_snapshot).await?;
+                let mut outcome = done("Transaction begun.");
+                if let (true, Outcome::Done { notices, .. }) = (was_begun, &mut outcome) {
+                    notices.push("a transaction was begun already: it goes on".to_owned());
+                }
+                Ok(Some(outcome))
+            }
+            SqlStatement::Commit { .. } => Ok(Some(ended(rows.end(true).await?, "commit"))),
+            SqlStatement::Rollback { savepoint: None, .. } => {
+                Ok(Some(ended(rows.end(false).await?, "roll back")))
+            }
+            SqlStatement::Rollback { .. }
+            | SqlStatement::Savepoint { .. }
+            | SqlStatement::ReleaseSavepoint { .. } => {
+                Err(Error::not_yet("a savepoint").next("roll the whole transaction back"))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Refuses in a transaction what would not be part of it.
+    pub(super) async fn refuse_in_block(&self, what: &str) -> Result<(), Error> {
+        let Some(rows) = self.host.rows() else { return Ok(()) };
+        match rows.is_in_block().await {
+            false => Ok(()),
+            true => Err(Error::not_yet(format!("{what} in a transaction"))
+                .next("COMMIT first: it is durable at once, whatever becomes of the transaction")),
+        }
+    }
+
+    /// Gives up a transaction that is open; whether there was one.
+    ///
+    /// # Errors
+    /// None that matters: it is gone.
+    pub async fn end_session(&self) -> bool {
+        let Some(rows) = self.host.rows() else { return false };
+        !matches!(rows.end(false).await, Ok(Block::None))
+    }
+
+    /// Sets what the statement in progress reads and changes, until what this returns is dropped: also where
+    /// the statement is given up.
+    fn in_scope(&self, scope: Scope) -> InScope<'_> {
+        self.set_scope(Some(scope));
+        InScope(self)
+    }
+
+    /// What the statement in progress reads and changes.
+    pub(super) fn set_scope(&self, scope: Option<Scope>) {
+        *self.scope.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = scope;
+    }
+
+    /// The same.
+    pub(super) fn scope(&self) -> Option<Scope> {
+        self.scope.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+}
+
+/// See [`Engine::in_scope`].
+struct InScope<'a>(&'a Engine);
+
+impl Drop for InScope<'_> {
+    fn drop(&mut self) {
+        self.0.set_scope(None);
+    }
+}
+
+fn ended(block: Block, what: &str) -> Outcome {
+    match block {
+        Block::Committed => done("Transaction committed."),
+        Block::RolledBack => done("Transaction rolled back."),
+        Block::None => Outcome::Done {
+            message: "No transaction was open.".to_owned(),
+            notices: vec![format!(
+                "there is nothing to {what}: each statement is durable by itself"
+            )],
+        },
+    }
+}
+
+/// Whether all statements of a transaction see the same.
+fn is_snapshot(modes: &[TransactionMode]) -> Result<bool, Error> {
+    let mut snapshot = false;
+    for mode in modes {
+        match mode {
+            TransactionMode::IsolationLevel(
+                TransactionIsolationLevel::ReadCommitted
+                | TransactionIsolationLevel::ReadUncommitted,
+            ) => {}
+            TransactionMode::IsolationLevel(
+                TransactionIsolationLevel::RepeatableRead | TransactionIsolationLevel::Snapshot,
+            ) => snapshot = true,
+            TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {
+                return Err(Error::not_yet("SERIALIZABLE")
+                    .next("REPEATABLE READ, and lock the rows that must not change"));
+            }
+            TransactionMode::AccessMode(mode) if mode.to_string() == "READ WRITE" => {}
+            TransactionMode::AccessMode(mode) => {
+                return Err(
+                    Error::not_yet(format!("a transaction that is {mode}")).next("leave it out")
+                );
+            }
+        }
+    }
+    Ok(snapshot)
+}

@@ -1,0 +1,295 @@
+//! Changes of the rows of a table in the heap: what a query gives becomes rows, or says which rows change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt64Array};
+use arrow::compute::take;
+use arrow::datatypes::UInt64Type;
+use bytes::Bytes;
+use cellar_format::rows::{LongValue, RowWriter};
+use cellar_instance::heap::{ChangeError, IndexKey, LockedRow, Statement, Transaction};
+
+use super::checks::Checks;
+use super::session::Scope;
+use super::table::{RowColumns, row_error};
+use crate::columnar::write::column_of;
+use crate::error::Error;
+
+/// Rows that are changed together.
+const ROWS_TOGETHER: usize = 1024;
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changed {
+    /// So many rows are changed.
+    Rows(u64),
+    /// Others have changed a row meanwhile: the statement is to be run again, on what is there now.
+    Again,
+}
+
+/// What is changed, and what its rows must be.
+pub(crate) struct Change<'a> {
+    /// The table.
+    pub columns: &'a RowColumns,
+    /// Its conditions.
+    pub checks: &'a Checks,
+    /// The statement.
+    pub scope: &'a Scope,
+}
+
+/// A row that is to be.
+struct NewRow {
+    bytes: Bytes,
+    keys: Vec<IndexKey>,
+}
+
+impl Change<'_> {
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// A value does not fit, a condition does not hold, a key is there already.
+    pub async fn insert(&self, batch: &RecordBatch) -> Result<u64, Error> {
+        let arrays = self.fitted(batch.columns())?;
+        self.checks.check(&arrays)?;
+        let table = &self.columns.rows;
+        let mut transaction = self.scope.open().await?;
+        let writer = self.writer(&arrays)?;
+        for row in 0..batch.num_rows() {
+            let new = self.new_row(&mut transaction, &writer, row).await?;
+            let inserted = transaction.insert(table, new.bytes, &new.keys).await;
+            inserted.map_err(|error| self.refused(error, &arrays, row))?;
+        }
+        Ok(batch.num_rows() as u64)
+    }
+
+    /// Gives rows other values. The first column of `batches` has their numbers, the others the new values of
+    /// these columns of the table.
+    ///
+    /// # Errors
+    /// As [`Change::insert`].
+    pub async fn update(
+        &self,
+        assigned: &[usize],
+        batches: &[RecordBatch],
+    ) -> Result<Changed, Error> {
+        let rows = numbered(batches)?;
+        let mut values = Vec::new();
+        for (position, column) in assigned.iter().enumerate() {
+            values.push((*column, whole(batches, position + 1)?));
+        }
+        let mut waiting = Vec::new();
+        for rows in rows.chunks(ROWS_TOGETHER) {
+            let Some(old) = self.locked(rows).await? else { return Ok(Changed::Again) };
+            // A row that is gone was so before the statement began.
+            let there: Vec<usize> = (0..old.len()).filter(|at| old[*at].is_some()).collect();
+            let old: Vec<Bytes> = old.into_iter().flatten().collect();
+            let before = self.columns.batch(&self.scope.statement, &old).await?;
+            let mut arrays = before.columns().to_vec();
+            let places = UInt64Array::from_iter_values(there.iter().map(|at| rows[*at].1));
+            for (column, values) in &values {
+                let taken = take(values, &places, None);
+                let taken = taken.map_err(|error| crate::failure::from_arrow(&error))?;
+                arrays[*column] = column_of(taken, self.columns.schema.field(*column))?;
+            }
+            self.checks.check(&arrays)?;
+            let numbers: Vec<u64> = there.iter().map(|at| rows[*at].0).collect();
+            waiting.extend(self.write(&numbers, &old, &arrays).await?);
+        }
+        self.write_waiting(waiting).await?;
+        Ok(Changed::Rows(rows.len() as u64))
+    }
+
+    /// Deletes the rows whose numbers these are.
+    ///
+    /// # Errors
+    /// Those of locks; the disk reports one.
+    pub async fn delete(&self, batches: &[RecordBatch]) -> Result<Changed, Error> {
+        let rows = numbered(batches)?;
+        let table = &self.columns.rows;
+        for rows in rows.chunks(ROWS_TOGETHER) {
+            let Some(old) = self.locked(rows).await? else { return Ok(Changed::Again) };
+            let mut transaction = self.scope.open().await?;
+            for ((number, _), bytes) in rows.iter().zip(&old) {
+                let Some(bytes) = bytes else { continue };
+                self.free_long(&mut transaction, bytes).await?;
+                let keys = self.columns.keys(bytes)?;
+                let deleted = transaction.delete(table, *number, &keys).await;
+                deleted.map_err(|error| self.refused(error, &[], 0))?;
+            }
+        }
+        Ok(Changed::Rows(rows.len() as u64))
+    }
+
+    /// Locks rows, in their order; their bytes. `None`: others have changed one meanwhile.
+    async fn locked(&self, rows: &[(u64, u64)]) -> Result<Option<Vec<Option<Bytes>>>, Error> {
+        let table = &self.columns.rows;
+        let statement: &Statement = &self.scope.statement;
+        let mut transaction = self.scope.open().await?;
+        let mut found = Vec::with_capacity(rows.len());
+        for (number, _) in rows {
+            let seen = statement.row(table, *number).await?;
+            let LockedRow { bytes, is_changed } =
+                transaction.lock_row(table, *number, seen.as_ref()).await?;
+            if is_changed {
+                return Ok(None);
+            }
+            found.push(bytes);
+        }
+        Ok(Some(found))
+    }
+
+    /// Writes rows in the place of others. Those whose key another row has, which may be about to change,
+    /// are returned.
+    async fn write(
+        &self,
+        numbers: &[u64],
+        old: &[Bytes],
+        arrays: &[ArrayRef],
+    ) -> Result<Vec<Waiting>, Error> {
+        let table = &self.columns.rows;
+        let mut transaction = self.scope.open().await?;
+        let (writer, mut waiting) = (self.writer(arrays)?, Vec::new());
+        for (row, (number, old)) in numbers.iter().zip(old).enumerate() {
+            self.free_long(&mut transaction, old).await?;
+            let NewRow { bytes, keys } = self.new_row(&mut transaction, &writer, row).await?;
+            let gone = self.columns.keys(old)?;
+            let with = (&gone[..], &keys[..]);
+            match transaction.update(table, *number, bytes.clone(), with).await {
+                Ok(()) => {}
+                Err(ChangeError::Duplicate(index)) => {
+                    let key = self.columns.key_text(index, arrays, row);
+                    let number = *number;
+                    waiting.push(Waiting { number, bytes, gone, keys, key });
+                }
+                Err(error) => return Err(self.refused(error, arrays, row)),
+            }
+        }
+        Ok(waiting)
+    }
+
+    /// Writes what waits for keys: all of it gives its own up before any of it takes one.
+    async fn write_waiting(&self, waiting: Vec<Waiting>) -> Result<(), Error> {
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let table = &self.columns.rows;
+        let mut transaction = self.scope.open().await?;
+        for Waiting { number, bytes, gone, keys, .. } in &waiting {
+            let with = (&gone[..], &keys[..]);
+            let given_up = transaction.give_up_keys(table, *number, bytes.clone(), with).await;
+            given_up.map_err(|error| self.refused(error, &[], 0))?;
+        }
+        for Waiting { number, bytes, gone, keys, key, .. } in &waiting {
+            let with = (&gone[..], &keys[..]);
+            match transaction.take_keys(table, *number, bytes.clone(), with).await {
+                Ok(()) => {}
+                Err(ChangeError::Duplicate(index)) => return Err(self.duplicate(index, key)),
+                Err(error) => return Err(self.refused(error, &[], 0)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Values as the columns of the table have them.
+    fn fitted(&self, arrays: &[ArrayRef]) -> Result<Vec<ArrayRef>, Error> {
+        let fields = self.columns.schema.fields().iter();
+        arrays
+            .iter()
+            .zip(fields)
+            .map(|(array, field)| column_of(Arc::clone(array), field))
+            .collect()
+    }
+
+    fn writer<'a>(&'a self, arrays: &'a [ArrayRef]) -> Result<RowWriter<'a>, Error> {
+        RowWriter::new(self.columns.layout(), arrays)
+            .map_err(|error| row_error(&self.columns.name, &error))
+    }
+
+    /// A row, with its long values put into pages of their own.
+    async fn new_row(
+        &self,
+        transaction: &mut Transaction,
+        writer: &RowWriter<'_>,
+        row: usize,
+    ) -> Result<NewRow, Error> {
+        let mut long = Vec::new();
+        for (column, bytes) in writer.long_values(row) {
+            let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            let bytes = Bytes::copy_from_slice(bytes);
+            let page = transaction.put_long(&self.columns.rows, bytes).await?;
+            long.push(LongValue { column, page, length });
+        }
+        let mut bytes = Vec::new();
+        let written = writer.write(row, &long, &mut bytes);
+        written.map_err(|error| row_error(&self.columns.name, &error))?;
+        let keys = self.columns.keys(&bytes)?;
+        Ok(NewRow { bytes: bytes.into(), keys })
+    }
+
+    async fn free_long(&self, transaction: &mut Transaction, row: &[u8]) -> Result<(), Error> {
+        for LongValue { page, .. } in self.columns.long_values(row)? {
+            transaction.free_long(&self.columns.rows, page).await?;
+        }
+        Ok(())
+    }
+
+    fn refused(&self, error: ChangeError, arrays: &[ArrayRef], row: usize) -> Error {
+        match error {
+            ChangeError::Other(error) => error.into(),
+            ChangeError::Duplicate(index) => {
+                let key = match arrays.is_empty() {
+                    true => (String::new(), String::new()),
+                    false => self.columns.key_text(index, arrays, row),
+                };
+                self.duplicate(index, &key)
+            }
+        }
+    }
+
+    fn duplicate(&self, index: usize, (names, values): &(String, String)) -> Error {
+        let (name, table) = (&self.columns.rows.indexes[index].name, &self.columns.name);
+        let text = format!(
+            "table \"{table}\": unique constraint \"{name}\" is violated: key ({names})=({values}) \
+             is there already"
+        );
+        Error::new(1, "23505", text)
+    }
+}
+
+/// A row that waits until another one has given up its key.
+struct Waiting {
+    number: u64,
+    bytes: Bytes,
+    gone: Vec<IndexKey>,
+    keys: Vec<IndexKey>,
+    /// The key that another row has, in words.
+    key: (String, String),
+}
+
+/// The rows whose numbers are in the first columns, in their order, each once, with its place among all.
+fn numbered(batches: &[RecordBatch]) -> Result<Vec<(u64, u64)>, Error> {
+    let mut found: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut before = 0;
+    for rows in batches {
+        let numbers: Option<&UInt64Array> = rows.column(0).as_primitive_opt::<UInt64Type>();
+        let numbers = numbers.ok_or_else(|| Error::new(600, "XX000", "rows have no numbers"))?;
+        for (number, place) in numbers.values().iter().zip(before..) {
+            found.entry(*number).or_insert(place);
+        }
+        before += rows.num_rows() as u64;
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// A column of all batches.
+fn whole(batches: &[RecordBatch], column: usize) -> Result<ArrayRef, Error> {
+    let arrays: Vec<&dyn Array> =
+        batches.iter().map(|batch| batch.column(column).as_ref()).collect();
+    match arrays.is_empty() {
+        true => Ok(arrow::array::new_null_array(&arrow::datatypes::DataType::Null, 0)),
+        false => {
+            arrow::compute::concat(&arrays).map_err(|error| crate::failure::from_arrow(&error))
+        }
+    }
+}

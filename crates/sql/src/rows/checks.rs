@@ -1,0 +1,123 @@
+//! What each row of a table must be: NOT NULL, and CHECK.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::DFSchema;
+use datafusion::common::cast::as_boolean_array;
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::Expr;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::sql::sqlparser::parser::Parser;
+
+use super::table::RowColumns;
+use crate::error::Error;
+use crate::failure::from_datafusion;
+use crate::grammar::CellarDialect;
+
+/// The conditions of a table.
+pub(crate) struct Checks {
+    table: String,
+    schema: SchemaRef,
+    /// Columns that are never NULL.
+    not_null: Vec<usize>,
+    conditions: Vec<(String, Arc<dyn PhysicalExpr>)>,
+}
+
+/// An expression as a statement would have it.
+///
+/// # Errors
+/// It is none, or names what there is not.
+pub(crate) fn expression(
+    state: &SessionState,
+    text: &str,
+    names: &DFSchema,
+) -> Result<Expr, Error> {
+    let parsed = Parser::new(&CellarDialect).try_with_sql(text);
+    let parsed = parsed.and_then(|mut parser| parser.parse_expr_with_alias());
+    let parsed = parsed.map_err(|error| Error::syntax(error.to_string()))?;
+    let made = state.create_logical_expr_from_sql_expr(parsed, names);
+    made.map_err(|e| from_datafusion(&e))
+}
+
+impl Checks {
+    /// The conditions of a table, ready to be asked.
+    ///
+    /// # Errors
+    /// A condition that the catalog keeps is none.
+    pub fn of(state: &SessionState, columns: &RowColumns) -> Result<Checks, Error> {
+        let schema = columns.query_schema(false);
+        let names = DFSchema::try_from(Arc::clone(&schema)).map_err(|e| from_datafusion(&e))?;
+        let condition = |check: &cellar_instance::catalog::Check| {
+            let made = expression(state, &check.condition, &names)?;
+            let made = state.create_physical_expr(made, &names).map_err(|e| from_datafusion(&e))?;
+            let gives = made.data_type(&schema).map_err(|e| from_datafusion(&e))?;
+            if gives != DataType::Boolean {
+                let text = format!("check constraint \"{}\" is {gives}, no condition", check.name);
+                return Err(Error::new(920, "42804", text).next("compare it with something"));
+            }
+            Ok((check.name.clone(), made))
+        };
+        let conditions = columns.rows.checks.iter().map(condition).collect::<Result<_, Error>>()?;
+        let fields = columns.schema.fields().iter().enumerate();
+        let not_null = fields.filter(|(_, field)| !field.is_nullable()).map(|(at, _)| at).collect();
+        Ok(Checks { table: columns.name.clone(), schema, not_null, conditions })
+    }
+
+    /// Refuses rows that are not as they must be.
+    ///
+    /// # Errors
+    /// 01400 a NULL, 02290 a condition that does not hold, with the row.
+    pub fn check(&self, arrays: &[ArrayRef]) -> Result<(), Error> {
+        for at in &self.not_null {
+            let nulls = arrays[*at].logical_nulls();
+            let Some(row) =
+                nulls.and_then(|nulls| (0..nulls.len()).find(|row| nulls.is_null(*row)))
+            else {
+                continue;
+            };
+            let (name, table) = (self.schema.field(*at).name(), &self.table);
+            let text = format!("column \"{name}\" of table \"{table}\" cannot be NULL");
+            return Err(Error::new(1400, "23502", text)
+                .next(format!("give it a value; the row is {}", self.row(arrays, row))));
+        }
+        if self.conditions.is_empty() {
+            return Ok(());
+        }
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays.to_vec())
+            .map_err(|error| crate::failure::from_arrow(&error))?;
+        for (name, condition) in &self.conditions {
+            let held = condition
+                .evaluate(&batch)
+                .and_then(|held| held.into_array(batch.num_rows()))
+                .and_then(|held| as_boolean_array(&held).cloned());
+            let held: BooleanArray = held.map_err(|e| from_datafusion(&e))?;
+            // What is not known does no harm, as in standard SQL.
+            if let Some(row) = held.iter().position(|held| held == Some(false)) {
+                let text = format!(
+                    "a row of table \"{}\" violates check constraint \"{name}\"",
+                    self.table
+                );
+                return Err(Error::new(2290, "23514", text)
+                    .next(format!("change the values; the row is {}", self.row(arrays, row))));
+            }
+        }
+        Ok(())
+    }
+
+    /// A row in words, as far as it is short.
+    fn row(&self, arrays: &[ArrayRef], row: usize) -> String {
+        const MOST: usize = 64;
+        let value = |array: &ArrayRef| match array.is_null(row) {
+            true => "NULL".to_owned(),
+            false => arrow::util::display::array_value_to_string(array, row)
+                .unwrap_or_else(|_| "?".to_owned())
+                .chars()
+                .take(MOST)
+                .collect(),
+        };
+        let values: Vec<String> = arrays.iter().map(value).collect();
+        format!("({})", values.join(", "))
+    }
+}

@@ -1,0 +1,221 @@
+//! A table in the heap as CREATE TABLE defines it: what its columns and constraints say beside their types.
+
+use cellar_instance::catalog::{Check, Constraint, Index, IndexColumn, RowTable};
+use datafusion::sql::sqlparser::ast::{
+    CheckConstraint, ColumnDef, ColumnOption, CreateTable, Expr, Ident, TableConstraint,
+};
+
+use crate::error::Error;
+
+/// What a statement says of a table in the heap.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Definition {
+    /// The names of columns, in their order.
+    names: Vec<String>,
+    /// Columns that are never NULL.
+    pub not_null: Vec<usize>,
+    /// What columns get that are not named, as it was written.
+    pub defaults: Vec<(usize, String)>,
+    keys: Vec<Key>,
+    checks: Vec<Check>,
+}
+
+#[derive(Clone, Debug)]
+struct Key {
+    name: Option<String>,
+    columns: Vec<usize>,
+    constraint: Constraint,
+}
+
+fn name_of(ident: &Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_ascii_lowercase(),
+    }
+}
+
+/// Takes out of a CREATE TABLE what DataFusion has no place for; `None`: there is nothing of it.
+///
+/// # Errors
+/// 03001 what there is not yet, 00904 a column that there is not, 02260 a second primary key.
+pub(crate) fn defined(create: &mut CreateTable) -> Result<Option<Definition>, Error> {
+    let names: Vec<String> = create.columns.iter().map(|column| name_of(&column.name)).collect();
+    let mut found = Definition { names, ..Definition::default() };
+    for (at, column) in create.columns.iter_mut().enumerate() {
+        found.take_column(at, column, &create.name.to_string())?;
+    }
+    for constraint in std::mem::take(&mut create.constraints) {
+        found.take_constraint(constraint)?;
+    }
+    let is_plain = found.not_null.is_empty()
+        && found.defaults.is_empty()
+        && found.keys.is_empty()
+        && found.checks.is_empty();
+    Ok((!is_plain).then_some(found))
+}
+
+impl Definition {
+    fn take_column(&mut self, at: usize, column: &mut ColumnDef, table: &str) -> Result<(), Error> {
+        for option in std::mem::take(&mut column.options) {
+            let name = option.name.as_ref().map(name_of);
+            match option.option {
+                ColumnOption::Null => {}
+                ColumnOption::NotNull => self.not_null.push(at),
+                ColumnOption::Default(value) => self.defaults.push((at, value.to_string())),
+                ColumnOption::PrimaryKey(key) => {
+                    refuse_options(&key.to_string())?;
+                    self.add_key(name, vec![at], Constraint::Primary)?;
+                }
+                ColumnOption::Unique(key) => {
+                    refuse_options(&key.to_string())?;
+                    self.add_key(name, vec![at], Constraint::Unique)?;
+                }
+                ColumnOption::Check(check) => {
+                    let column = self.names[at].clone();
+                    self.add_check(name, check, Some(&column), table);
+                }
+                ColumnOption::ForeignKey(_) => return Err(foreign_key()),
+                other => {
+                    let what = format!("{other} of column \"{}\"", self.names[at]);
+                    return Err(Error::not_yet(what).next("leave it out"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_constraint(&mut self, constraint: TableConstraint) -> Result<(), Error> {
+        match constraint {
+            TableConstraint::PrimaryKey(key) => {
+                refuse_options(&key.to_string())?;
+                let columns = self.columns_of(&key.columns)?;
+                self.add_key(key.name.as_ref().map(name_of), columns, Constraint::Primary)
+            }
+            TableConstraint::Unique(key) => {
+                refuse_options(&key.to_string())?;
+                let columns = self.columns_of(&key.columns)?;
+                self.add_key(key.name.as_ref().map(name_of), columns, Constraint::Unique)
+            }
+            TableConstraint::Check(check) => {
+                let name = check.name.as_ref().map(name_of);
+                self.add_check(name, check, None, "");
+                Ok(())
+            }
+            TableConstraint::ForeignKey(_) => Err(foreign_key()),
+            other => Err(Error::not_yet(format!("the constraint {other}")).next("leave it out")),
+        }
+    }
+
+    fn columns_of(
+        &self,
+        columns: &[datafusion::sql::sqlparser::ast::IndexColumn],
+    ) -> Result<Vec<usize>, Error> {
+        let position = |column: &datafusion::sql::sqlparser::ast::IndexColumn| {
+            let Expr::Identifier(ident) = &column.column.expr else {
+                let what = format!("a key of an expression: {}", column.column.expr);
+                return Err(Error::not_yet(what).next("name a column"));
+            };
+            let name = name_of(ident);
+            self.names.iter().position(|own| *own == name).ok_or_else(|| {
+                Error::new(904, "42703", format!("column \"{name}\" of the key does not exist"))
+                    .next(format!("the columns are {}", self.names.join(", ")))
+            })
+        };
+        columns.iter().map(position).collect()
+    }
+
+    fn add_key(
+        &mut self,
+        name: Option<String>,
+        columns: Vec<usize>,
+        constraint: Constraint,
+    ) -> Result<(), Error> {
+        if constraint == Constraint::Primary {
+            if self.keys.iter().any(|key| key.constraint == Constraint::Primary) {
+                let text = "a table can have only one primary key";
+                return Err(
+                    Error::new(2260, "42P16", text).next("make the other one UNIQUE NOT NULL")
+                );
+            }
+            self.not_null.extend(&columns);
+        }
+        let mut twice = columns.clone();
+        twice.sort_unstable();
+        twice.dedup();
+        if twice.len() < columns.len() {
+            return Err(Error::new(957, "42701", "a column is twice in a key").next("name it once"));
+        }
+        self.keys.push(Key { name, columns, constraint });
+        Ok(())
+    }
+
+    fn add_check(
+        &mut self,
+        name: Option<String>,
+        check: CheckConstraint,
+        column: Option<&str>,
+        _table: &str,
+    ) {
+        let name = name.or_else(|| check.name.as_ref().map(name_of));
+        let name = name.unwrap_or_else(|| match column {
+            Some(column) => format!("\u{1}_{column}_check"),
+            None => "\u{1}_check".to_owned(),
+        });
+        self.checks.push(Check { name, condition: check.expr.to_string() });
+    }
+
+    /// Its indexes and checks, with the names that PostgreSQL gives where none is said.
+    pub fn rows(&self, table: &str) -> RowTable {
+        let mut taken: Vec<String> = Vec::new();
+        let mut free = |wanted: String| {
+            let numbered = (1..).map(|n| format!("{wanted}{n}"));
+            let name = std::iter::once(wanted.clone()).chain(numbered).find(|n| !taken.contains(n));
+            let name = name.unwrap_or(wanted);
+            taken.push(name.clone());
+            name
+        };
+        let index = |key: &Key| {
+            let names: Vec<&str> = key.columns.iter().map(|at| self.names[*at].as_str()).collect();
+            let made = match key.constraint {
+                Constraint::Primary => format!("{table}_pkey"),
+                Constraint::Unique => format!("{table}_{}_key", names.join("_")),
+            };
+            let columns = key.columns.iter();
+            let columns = columns.map(|column| IndexColumn { column: *column, descending: false });
+            Index {
+                object: 0,
+                name: key.name.clone().unwrap_or_else(|| free(made)),
+                columns: columns.collect(),
+                is_unique: true,
+                constraint: Some(key.constraint),
+            }
+        };
+        let mut keys = self.keys.clone();
+        // The primary key is the first index: rows are looked for there first.
+        keys.sort_by_key(|key| key.constraint != Constraint::Primary);
+        let indexes = keys.iter().map(index).collect();
+        let check = |check: &Check| {
+            let name = match check.name.strip_prefix('\u{1}') {
+                Some(rest) => free(format!("{table}{rest}")),
+                None => check.name.clone(),
+            };
+            Check { name, condition: check.condition.clone() }
+        };
+        let checks = self.checks.iter().map(check).collect();
+        RowTable { object: 0, indexes, checks }
+    }
+}
+
+/// Refuses what a key would not keep.
+fn refuse_options(key: &str) -> Result<(), Error> {
+    let key = key.to_ascii_uppercase();
+    let options = ["NULLS NOT DISTINCT", "DEFERRABLE", "INITIALLY"];
+    match options.into_iter().find(|words| key.contains(words)) {
+        None => Ok(()),
+        Some(words) => Err(Error::not_yet(format!("{words} of a key")).next("leave it out")),
+    }
+}
+
+fn foreign_key() -> Error {
+    Error::not_yet("FOREIGN KEY").next("leave it out: whoever changes rows looks after it")
+}

@@ -1,0 +1,330 @@
+//! A session's transactions, and what one statement of it reads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cellar_instance::catalog::{RowTable, Table};
+use cellar_instance::database::Database;
+use cellar_instance::heap::{Begin, Mark, Statement, Transaction};
+use cellar_instance::session::Session;
+use futures_util::lock::{MappedMutexGuard, Mutex, MutexGuard};
+
+use super::table::RowColumns;
+use crate::error::Error;
+
+/// A transaction that several hold; it is taken out when it ends.
+pub(crate) type Shared = Arc<Mutex<Option<Transaction>>>;
+
+/// What a session has begun.
+#[derive(Clone, Default)]
+enum State {
+    /// Nothing: each statement is a transaction.
+    #[default]
+    Idle,
+    /// BEGIN.
+    Open(Shared),
+    /// BEGIN, and a statement that failed.
+    Failed,
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// There was none.
+    None,
+    /// Its changes are durable.
+    Committed,
+    /// Its changes are gone.
+    RolledBack,
+}
+
+/// The tables in the heap for one session, and its transaction.
+pub struct RowTables {
+    database: Arc<Database>,
+    session: Session,
+    state: Mutex<State>,
+    begin: std::sync::Mutex<Begin>,
+    /// A statement is at work. One that is given up half-way leaves it so: its transaction has failed.
+    at_work: AtomicBool,
+}
+
+impl std::fmt::Debug for RowTables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RowTables({:?})", self.database)
+    }
+}
+
+/// What a statement reads and changes; all scans of it share it.
+#[derive(Clone)]
+pub(crate) struct Scope {
+    /// The transaction.
+    pub transaction: Shared,
+    /// What is seen of the tables.
+    pub statement: Statement,
+    /// Whether the transaction goes on behind the statement.
+    pub in_block: bool,
+    /// The database is open read-only: there is no transaction, and nobody changes anything.
+    is_read_only: bool,
+    database: Arc<Database>,
+}
+
+impl std::fmt::Debug for Scope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scope").field("in_block", &self.in_block).finish_non_exhaustive()
+    }
+}
+
+/// The error of whatever comes behind a failure in a transaction.
+fn ended_in_failure() -> Error {
+    let text = "the transaction has failed: statements are ignored until it ends";
+    Error::new(70170, "25P02", text).next("ROLLBACK ends it, and its changes are gone")
+}
+
+/// The error of a statement whose transaction is over.
+fn is_over() -> Error {
+    Error::new(70171, "25000", "the transaction of this statement has ended")
+        .next("run the statement again")
+}
+
+fn changed(table: &str) -> Error {
+    let text = format!("table \"{table}\" was dropped or changed meanwhile");
+    Error::new(942, "42P01", text).next("run the statement again")
+}
+
+impl RowTables {
+    /// The tables of `database` for `session`.
+    pub fn new(database: Arc<Database>, session: Session) -> RowTables {
+        let (state, begin) = (Mutex::default(), std::sync::Mutex::default());
+        RowTables { database, session, state, begin, at_work: AtomicBool::new(false) }
+    }
+
+    /// The database.
+    pub(crate) fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
+    /// The session.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Whether there can be any now.
+    pub fn are_open(&self) -> bool {
+        self.database.heap().is_open()
+    }
+
+    /// A table as the catalog has it now.
+    pub(crate) fn table(&self, name: &str) -> Option<(Table, RowTable)> {
+        let catalog = self.database.catalog().current();
+        catalog.row_table(name).map(|(table, rows)| (table.clone(), rows.clone()))
+    }
+
+    /// The names of all of them.
+    pub fn names(&self) -> Vec<String> {
+        let catalog = self.database.catalog().current();
+        let tables = catalog.tables.iter().filter(|table| table.rows.is_some());
+        tables.map(|table| table.name.clone()).collect()
+    }
+
+    /// How transactions of this session begin.
+    pub(crate) fn beginning(&self) -> Begin {
+        *self.begin.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Begins a statement.
+    ///
+    /// # Errors
+    /// 25P02 behind a failure; the heap is not open.
+    pub(crate) async fn begin_statement(&self) -> Result<Scope, Error> {
+        self.fail_if_given_up().await;
+        let database = Arc::clone(&self.database);
+        if let Some(statement) = database.heap().reading(self.session.waits()) {
+            let (transaction, in_block) = (Shared::default(), false);
+            return Ok(Scope { transaction, statement, in_block, is_read_only: true, database });
+        }
+        let (transaction, in_block) = match &*self.state.lock().await {
+            State::Failed => return Err(ended_in_failure()),
+            State::Open(transaction) => (Arc::clone(transaction), true),
+            State::Idle => {
+                let waits = self.session.waits();
+                let begun = self.database.heap().begin(waits, self.beginning())?;
+                (Arc::new(Mutex::new(Some(begun))), false)
+            }
+        };
+        let statement = match transaction.lock().await.as_mut() {
+            Some(open) => open.statement().await?,
+            None => return Err(is_over()),
+        };
+        self.at_work.store(true, Ordering::Release);
+        Ok(Scope { transaction, statement, in_block, is_read_only: false, database })
+    }
+
+    /// Gives a transaction up whose last statement was given up half-way.
+    async fn fail_if_given_up(&self) {
+        if self.at_work.swap(false, Ordering::AcqRel) {
+            self.fail().await;
+        }
+    }
+
+    /// Ends a statement that has made changes: they are durable, if it was alone, or gone.
+    ///
+    /// # Errors
+    /// Those of the commit.
+    pub(crate) async fn end_statement(&self, scope: &Scope, is_done: bool) -> Result<(), Error> {
+        self.at_work.store(false, Ordering::Release);
+        if scope.in_block {
+            if !is_done {
+                self.fail().await;
+            }
+            return Ok(());
+        }
+        let transaction = scope.transaction.lock().await.take();
+        match transaction.filter(|_| is_done) {
+            Some(transaction) => Ok(transaction.commit().await?),
+            None => Ok(()),
+        }
+    }
+
+    /// A statement that only reads has given its rows' stream: what it needs the stream keeps.
+    pub(crate) fn leave_statement(&self) {
+        self.at_work.store(false, Ordering::Release);
+    }
+
+    /// Rows of a statement could not be read to their end.
+    pub(crate) fn has_failed(&self) {
+        self.at_work.store(true, Ordering::Release);
+    }
+
+    /// A statement of an open transaction has failed: its changes are gone.
+    pub(crate) async fn fail(&self) {
+        let mut state = self.state.lock().await;
+        if let State::Open(transaction) = &*state {
+            transaction.lock().await.take();
+            *state = State::Failed;
+        }
+    }
+
+    /// BEGIN; whether one was begun before.
+    ///
+    /// # Errors
+    /// The heap is not open; 25P02.
+    pub(crate) async fn begin(&self, is_snapshot: bool) -> Result<bool, Error> {
+        if self.database.is_read_only() {
+            return Err(Error::new(70041, "25006", "the database is open read-only"));
+        }
+        if !self.are_open() && self.names().is_empty() {
+            return Err(Error::not_yet("a transaction without a table whose rows change").next(
+                "each statement is durable when it is done; the first table with a primary key, \
+                       or USING heap, makes transactions possible",
+            ));
+        }
+        let mut state = self.state.lock().await;
+        match &*state {
+            State::Failed => Err(ended_in_failure()),
+            State::Open(_) => Ok(true),
+            State::Idle => {
+                let begin = Begin { is_snapshot, ..self.beginning() };
+                let begun = self.database.heap().begin(self.session.waits(), begin)?;
+                *state = State::Open(Arc::new(Mutex::new(Some(begun))));
+                Ok(false)
+            }
+        }
+    }
+
+    /// COMMIT, or ROLLBACK.
+    ///
+    /// # Errors
+    /// Those of the commit: the transaction is over all the same.
+    pub(crate) async fn end(&self, commits: bool) -> Result<Block, Error> {
+        self.fail_if_given_up().await;
+        let ended = std::mem::take(&mut *self.state.lock().await);
+        match ended {
+            State::Idle => Ok(Block::None),
+            State::Failed => Ok(Block::RolledBack),
+            State::Open(transaction) => {
+                let transaction = transaction.lock().await.take();
+                match transaction.filter(|_| commits) {
+                    Some(transaction) => {
+                        transaction.commit().await?;
+                        Ok(Block::Committed)
+                    }
+                    None => Ok(Block::RolledBack),
+                }
+            }
+        }
+    }
+
+    /// Whether a transaction is open, or has failed.
+    pub async fn is_in_block(&self) -> bool {
+        !matches!(*self.state.lock().await, State::Idle)
+    }
+}
+
+impl Scope {
+    /// The transaction, which nobody else uses meanwhile.
+    ///
+    /// # Errors
+    /// 25000 it is over.
+    pub async fn open(
+        &self,
+    ) -> Result<MappedMutexGuard<'_, Option<Transaction>, Transaction>, Error> {
+        let guard = self.transaction.lock().await;
+        if self.is_read_only {
+            return Err(Error::new(70041, "25006", "the database is open read-only"));
+        }
+        if guard.is_none() {
+            return Err(is_over());
+        }
+        fn there(open: &mut Option<Transaction>) -> &mut Transaction {
+            open.as_mut().expect("it is there, and locked")
+        }
+        Ok(MutexGuard::map(guard, there))
+    }
+
+    /// A table as the catalog has it now, locked against DDL until the transaction ends: who planned with it
+    /// may have seen it before a TRUNCATE.
+    ///
+    /// # Errors
+    /// Those of locks; 00942 it is gone, or has other columns.
+    pub async fn current(&self, planned: &Arc<RowColumns>) -> Result<Arc<RowColumns>, Error> {
+        let mut columns = Arc::clone(planned);
+        loop {
+            if !self.is_read_only {
+                self.open().await?.lock_to_read(&columns.rows).await?;
+            }
+            let catalog = self.database.catalog().current();
+            let now = catalog.row_table(&columns.name);
+            match now {
+                Some((_, rows)) if *rows == columns.rows => return Ok(columns),
+                Some((table, rows)) => {
+                    let found = RowColumns::of(table, rows)?;
+                    if found.schema != planned.schema {
+                        return Err(changed(&planned.name));
+                    }
+                    columns = Arc::new(found);
+                }
+                None => return Err(changed(&planned.name)),
+            }
+        }
+    }
+
+    /// Where the changes of the statement that follow can be taken back to.
+    ///
+    /// # Errors
+    /// 25000 the transaction is over.
+    pub async fn mark(&self) -> Result<Mark, Error> {
+        Ok(self.open().await?.mark())
+    }
+
+    /// The statement begun again, on what is committed now: its changes are taken back, its locks stay.
+    ///
+    /// # Errors
+    /// 25000 the transaction is over; the store has stopped.
+    pub async fn anew(&self, mark: Mark) -> Result<Scope, Error> {
+        let mut open = self.open().await?;
+        open.back_to(mark);
+        let statement = open.statement().await?;
+        drop(open);
+        Ok(Scope { statement, ..self.clone() })
+    }
+}

@@ -1,0 +1,185 @@
+//! A table in the heap as rows and columns: its columns for Arrow, its rows as the heap has them.
+
+use std::ops::{Bound, RangeInclusive};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use cellar_format::rows::{KeyWriter, LongValue, RowColumns as Builder, RowError, RowLayout};
+use cellar_instance::catalog::{RowTable, Table};
+use cellar_instance::heap::{IndexKey, Statement};
+
+use crate::columnar::table::checked_schema;
+use crate::error::Error;
+
+/// The column in which rows of a table that is changed have their numbers.
+pub(crate) const ROW_ID: &str = "\u{1}row";
+
+/// What is behind the name of a table whose rows come with their numbers.
+const WITH_ROW_IDS: char = '\u{1}';
+
+/// The name of a table whose rows come with their numbers.
+pub(crate) fn with_row_ids(name: &str) -> String {
+    format!("{name}{WITH_ROW_IDS}")
+}
+
+/// The table of such a name; `None`: it is none.
+pub(crate) fn without_row_ids(name: &str) -> Option<&str> {
+    name.strip_suffix(WITH_ROW_IDS)
+}
+
+/// The error of a row, of the named table.
+pub(crate) fn row_error(table: &str, error: &RowError) -> Error {
+    Error::new(error.number(), "XX001", format!("table \"{table}\": {error}"))
+}
+
+/// The columns of a table, and how its rows and keys are made of them.
+#[derive(Debug)]
+pub(crate) struct RowColumns {
+    /// The name of the table.
+    pub name: String,
+    /// Where its rows are.
+    pub rows: RowTable,
+    /// Its columns, with lengths and defaults.
+    pub schema: SchemaRef,
+    layout: RowLayout,
+    keys: Vec<KeyWriter>,
+}
+
+impl RowColumns {
+    /// The columns of a table as the catalog has it.
+    ///
+    /// # Errors
+    /// 70108 the catalog has something else.
+    pub fn of(table: &Table, rows: &RowTable) -> Result<RowColumns, Error> {
+        let schema = checked_schema(&table.schema)?;
+        let failed = |error: RowError| row_error(&table.name, &error);
+        let layout = RowLayout::of(&schema).map_err(failed)?;
+        let key = |index: &cellar_instance::catalog::Index| {
+            let columns: Vec<(usize, bool)> =
+                index.columns.iter().map(|column| (column.column, column.descending)).collect();
+            KeyWriter::new(&layout, &columns).map_err(failed)
+        };
+        let keys = rows.indexes.iter().map(key).collect::<Result<Vec<_>, Error>>()?;
+        Ok(RowColumns { name: table.name.clone(), rows: rows.clone(), schema, layout, keys })
+    }
+
+    /// How its rows are laid out.
+    pub fn layout(&self) -> &RowLayout {
+        &self.layout
+    }
+
+    /// The keys of a row, one for each index.
+    ///
+    /// # Errors
+    /// A value is too long for a key.
+    pub fn keys(&self, row: &[u8]) -> Result<Vec<IndexKey>, Error> {
+        let key = |writer: &KeyWriter| {
+            let mut bytes = Vec::new();
+            let has_null =
+                writer.key(row, &mut bytes).map_err(|error| row_error(&self.name, &error))?;
+            Ok(IndexKey { bytes: bytes.into(), has_null })
+        };
+        self.keys.iter().map(key).collect()
+    }
+
+    /// The keys of an index whose first columns have these values, and whose next one lies between bounds.
+    ///
+    /// # Errors
+    /// A value is of another type.
+    pub fn key_range(
+        &self,
+        index: usize,
+        equal: &[ArrayRef],
+        low: Bound<&ArrayRef>,
+        high: Bound<&ArrayRef>,
+    ) -> Result<RangeInclusive<Vec<u8>>, Error> {
+        let range = self.keys[index].range(equal, low, high);
+        range.map_err(|error| row_error(&self.name, &error))
+    }
+
+    /// The columns as queries see them: without what only writers need, and with the numbers of the rows
+    /// if these are asked for.
+    pub fn query_schema(&self, row_ids: bool) -> SchemaRef {
+        let fields = self.schema.fields().iter();
+        // What may not be NULL is asked of the rows that are written: here no column is said to be so, or
+        // DataFusion would refuse them in its own words.
+        let plain = fields.map(|field| {
+            let field = field.as_ref().clone();
+            field.with_metadata([].into()).with_nullable(true)
+        });
+        let ids = row_ids.then(|| Field::new(ROW_ID, DataType::UInt64, false));
+        Arc::new(Schema::new(plain.chain(ids).collect::<Vec<_>>()))
+    }
+
+    /// Makes columns of rows, of those of the projection.
+    ///
+    /// # Errors
+    /// There is no such column.
+    pub fn builder(&self, projection: &[usize]) -> Result<Builder, Error> {
+        Builder::new(&self.layout, projection).map_err(|error| row_error(&self.name, &error))
+    }
+
+    /// Adds a row to columns; its long values are read if they are wanted.
+    ///
+    /// # Errors
+    /// The row is damaged; the disk reports one.
+    pub async fn push(
+        &self,
+        builder: &mut Builder,
+        statement: &Statement,
+        row: &[u8],
+    ) -> Result<(), Error> {
+        match builder.push(row, &[]) {
+            Ok(()) => return Ok(()),
+            Err(RowError::LongMissing { .. }) => {}
+            Err(error) => return Err(row_error(&self.name, &error)),
+        }
+        let failed = |error: RowError| row_error(&self.name, &error);
+        let mut long = Vec::new();
+        for LongValue { column, page, length } in builder.long_values(row).map_err(failed)? {
+            long.push((column, statement.long(&self.rows, page, length).await?));
+        }
+        builder.push(row, &long).map_err(failed)
+    }
+
+    /// All columns of these rows.
+    ///
+    /// # Errors
+    /// As [`RowColumns::push`].
+    pub async fn batch(
+        &self,
+        statement: &Statement,
+        rows: &[bytes::Bytes],
+    ) -> Result<RecordBatch, Error> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let mut builder = self.builder(&all)?;
+        for row in rows {
+            self.push(&mut builder, statement, row).await?;
+        }
+        builder.finish_batch().map_err(|error| row_error(&self.name, &error))
+    }
+
+    /// Where the long values of a row are.
+    ///
+    /// # Errors
+    /// The row is damaged.
+    pub fn long_values(&self, row: &[u8]) -> Result<Vec<LongValue>, Error> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let builder = self.builder(&all)?;
+        builder.long_values(row).map_err(|error| row_error(&self.name, &error))
+    }
+
+    /// Values of a row for a message: `(1, x)`.
+    pub fn key_text(&self, index: usize, arrays: &[ArrayRef], row: usize) -> (String, String) {
+        let columns = &self.rows.indexes[index].columns;
+        let names: Vec<&str> =
+            columns.iter().map(|column| self.schema.field(column.column).name().as_str()).collect();
+        let text = |at: usize| {
+            arrow::util::display::array_value_to_string(&arrays[at], row)
+                .unwrap_or_else(|_| "?".to_owned())
+        };
+        let values: Vec<String> = columns.iter().map(|column| text(column.column)).collect();
+        (names.join(", "), values.join(", "))
+    }
+}

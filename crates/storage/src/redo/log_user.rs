@@ -1,0 +1,39 @@
+//! The user of the redo log: what the records in it are of, as far as the log has to do with it.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use cellar_redo::{Log, Lsn, Recovery, Report};
+
+use crate::error::Error;
+
+/// A boxed future of a user.
+pub type UserFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Why a user could not open the log.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The log.
+    Log(cellar_redo::Error),
+    /// What its records are of.
+    User(Error),
+}
+
+/// What reads the records of the log when it is opened, writes the new ones, and knows up to where they
+/// are needed. It never has two logs open: whoever opens the next has ended the one before.
+pub trait LogUser: Send + Sync + 'static {
+    /// Reads the records, and opens the log.
+    fn open(&self, recovery: Recovery) -> UserFuture<'_, Result<(Log, Report), OpenError>>;
+
+    /// Reads the records of a log that is not opened, and writes nothing.
+    fn read(&self, recovery: Recovery) -> UserFuture<'_, Result<(), OpenError>>;
+
+    /// Has no record be needed that is durable now. Returns where the first lies that is.
+    fn checkpoint(&self) -> UserFuture<'_, Result<Lsn, Error>>;
+
+    /// Ends in order, and closes the log.
+    fn close(&self) -> UserFuture<'_, Result<(), Error>>;
+
+    /// Ends at once, as in a crash: returns when nothing of it writes any more.
+    fn abandon(&self) -> UserFuture<'_, ()>;
+}
