@@ -134,7 +134,8 @@ fn a_power_cut_leaves_the_old_table_or_the_new_one_and_the_rest_can_be_removed()
             assert_eq!(sweep(&store, &session).await, 30);
         });
     }
-    assert!((5..85).contains(&after_commit), "{after_commit} of 90 cuts came after the commit");
+    // Before it are the three records of two objects and of the commit, and little else.
+    assert!((20..=87).contains(&after_commit), "{after_commit} of 90 cuts came after the commit");
 }
 
 #[test]

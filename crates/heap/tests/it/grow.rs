@@ -135,6 +135,7 @@ fn many_tables_loads_and_indexes_grow_one_file_together() {
         }
         // A TRUNCATE of a full store needs an extent as well.
         store.truncate(&session, 10).await.unwrap();
+        store.truncate(&session, 11).await.unwrap();
         store.close().await.unwrap();
         rows
     });

@@ -27,7 +27,7 @@ impl Heap {
     async fn opening(&self, recovery: Recovery) -> std::result::Result<OpenStore, OpenError> {
         let device = self.file(&recovery).await.map_err(OpenError::User)?;
         let (env, waits) = (self.0.env.clone(), self.0.sessions.waits().clone());
-        Ok(OpenStore { env, waits, device, recovery, options: self.options() })
+        Ok(OpenStore { env, waits, device, recovery, options: self.options(), growth: None })
     }
 }
 
