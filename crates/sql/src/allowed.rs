@@ -1,8 +1,12 @@
 //! The list of statements whose effect lasts here. DataFusion accepts more, executes them in memory, and
 //! reports success; those are refused.
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{ObjectType, Query, Statement as SqlStatement};
+use datafusion::sql::sqlparser::ast::{
+    ObjectType, Query, Statement as SqlStatement, Visit, Visitor,
+};
 
 use crate::error::Error;
 
@@ -25,9 +29,9 @@ pub(crate) fn check(statement: &DfStatement) -> Result<(), Error> {
 fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
     use SqlStatement as S;
     match statement {
-        S::Query(query) if !query.locks.is_empty() => Err(Error::not_yet(words_of_locks(query))
+        S::Query(query) if locks_rows(query) => Err(Error::not_yet(words_of_locks(query))
             .next(
-                "UPDATE and DELETE lock the rows that they change; leave it out where they follow",
+                "leave it out: rows of files are not locked, and there is no table yet whose rows change",
             )),
         S::Query(_)
         | S::Explain { .. }
@@ -56,9 +60,26 @@ fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
     }
 }
 
+/// Whether a query locks rows, or one within it does.
+pub(crate) fn locks_rows(query: &Query) -> bool {
+    struct Locks;
+    impl Visitor for Locks {
+        type Break = ();
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            match query.locks.is_empty() {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        }
+    }
+    query.visit(&mut Locks).is_break()
+}
+
 fn words_of_locks(query: &Query) -> String {
-    let locks: Vec<String> = query.locks.iter().map(ToString::to_string).collect();
-    format!("SELECT ... {}", locks.join(" "))
+    match query.locks.first() {
+        Some(lock) => format!("SELECT ... {lock}"),
+        None => "SELECT ... FOR UPDATE within a query".to_owned(),
+    }
 }
 
 /// The error of a statement whose effect would not last.

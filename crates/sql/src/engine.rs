@@ -2,6 +2,7 @@
 
 mod columnar;
 mod context;
+mod dml;
 mod explain;
 mod external;
 mod made;

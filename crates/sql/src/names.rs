@@ -66,6 +66,9 @@ fn settle_body(body: &mut SetExpr) {
             settle_body(left);
             settle_body(right);
         }
+        SetExpr::Insert(statement) | SetExpr::Update(statement) | SetExpr::Delete(statement) => {
+            settle(statement);
+        }
         _ => {}
     }
 }

@@ -3,6 +3,7 @@
 
 mod disks;
 mod explain;
+mod locks;
 mod logfile;
 mod offline;
 mod scrub;
@@ -40,6 +41,7 @@ pub fn parse(sql: &str) -> Result<Statement, Error> {
     }
     let explained = explain::take_out(&mut tokens)?;
     table_kind::take_out(&mut tokens)?;
+    locks::take_out(&mut tokens);
     let mut statements = DFParserBuilder::new(tokens)
         .with_dialect(&CellarDialect)
         .with_recursion_limit(RECURSION_MAX)

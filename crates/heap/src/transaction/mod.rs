@@ -105,6 +105,11 @@ impl Transaction {
         self.held.owner()
     }
 
+    /// How long it waits for the locks that come next; returns how long it waited so far.
+    pub fn set_patience(&mut self, patience: Patience) -> Patience {
+        std::mem::replace(&mut self.patience, patience)
+    }
+
     /// Begins a statement: under READ COMMITTED it sees what is committed now. Where this transaction has
     /// locked what is not durable yet it waits for that: a statement sees all that those before it have seen.
     ///

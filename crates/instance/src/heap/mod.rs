@@ -24,7 +24,7 @@ pub(crate) use catalog_rows::{HeapCatalog, check_names};
 pub(crate) use error::from_heap;
 pub use file::HEAP_PATH;
 pub use transaction::{
-    Begin, ChangeError, Entries, IndexKey, LockedRow, Mark, Rows, Scan, Shares, Statement,
+    Begin, ChangeError, Entries, IndexKey, LockedRow, Mark, RowLock, Rows, Scan, Shares, Statement,
     Transaction,
 };
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
-use cellar_heap::locks::{Mode, Patience, Resource};
+use cellar_heap::locks::{LockError, Mode, Patience, Resource};
 use cellar_heap::{
     Error as HeapError, Isolation, Key, RangeScan, RowBatch, RowKey, RowRef, Savepoint,
     StatementView, TableScan, TableShares,
@@ -37,8 +37,13 @@ pub struct IndexKey {
 /// Why a row could not be changed.
 #[derive(Debug)]
 pub enum ChangeError {
-    /// Another row has its key of this index of the table, from 0.
-    Duplicate(usize),
+    /// Another row has its key.
+    Duplicate {
+        /// Of which index of the table, from 0.
+        index: usize,
+        /// The number of the row that has it.
+        row: u64,
+    },
     /// Something else.
     Other(Error),
 }
@@ -56,6 +61,15 @@ pub struct LockedRow {
     pub bytes: Option<Bytes>,
     /// Whether it is another than the statement saw.
     pub is_changed: bool,
+}
+
+/// How a row is locked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowLock {
+    /// Others may lock it so too: FOR SHARE.
+    pub is_shared: bool,
+    /// Nobody waits for who has it: NOWAIT.
+    pub is_nowait: bool,
 }
 
 /// A place among the changes of a transaction.
@@ -126,21 +140,61 @@ impl Transaction {
         Ok(Statement(self.0.statement().await.map_err(from_heap)?))
     }
 
-    /// Locks a row for a change. `seen`: as the statement saw it.
+    /// Locks a row.
     ///
     /// # Errors
-    /// 00060, 30006; 08177 at a snapshot, where others have changed it; the disk reports one.
+    /// 00060, 30006, 00054; 08177 at a snapshot, where others have changed it; the disk reports one.
     #[boxed]
     pub async fn lock_row(
         &mut self,
         table: &RowTable,
         row: u64,
-        seen: Option<&Bytes>,
+        how: RowLock,
     ) -> Result<LockedRow> {
-        let at = row_ref(row)?;
-        let bytes = self.0.lock_row(table.object, at, Mode::Exclusive).await.map_err(from_heap)?;
-        let is_changed = bytes.as_ref() != seen;
+        let found = self.lock_row_as(table, row, how).await.map_err(from_heap)?;
+        let cellar_heap::LockedRow { bytes, is_changed } = found;
         Ok(LockedRow { bytes, is_changed })
+    }
+
+    /// As [`Transaction::lock_row`] without waiting; `None`: others have it.
+    ///
+    /// # Errors
+    /// As [`Transaction::lock_row`].
+    #[boxed]
+    pub async fn lock_free_row(
+        &mut self,
+        table: &RowTable,
+        row: u64,
+        how: RowLock,
+    ) -> Result<Option<LockedRow>> {
+        let how = RowLock { is_nowait: true, ..how };
+        match self.lock_row_as(table, row, how).await {
+            Ok(found) => {
+                let cellar_heap::LockedRow { bytes, is_changed } = found;
+                Ok(Some(LockedRow { bytes, is_changed }))
+            }
+            Err(HeapError::Lock(LockError::Busy { .. })) => Ok(None),
+            Err(error) => Err(from_heap(error)),
+        }
+    }
+
+    async fn lock_row_as(
+        &mut self,
+        table: &RowTable,
+        row: u64,
+        how: RowLock,
+    ) -> std::result::Result<cellar_heap::LockedRow, HeapError> {
+        let Some(at) = RowRef::from_u64(row) else {
+            return Ok(cellar_heap::LockedRow { bytes: None, is_changed: false });
+        };
+        let mode = if how.is_shared { Mode::Share } else { Mode::Exclusive };
+        if !how.is_nowait {
+            return self.0.lock_row_seen(table.object, at, mode).await;
+        }
+        let before = self.0.set_patience(Patience::None);
+        let locked = self.0.lock_row_seen(table.object, at, mode).await;
+        self.0.set_patience(before);
+        locked
     }
 
     /// Adds a row, with a key for each index.
@@ -155,6 +209,29 @@ impl Transaction {
         keys: &[IndexKey],
     ) -> std::result::Result<u64, ChangeError> {
         let keys = table.indexes.iter().zip(keys).map(|(index, key)| row_key(index, key)).collect();
+        match self.0.insert(table.object, row, keys).await {
+            Ok(row) => Ok(row.to_u64()),
+            Err(error) => Err(change_error(table, error)),
+        }
+    }
+
+    /// As [`Transaction::insert`]; of several keys that others have, one of the index `first` is told.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`].
+    #[boxed]
+    pub async fn insert_looking_first(
+        &mut self,
+        table: &RowTable,
+        row: Bytes,
+        keys: &[IndexKey],
+        first: usize,
+    ) -> std::result::Result<u64, ChangeError> {
+        let pairs = table.indexes.iter().zip(keys);
+        let mut keys: Vec<RowKey> = pairs.map(|(index, key)| row_key(index, key)).collect();
+        if first < keys.len() {
+            keys[..=first].rotate_right(1);
+        }
         match self.0.insert(table.object, row, keys).await {
             Ok(row) => Ok(row.to_u64()),
             Err(error) => Err(change_error(table, error)),
@@ -293,10 +370,10 @@ fn row_key(index: &Index, key: &IndexKey) -> RowKey {
 }
 
 fn change_error(table: &RowTable, error: HeapError) -> ChangeError {
-    if let HeapError::Duplicate { index, .. } = &error
+    if let HeapError::Duplicate { index, row } = &error
         && let Some(at) = table.indexes.iter().position(|own| own.object == *index)
     {
-        return ChangeError::Duplicate(at);
+        return ChangeError::Duplicate { index: at, row: row.to_u64() };
     }
     error.into()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Statement as SqlStatement, TableObject, TransactionIsolationLevel, TransactionMode,
+    Statement as SqlStatement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
 };
 
 use futures_util::TryStreamExt;
@@ -14,7 +14,8 @@ use futures_util::TryStreamExt;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
 use crate::explain::options::ExplainOptions;
-use crate::rows::{Block, RowTables, Scope};
+use crate::names::folded;
+use crate::rows::{Block, Modes, RowTables, Scope};
 
 impl Engine {
     /// Runs a statement for DataFusion, or one about transactions.
@@ -35,13 +36,16 @@ impl Engine {
         let _turn = self.turn.lock().await;
         let scope = rows.begin_statement().await?;
         let in_scope = self.in_scope(scope.clone());
-        let (outcome, scope) = match self.changing(&scope, &statement).await {
+        let changed = self.changing(&scope, &statement).await;
+        let is_change = changed.is_some();
+        let (outcome, scope) = match changed {
             None => (self.query(sql, statement).await, scope),
             Some(Ok((outcome, scope))) => (Ok(outcome), scope),
             Some(Err(error)) => (Err(error), scope),
         };
         drop(in_scope);
-        if matches!(outcome, Ok(Outcome::Rows(_) | Outcome::Refused(..))) && !scope.in_block {
+        let is_read = matches!(outcome, Ok(Outcome::Rows(_) | Outcome::Refused(..))) && !is_change;
+        if is_read && !scope.in_block {
             rows.leave_statement();
             return outcome;
         }
@@ -88,35 +92,6 @@ impl Engine {
         outcome
     }
 
-    /// Runs a statement that changes rows of a table in the heap; `None`: it is another one.
-    async fn changing(
-        &self,
-        scope: &Scope,
-        statement: &DfStatement,
-    ) -> Option<Result<(Outcome, Scope), Error>> {
-        let DfStatement::Statement(inner) = statement else { return None };
-        match inner.as_ref() {
-            SqlStatement::Update(update) => {
-                Some(self.update_rows(scope.clone(), update.clone()).await)
-            }
-            SqlStatement::Delete(delete) => {
-                Some(self.delete_rows(scope.clone(), delete.clone()).await)
-            }
-            SqlStatement::Insert(insert) => match &insert.table {
-                TableObject::TableName(name) if self.is_row_table(&name.to_string()) => {
-                    if insert.on.is_some() || insert.returning.is_some() {
-                        let error = Error::not_yet("ON CONFLICT and RETURNING of an INSERT");
-                        return Some(Err(error.next("leave them out")));
-                    }
-                    let inserted = self.insert_rows(scope, statement.clone()).await;
-                    Some(inserted.map(|outcome| (outcome, scope.clone())))
-                }
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
     /// BEGIN, COMMIT, ROLLBACK; `None`: it is another statement.
     async fn about_transactions(
         &self,
@@ -128,8 +103,7 @@ impl Engine {
                 if !statements.is_empty() {
                     return Err(Error::not_yet("a block of statements"));
                 }
-                let is_snapshot = is_snapshot(modes)?;
-                let was_begun = rows.begin(is_snapshot).await?;
+                let was_begun = rows.begin(modes_of(modes)?).await?;
                 let mut outcome = done("Transaction begun.");
                 if let (true, Outcome::Done { notices, .. }) = (was_begun, &mut outcome) {
                     notices.push("a transaction was begun already: it goes on".to_owned());
@@ -140,10 +114,20 @@ impl Engine {
             SqlStatement::Rollback { savepoint: None, .. } => {
                 Ok(Some(ended(rows.end(false).await?, "roll back")))
             }
-            SqlStatement::Rollback { .. }
-            | SqlStatement::Savepoint { .. }
-            | SqlStatement::ReleaseSavepoint { .. } => {
-                Err(Error::not_yet("a savepoint").next("roll the whole transaction back"))
+            SqlStatement::Rollback { savepoint: Some(name), .. } => {
+                let name = folded(name);
+                rows.back_to_savepoint(&name).await?;
+                Ok(Some(done(format!("Rolled back to savepoint {name}."))))
+            }
+            SqlStatement::Savepoint { name } => {
+                let name = folded(name);
+                rows.savepoint(name.clone()).await?;
+                Ok(Some(done(format!("Savepoint {name} created."))))
+            }
+            SqlStatement::ReleaseSavepoint { name } => {
+                let name = folded(name);
+                rows.release_savepoint(&name).await?;
+                Ok(Some(done(format!("Savepoint {name} released."))))
             }
             _ => Ok(None),
         }
@@ -208,10 +192,10 @@ fn ended(block: Block, what: &str) -> Outcome {
     }
 }
 
-/// Whether all statements of a transaction see the same.
-fn is_snapshot(modes: &[TransactionMode]) -> Result<bool, Error> {
-    let mut snapshot = false;
-    for mode in modes {
+/// What BEGIN says of a transaction.
+fn modes_of(said: &[TransactionMode]) -> Result<Modes, Error> {
+    let mut modes = Modes::default();
+    for mode in said {
         match mode {
             TransactionMode::IsolationLevel(
                 TransactionIsolationLevel::ReadCommitted
@@ -219,18 +203,15 @@ fn is_snapshot(modes: &[TransactionMode]) -> Result<bool, Error> {
             ) => {}
             TransactionMode::IsolationLevel(
                 TransactionIsolationLevel::RepeatableRead | TransactionIsolationLevel::Snapshot,
-            ) => snapshot = true,
+            ) => modes.is_snapshot = true,
             TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {
                 return Err(Error::not_yet("SERIALIZABLE")
                     .next("REPEATABLE READ, and lock the rows that must not change"));
             }
-            TransactionMode::AccessMode(mode) if mode.to_string() == "READ WRITE" => {}
             TransactionMode::AccessMode(mode) => {
-                return Err(
-                    Error::not_yet(format!("a transaction that is {mode}")).next("leave it out")
-                );
+                modes.is_read_only = *mode == TransactionAccessMode::ReadOnly;
             }
         }
     }
-    Ok(snapshot)
+    Ok(modes)
 }

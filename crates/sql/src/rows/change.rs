@@ -8,7 +8,7 @@ use arrow::compute::take;
 use arrow::datatypes::UInt64Type;
 use bytes::Bytes;
 use cellar_format::rows::{LongValue, RowWriter};
-use cellar_instance::heap::{ChangeError, IndexKey, LockedRow, Statement, Transaction};
+use cellar_instance::heap::{ChangeError, IndexKey, LockedRow, RowLock, Transaction};
 
 use super::checks::Checks;
 use super::session::Scope;
@@ -20,12 +20,33 @@ use crate::error::Error;
 const ROWS_TOGETHER: usize = 1024;
 
 /// What became of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Changed {
-    /// So many rows are changed.
-    Rows(u64),
+    /// Rows are changed.
+    Rows(Written),
     /// Others have changed a row meanwhile: the statement is to be run again, on what is there now.
     Again,
+}
+
+/// Rows that were changed.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// How many.
+    pub count: u64,
+    /// Themselves, all columns of the table, if they were asked for: as they are, or as they were when they
+    /// were deleted.
+    pub rows: Vec<RecordBatch>,
+    /// Of an UPDATE or DELETE: the place of each of them among the rows of the query.
+    pub places: Vec<u64>,
+}
+
+impl Written {
+    /// Adds what was changed after these.
+    pub fn extend(&mut self, more: Written) {
+        self.count += more.count;
+        self.rows.extend(more.rows);
+        self.places.extend(more.places);
+    }
 }
 
 /// What is changed, and what its rows must be.
@@ -36,12 +57,14 @@ pub(crate) struct Change<'a> {
     pub checks: &'a Checks,
     /// The statement.
     pub scope: &'a Scope,
+    /// Whether the rows themselves are asked for.
+    pub wants_rows: bool,
 }
 
 /// A row that is to be.
-struct NewRow {
-    bytes: Bytes,
-    keys: Vec<IndexKey>,
+pub(super) struct NewRow {
+    pub bytes: Bytes,
+    pub keys: Vec<IndexKey>,
 }
 
 impl Change<'_> {
@@ -49,18 +72,28 @@ impl Change<'_> {
     ///
     /// # Errors
     /// A value does not fit, a condition does not hold, a key is there already.
-    pub async fn insert(&self, batch: &RecordBatch) -> Result<u64, Error> {
+    pub async fn insert(&self, batch: &RecordBatch) -> Result<Written, Error> {
         let arrays = self.fitted(batch.columns())?;
         self.checks.check(&arrays)?;
         let table = &self.columns.rows;
         let mut transaction = self.scope.open().await?;
         let writer = self.writer(&arrays)?;
         for row in 0..batch.num_rows() {
-            let new = self.new_row(&mut transaction, &writer, row).await?;
+            let new = self.new_row(&mut transaction, &writer, row, &[]).await?;
             let inserted = transaction.insert(table, new.bytes, &new.keys).await;
             inserted.map_err(|error| self.refused(error, &arrays, row))?;
         }
-        Ok(batch.num_rows() as u64)
+        let count = batch.num_rows() as u64;
+        Ok(Written { count, rows: self.wanted(arrays)?, places: Vec::new() })
+    }
+
+    /// The rows themselves, if they are asked for.
+    pub(super) fn wanted(&self, arrays: Vec<ArrayRef>) -> Result<Vec<RecordBatch>, Error> {
+        if !self.wants_rows {
+            return Ok(Vec::new());
+        }
+        let batch = RecordBatch::try_new(self.columns.query_schema(false), arrays);
+        Ok(vec![batch.map_err(|error| crate::failure::from_arrow(&error))?])
     }
 
     /// Gives rows other values. The first column of `batches` has their numbers, the others the new values of
@@ -78,7 +111,7 @@ impl Change<'_> {
         for (position, column) in assigned.iter().enumerate() {
             values.push((*column, whole(batches, position + 1)?));
         }
-        let mut waiting = Vec::new();
+        let (mut waiting, mut written) = (Vec::new(), Written::default());
         for rows in rows.chunks(ROWS_TOGETHER) {
             let Some(old) = self.locked(rows).await? else { return Ok(Changed::Again) };
             // A row that is gone was so before the statement began.
@@ -94,10 +127,15 @@ impl Change<'_> {
             }
             self.checks.check(&arrays)?;
             let numbers: Vec<u64> = there.iter().map(|at| rows[*at].0).collect();
-            waiting.extend(self.write(&numbers, &old, &arrays).await?);
+            waiting.extend(self.write(&numbers, &old, &arrays, assigned).await?);
+            written.extend(Written {
+                count: there.len() as u64,
+                rows: self.wanted(arrays)?,
+                places: places.values().to_vec(),
+            });
         }
         self.write_waiting(waiting).await?;
-        Ok(Changed::Rows(rows.len() as u64))
+        Ok(Changed::Rows(written))
     }
 
     /// Deletes the rows whose numbers these are.
@@ -106,31 +144,36 @@ impl Change<'_> {
     /// Those of locks; the disk reports one.
     pub async fn delete(&self, batches: &[RecordBatch]) -> Result<Changed, Error> {
         let rows = numbered(batches)?;
-        let table = &self.columns.rows;
+        let (table, mut written) = (&self.columns.rows, Written::default());
         for rows in rows.chunks(ROWS_TOGETHER) {
             let Some(old) = self.locked(rows).await? else { return Ok(Changed::Again) };
+            let there = rows.iter().zip(&old).filter_map(|(row, old)| Some((row, old.as_ref()?)));
+            let (there, old): (Vec<&(u64, u64)>, Vec<Bytes>) =
+                there.map(|(row, old)| (row, old.clone())).unzip();
+            if self.wants_rows {
+                written.rows.push(self.columns.batch(&self.scope.statement, &old).await?);
+                written.places.extend(there.iter().map(|(_, place)| *place));
+            }
             let mut transaction = self.scope.open().await?;
-            for ((number, _), bytes) in rows.iter().zip(&old) {
-                let Some(bytes) = bytes else { continue };
-                self.free_long(&mut transaction, bytes).await?;
+            for ((number, _), bytes) in there.iter().zip(&old) {
+                self.free_long(&mut transaction, bytes, &[]).await?;
                 let keys = self.columns.keys(bytes)?;
                 let deleted = transaction.delete(table, *number, &keys).await;
                 deleted.map_err(|error| self.refused(error, &[], 0))?;
             }
+            written.count += there.len() as u64;
         }
-        Ok(Changed::Rows(rows.len() as u64))
+        Ok(Changed::Rows(written))
     }
 
     /// Locks rows, in their order; their bytes. `None`: others have changed one meanwhile.
     async fn locked(&self, rows: &[(u64, u64)]) -> Result<Option<Vec<Option<Bytes>>>, Error> {
         let table = &self.columns.rows;
-        let statement: &Statement = &self.scope.statement;
         let mut transaction = self.scope.open().await?;
         let mut found = Vec::with_capacity(rows.len());
         for (number, _) in rows {
-            let seen = statement.row(table, *number).await?;
             let LockedRow { bytes, is_changed } =
-                transaction.lock_row(table, *number, seen.as_ref()).await?;
+                transaction.lock_row(table, *number, RowLock::default()).await?;
             if is_changed {
                 return Ok(None);
             }
@@ -139,25 +182,34 @@ impl Change<'_> {
         Ok(Some(found))
     }
 
-    /// Writes rows in the place of others. Those whose key another row has, which may be about to change,
-    /// are returned.
-    async fn write(
+    /// Writes rows in the place of others, with other values in the columns `assigned`. Those whose key
+    /// another row has, which may be about to change, are returned.
+    pub(super) async fn write(
         &self,
         numbers: &[u64],
         old: &[Bytes],
         arrays: &[ArrayRef],
+        assigned: &[usize],
     ) -> Result<Vec<Waiting>, Error> {
         let table = &self.columns.rows;
         let mut transaction = self.scope.open().await?;
         let (writer, mut waiting) = (self.writer(arrays)?, Vec::new());
         for (row, (number, old)) in numbers.iter().zip(old).enumerate() {
-            self.free_long(&mut transaction, old).await?;
-            let NewRow { bytes, keys } = self.new_row(&mut transaction, &writer, row).await?;
+            // A long value that is the same stays where it is.
+            let mut kept = self.columns.long_values(old)?;
+            if !kept.is_empty() {
+                let own: Vec<usize> =
+                    writer.long_values(row).into_iter().map(|(at, _)| at).collect();
+                kept.retain(|long| own.contains(&long.column) && !assigned.contains(&long.column));
+            }
+            self.free_long(&mut transaction, old, &kept).await?;
+            let NewRow { bytes, keys } =
+                self.new_row(&mut transaction, &writer, row, &kept).await?;
             let gone = self.columns.keys(old)?;
             let with = (&gone[..], &keys[..]);
             match transaction.update(table, *number, bytes.clone(), with).await {
                 Ok(()) => {}
-                Err(ChangeError::Duplicate(index)) => {
+                Err(ChangeError::Duplicate { index, .. }) => {
                     let key = self.columns.key_text(index, arrays, row);
                     let number = *number;
                     waiting.push(Waiting { number, bytes, gone, keys, key });
@@ -169,7 +221,7 @@ impl Change<'_> {
     }
 
     /// Writes what waits for keys: all of it gives its own up before any of it takes one.
-    async fn write_waiting(&self, waiting: Vec<Waiting>) -> Result<(), Error> {
+    pub(super) async fn write_waiting(&self, waiting: Vec<Waiting>) -> Result<(), Error> {
         if waiting.is_empty() {
             return Ok(());
         }
@@ -184,7 +236,9 @@ impl Change<'_> {
             let with = (&gone[..], &keys[..]);
             match transaction.take_keys(table, *number, bytes.clone(), with).await {
                 Ok(()) => {}
-                Err(ChangeError::Duplicate(index)) => return Err(self.duplicate(index, key)),
+                Err(ChangeError::Duplicate { index, .. }) => {
+                    return Err(self.duplicate(index, key));
+                }
                 Err(error) => return Err(self.refused(error, &[], 0)),
             }
         }
@@ -192,7 +246,7 @@ impl Change<'_> {
     }
 
     /// Values as the columns of the table have them.
-    fn fitted(&self, arrays: &[ArrayRef]) -> Result<Vec<ArrayRef>, Error> {
+    pub(super) fn fitted(&self, arrays: &[ArrayRef]) -> Result<Vec<ArrayRef>, Error> {
         let fields = self.columns.schema.fields().iter();
         arrays
             .iter()
@@ -201,20 +255,25 @@ impl Change<'_> {
             .collect()
     }
 
-    fn writer<'a>(&'a self, arrays: &'a [ArrayRef]) -> Result<RowWriter<'a>, Error> {
+    pub(super) fn writer<'a>(&'a self, arrays: &'a [ArrayRef]) -> Result<RowWriter<'a>, Error> {
         RowWriter::new(self.columns.layout(), arrays)
             .map_err(|error| row_error(&self.columns.name, &error))
     }
 
-    /// A row, with its long values put into pages of their own.
-    async fn new_row(
+    /// A row, with its long values put into pages of their own, but for those that are there.
+    pub(super) async fn new_row(
         &self,
         transaction: &mut Transaction,
         writer: &RowWriter<'_>,
         row: usize,
+        there: &[LongValue],
     ) -> Result<NewRow, Error> {
         let mut long = Vec::new();
         for (column, bytes) in writer.long_values(row) {
+            if let Some(there) = there.iter().find(|there| there.column == column) {
+                long.push(*there);
+                continue;
+            }
             let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             let bytes = Bytes::copy_from_slice(bytes);
             let page = transaction.put_long(&self.columns.rows, bytes).await?;
@@ -227,17 +286,26 @@ impl Change<'_> {
         Ok(NewRow { bytes: bytes.into(), keys })
     }
 
-    async fn free_long(&self, transaction: &mut Transaction, row: &[u8]) -> Result<(), Error> {
-        for LongValue { page, .. } in self.columns.long_values(row)? {
+    /// Frees the long values of a row, but for those that are kept.
+    async fn free_long(
+        &self,
+        transaction: &mut Transaction,
+        row: &[u8],
+        kept: &[LongValue],
+    ) -> Result<(), Error> {
+        for LongValue { page, column, .. } in self.columns.long_values(row)? {
+            if kept.iter().any(|kept| kept.column == column) {
+                continue;
+            }
             transaction.free_long(&self.columns.rows, page).await?;
         }
         Ok(())
     }
 
-    fn refused(&self, error: ChangeError, arrays: &[ArrayRef], row: usize) -> Error {
+    pub(super) fn refused(&self, error: ChangeError, arrays: &[ArrayRef], row: usize) -> Error {
         match error {
             ChangeError::Other(error) => error.into(),
-            ChangeError::Duplicate(index) => {
+            ChangeError::Duplicate { index, .. } => {
                 let key = match arrays.is_empty() {
                     true => (String::new(), String::new()),
                     false => self.columns.key_text(index, arrays, row),
@@ -258,7 +326,7 @@ impl Change<'_> {
 }
 
 /// A row that waits until another one has given up its key.
-struct Waiting {
+pub(super) struct Waiting {
     number: u64,
     bytes: Bytes,
     gone: Vec<IndexKey>,

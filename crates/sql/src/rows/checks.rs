@@ -7,8 +7,9 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::DFSchema;
 use datafusion::common::cast::as_boolean_array;
 use datafusion::execution::context::SessionState;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, ExprWithAlias};
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::table::RowColumns;
@@ -25,7 +26,7 @@ pub(crate) struct Checks {
     conditions: Vec<(String, Arc<dyn PhysicalExpr>)>,
 }
 
-/// An expression as a statement would have it.
+/// An expression as a statement would have it, of its text.
 ///
 /// # Errors
 /// It is none, or names what there is not.
@@ -34,11 +35,33 @@ pub(crate) fn expression(
     text: &str,
     names: &DFSchema,
 ) -> Result<Expr, Error> {
-    let parsed = Parser::new(&CellarDialect).try_with_sql(text);
-    let parsed = parsed.and_then(|mut parser| parser.parse_expr_with_alias());
-    let parsed = parsed.map_err(|error| Error::syntax(error.to_string()))?;
-    let made = state.create_logical_expr_from_sql_expr(parsed, names);
-    made.map_err(|e| from_datafusion(&e))
+    let made = Parser::new(&CellarDialect).try_with_sql(text);
+    let made = made.and_then(|mut parser| parser.parse_expr());
+    parsed(state, made.map_err(|error| Error::syntax(error.to_string()))?, names)
+}
+
+/// An expression as a statement would have it.
+///
+/// # Errors
+/// It names what there is not, or its types do not fit.
+pub(crate) fn parsed(state: &SessionState, expr: SqlExpr, names: &DFSchema) -> Result<Expr, Error> {
+    let failed = |error| from_datafusion(&error);
+    let expr = ExprWithAlias { expr, alias: None };
+    let made = state.create_logical_expr_from_sql_expr(expr, names).map_err(failed)?;
+    // What the rules of the analyzer mean belongs to the expression: they are asked as of a query.
+    let schema = Arc::new(names.clone());
+    let source = LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: true, schema });
+    let plan = LogicalPlanBuilder::from(source).project([made]).and_then(LogicalPlanBuilder::build);
+    let options = state.config_options();
+    let analyzer = state.analyzer();
+    let plan = plan.and_then(|plan| analyzer.execute_and_check(plan, options, |_, _| {}));
+    match plan.map_err(failed)? {
+        LogicalPlan::Projection(projection) => {
+            let made = projection.expr.into_iter().next().map(Expr::unalias);
+            made.ok_or_else(|| Error::new(600, "XX000", "an expression became none"))
+        }
+        _ => Err(Error::not_yet("this expression, here")),
+    }
 }
 
 impl Checks {

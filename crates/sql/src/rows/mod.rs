@@ -3,17 +3,19 @@
 mod access;
 mod change;
 mod checks;
+mod conflict;
 mod define;
 mod exec;
 mod provider;
 mod session;
 mod table;
 
-pub(crate) use change::{Change, Changed};
-pub(crate) use checks::Checks;
+pub(crate) use change::{Change, Changed, Written};
+pub(crate) use checks::{Checks, parsed};
+pub(crate) use conflict::{Conflict, OnUpdate};
 pub(crate) use define::{Definition, defined};
 pub(crate) use exec::HeapScanExec;
 pub(crate) use provider::{HeapTable, default_value, defaults};
-pub(crate) use session::Scope;
 pub use session::{Block, RowTables};
+pub(crate) use session::{Modes, Scope};
 pub(crate) use table::{ROW_ID, RowColumns, row_error, with_row_ids, without_row_ids};

@@ -16,15 +16,54 @@ use crate::error::Error;
 pub(crate) type Shared = Arc<Mutex<Option<Transaction>>>;
 
 /// What a session has begun.
-#[derive(Clone, Default)]
+#[derive(Default)]
 enum State {
     /// Nothing: each statement is a transaction.
     #[default]
     Idle,
     /// BEGIN.
-    Open(Shared),
-    /// BEGIN, and a statement that failed.
-    Failed,
+    Open(Begun),
+    /// BEGIN, and a statement that failed. What is left is what savepoints keep.
+    Failed(Option<Begun>),
+}
+
+/// A transaction that BEGIN has begun.
+struct Begun {
+    transaction: Shared,
+    /// Names of places among its changes, in their order.
+    savepoints: Vec<(String, Mark)>,
+    is_read_only: bool,
+}
+
+impl Begun {
+    /// The place of a savepoint: the last one of that name.
+    fn position(&self, name: &str) -> Result<usize, Error> {
+        let found = self.savepoints.iter().rposition(|(own, _)| own == name);
+        found.ok_or_else(|| {
+            let text = format!("savepoint \"{name}\" does not exist");
+            let error = Error::new(1086, "3B001", text);
+            match self.savepoints.last() {
+                None => error.next("there is none: ROLLBACK takes the whole transaction back"),
+                Some((last, _)) => error.next(format!("the last one is \"{last}\"")),
+            }
+        })
+    }
+
+    /// Takes the changes back that came behind a savepoint.
+    async fn back_to(&self, at: usize) {
+        if let Some(transaction) = self.transaction.lock().await.as_mut() {
+            transaction.back_to(self.savepoints[at].1);
+        }
+    }
+}
+
+/// What BEGIN says of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Modes {
+    /// All its statements see the same.
+    pub is_snapshot: bool,
+    /// It changes nothing.
+    pub is_read_only: bool,
 }
 
 /// How a transaction ended.
@@ -63,9 +102,17 @@ pub(crate) struct Scope {
     pub statement: Statement,
     /// Whether the transaction goes on behind the statement.
     pub in_block: bool,
-    /// The database is open read-only: there is no transaction, and nobody changes anything.
-    is_read_only: bool,
+    /// Nothing may be changed: of the database, which then has no transaction, or of the transaction.
+    read_only: ReadOnly,
     database: Arc<Database>,
+}
+
+/// What may not be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadOnly {
+    Nothing,
+    Transaction,
+    Database,
 }
 
 impl std::fmt::Debug for Scope {
@@ -84,6 +131,11 @@ fn ended_in_failure() -> Error {
 fn is_over() -> Error {
     Error::new(70171, "25000", "the transaction of this statement has ended")
         .next("run the statement again")
+}
+
+/// The error of a statement that only a transaction has a use for.
+fn no_block(what: &str) -> Error {
+    Error::new(70172, "25P01", format!("{what} outside a transaction")).next("begin one: BEGIN")
 }
 
 fn changed(table: &str) -> Error {
@@ -139,16 +191,20 @@ impl RowTables {
         self.fail_if_given_up().await;
         let database = Arc::clone(&self.database);
         if let Some(statement) = database.heap().reading(self.session.waits()) {
-            let (transaction, in_block) = (Shared::default(), false);
-            return Ok(Scope { transaction, statement, in_block, is_read_only: true, database });
+            let (transaction, read_only) = (Shared::default(), ReadOnly::Database);
+            return Ok(Scope { transaction, statement, in_block: false, read_only, database });
         }
-        let (transaction, in_block) = match &*self.state.lock().await {
-            State::Failed => return Err(ended_in_failure()),
-            State::Open(transaction) => (Arc::clone(transaction), true),
+        let (transaction, in_block, read_only) = match &*self.state.lock().await {
+            State::Failed(_) => return Err(ended_in_failure()),
+            State::Open(begun) => {
+                let only =
+                    if begun.is_read_only { ReadOnly::Transaction } else { ReadOnly::Nothing };
+                (Arc::clone(&begun.transaction), true, only)
+            }
             State::Idle => {
                 let waits = self.session.waits();
                 let begun = self.database.heap().begin(waits, self.beginning())?;
-                (Arc::new(Mutex::new(Some(begun))), false)
+                (Arc::new(Mutex::new(Some(begun))), false, ReadOnly::Nothing)
             }
         };
         let statement = match transaction.lock().await.as_mut() {
@@ -156,7 +212,7 @@ impl RowTables {
             None => return Err(is_over()),
         };
         self.at_work.store(true, Ordering::Release);
-        Ok(Scope { transaction, statement, in_block, is_read_only: false, database })
+        Ok(Scope { transaction, statement, in_block, read_only, database })
     }
 
     /// Gives a transaction up whose last statement was given up half-way.
@@ -195,20 +251,28 @@ impl RowTables {
         self.at_work.store(true, Ordering::Release);
     }
 
-    /// A statement of an open transaction has failed: its changes are gone.
+    /// A statement of an open transaction has failed: its changes are gone, but for those before the last
+    /// savepoint, to which the transaction can go back.
     pub(crate) async fn fail(&self) {
         let mut state = self.state.lock().await;
-        if let State::Open(transaction) = &*state {
-            transaction.lock().await.take();
-            *state = State::Failed;
-        }
+        *state = match std::mem::take(&mut *state) {
+            State::Open(begun) if begun.savepoints.is_empty() => {
+                begun.transaction.lock().await.take();
+                State::Failed(None)
+            }
+            State::Open(begun) => {
+                begun.back_to(begun.savepoints.len() - 1).await;
+                State::Failed(Some(begun))
+            }
+            other => other,
+        };
     }
 
     /// BEGIN; whether one was begun before.
     ///
     /// # Errors
     /// The heap is not open; 25P02.
-    pub(crate) async fn begin(&self, is_snapshot: bool) -> Result<bool, Error> {
+    pub(crate) async fn begin(&self, modes: Modes) -> Result<bool, Error> {
         if self.database.is_read_only() {
             return Err(Error::new(70041, "25006", "the database is open read-only"));
         }
@@ -218,14 +282,19 @@ impl RowTables {
                        or USING heap, makes transactions possible",
             ));
         }
+        self.fail_if_given_up().await;
         let mut state = self.state.lock().await;
         match &*state {
-            State::Failed => Err(ended_in_failure()),
+            State::Failed(_) => Err(ended_in_failure()),
             State::Open(_) => Ok(true),
             State::Idle => {
-                let begin = Begin { is_snapshot, ..self.beginning() };
+                let begin = Begin { is_snapshot: modes.is_snapshot, ..self.beginning() };
                 let begun = self.database.heap().begin(self.session.waits(), begin)?;
-                *state = State::Open(Arc::new(Mutex::new(Some(begun))));
+                *state = State::Open(Begun {
+                    transaction: Arc::new(Mutex::new(Some(begun))),
+                    savepoints: Vec::new(),
+                    is_read_only: modes.is_read_only,
+                });
                 Ok(false)
             }
         }
@@ -240,9 +309,14 @@ impl RowTables {
         let ended = std::mem::take(&mut *self.state.lock().await);
         match ended {
             State::Idle => Ok(Block::None),
-            State::Failed => Ok(Block::RolledBack),
-            State::Open(transaction) => {
-                let transaction = transaction.lock().await.take();
+            State::Failed(begun) => {
+                if let Some(begun) = begun {
+                    begun.transaction.lock().await.take();
+                }
+                Ok(Block::RolledBack)
+            }
+            State::Open(begun) => {
+                let transaction = begun.transaction.lock().await.take();
                 match transaction.filter(|_| commits) {
                     Some(transaction) => {
                         transaction.commit().await?;
@@ -252,6 +326,62 @@ impl RowTables {
                 }
             }
         }
+    }
+
+    /// SAVEPOINT.
+    ///
+    /// # Errors
+    /// 25P01 no transaction is open; 25P02.
+    pub(crate) async fn savepoint(&self, name: String) -> Result<(), Error> {
+        self.fail_if_given_up().await;
+        let mut state = self.state.lock().await;
+        let begun = match &mut *state {
+            State::Idle => return Err(no_block("SAVEPOINT")),
+            State::Failed(_) => return Err(ended_in_failure()),
+            State::Open(begun) => begun,
+        };
+        let mark = begun.transaction.lock().await.as_ref().map(Transaction::mark);
+        begun.savepoints.push((name, mark.ok_or_else(is_over)?));
+        Ok(())
+    }
+
+    /// ROLLBACK TO SAVEPOINT: also behind a failure.
+    ///
+    /// # Errors
+    /// 25P01 no transaction is open; 3B001 there is no such savepoint.
+    pub(crate) async fn back_to_savepoint(&self, name: &str) -> Result<(), Error> {
+        self.fail_if_given_up().await;
+        let mut state = self.state.lock().await;
+        let begun = match &mut *state {
+            State::Idle => return Err(no_block("ROLLBACK TO SAVEPOINT")),
+            State::Failed(None) => return Err(ended_in_failure()),
+            State::Open(begun) | State::Failed(Some(begun)) => begun,
+        };
+        let at = begun.position(name)?;
+        begun.back_to(at).await;
+        begun.savepoints.truncate(at + 1);
+        *state = match std::mem::take(&mut *state) {
+            State::Failed(Some(begun)) => State::Open(begun),
+            other => other,
+        };
+        Ok(())
+    }
+
+    /// RELEASE SAVEPOINT: it is forgotten, with those behind it; the changes stay.
+    ///
+    /// # Errors
+    /// As [`RowTables::back_to_savepoint`]; 25P02.
+    pub(crate) async fn release_savepoint(&self, name: &str) -> Result<(), Error> {
+        self.fail_if_given_up().await;
+        let mut state = self.state.lock().await;
+        let begun = match &mut *state {
+            State::Idle => return Err(no_block("RELEASE SAVEPOINT")),
+            State::Failed(_) => return Err(ended_in_failure()),
+            State::Open(begun) => begun,
+        };
+        let at = begun.position(name)?;
+        begun.savepoints.truncate(at);
+        Ok(())
     }
 
     /// Whether a transaction is open, or has failed.
@@ -269,7 +399,7 @@ impl Scope {
         &self,
     ) -> Result<MappedMutexGuard<'_, Option<Transaction>, Transaction>, Error> {
         let guard = self.transaction.lock().await;
-        if self.is_read_only {
+        if self.read_only == ReadOnly::Database {
             return Err(Error::new(70041, "25006", "the database is open read-only"));
         }
         if guard.is_none() {
@@ -289,7 +419,7 @@ impl Scope {
     pub async fn current(&self, planned: &Arc<RowColumns>) -> Result<Arc<RowColumns>, Error> {
         let mut columns = Arc::clone(planned);
         loop {
-            if !self.is_read_only {
+            if self.read_only != ReadOnly::Database {
                 self.open().await?.lock_to_read(&columns.rows).await?;
             }
             let catalog = self.database.catalog().current();
@@ -305,6 +435,21 @@ impl Scope {
                 }
                 None => return Err(changed(&planned.name)),
             }
+        }
+    }
+
+    /// Refuses a change where none may be made.
+    ///
+    /// # Errors
+    /// 25006 the transaction, or the database, is read-only.
+    pub fn check_writable(&self) -> Result<(), Error> {
+        match self.read_only {
+            ReadOnly::Nothing => Ok(()),
+            ReadOnly::Transaction => {
+                let text = "the transaction is read-only: it changes nothing";
+                Err(Error::new(1456, "25006", text).next("ROLLBACK, then begin without READ ONLY"))
+            }
+            ReadOnly::Database => Err(Error::new(70041, "25006", "the database is open read-only")),
         }
     }
 

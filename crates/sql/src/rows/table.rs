@@ -44,6 +44,8 @@ pub(crate) struct RowColumns {
     pub schema: SchemaRef,
     layout: RowLayout,
     keys: Vec<KeyWriter>,
+    /// Of all columns: finds the long values of rows.
+    all: Builder,
 }
 
 impl RowColumns {
@@ -61,7 +63,9 @@ impl RowColumns {
             KeyWriter::new(&layout, &columns).map_err(failed)
         };
         let keys = rows.indexes.iter().map(key).collect::<Result<Vec<_>, Error>>()?;
-        Ok(RowColumns { name: table.name.clone(), rows: rows.clone(), schema, layout, keys })
+        let every: Vec<usize> = (0..schema.fields().len()).collect();
+        let all = Builder::new(&layout, &every).map_err(failed)?;
+        Ok(RowColumns { name: table.name.clone(), rows: rows.clone(), schema, layout, keys, all })
     }
 
     /// How its rows are laid out.
@@ -165,9 +169,7 @@ impl RowColumns {
     /// # Errors
     /// The row is damaged.
     pub fn long_values(&self, row: &[u8]) -> Result<Vec<LongValue>, Error> {
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let builder = self.builder(&all)?;
-        builder.long_values(row).map_err(|error| row_error(&self.name, &error))
+        self.all.long_values(row).map_err(|error| row_error(&self.name, &error))
     }
 
     /// Values of a row for a message: `(1, x)`.

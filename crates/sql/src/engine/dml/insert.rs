@@ -1,0 +1,301 @@
+//! INSERT into tables in the heap.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::common::TableReference;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{LogicalPlan, WriteOp};
+use datafusion::sql::sqlparser::ast::{
+    Assignment, ConflictTarget, DoUpdate, Expr, Ident, Insert, ObjectName, OnConflict,
+    OnConflictAction, OnInsert, Query, SelectItem, SetExpr, Statement as SqlStatement, TableObject,
+    Values, With, visit_expressions,
+};
+use futures_util::TryStreamExt;
+
+use super::Effect;
+use super::change::assignments;
+use super::returning::Returning;
+use super::target::{is_default, query_of, value_of};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::names::folded;
+use crate::rows::{
+    Change, Changed, Checks, Conflict, OnUpdate, RowColumns, Scope, Written, parsed,
+};
+
+impl Engine {
+    /// INSERT INTO a table in the heap.
+    pub(super) async fn insert_rows(
+        &self,
+        scope: &Scope,
+        with: Option<With>,
+        mut insert: Insert,
+    ) -> Result<Effect, Error> {
+        let TableObject::TableName(name) = &insert.table else {
+            return Err(Error::not_yet("INSERT into anything but a table"));
+        };
+        let reference = TableReference::parse_str(&name.to_string());
+        self.check_own(&reference)?;
+        let Some(columns) = self.row_table(&reference)? else {
+            let text = format!("the table \"{}\" was dropped meanwhile", reference.table());
+            return Err(Error::new(942, "42P01", text));
+        };
+        let alias = alias_of(&insert, name)?;
+        let (on, returning) = (insert.on.take(), insert.returning.take());
+        // DataFusion knows no other name of a table that rows are added to.
+        (insert.table_alias, insert.insert_alias) = (None, None);
+        insert.source = insert.source.map(|source| Box::new(with_before(with, *source)));
+        insert.source = Some(Box::new(self.source_of(&columns, &mut insert).await?));
+        let columns = scope.current(&Arc::new(columns)).await?;
+        let conflict = on.map(|on| self.conflict(&columns, &alias, on)).transpose()?;
+        let returning = returning.map(|items| Returning::new(items, alias, false));
+        let (input, columns) = (self.plan_insert(insert, &columns).await?, columns);
+        let checks = Checks::of(&self.state(), &columns)?;
+        let wants_rows = returning.is_some();
+        let change = Change { columns: &columns, checks: &checks, scope, wants_rows };
+        let mut batches = self.stream(input).await.map_err(|e| self.failure(&e))?;
+        let (mut written, mut touched) = (Written::default(), HashSet::new());
+        while let Some(batch) = batches.try_next().await.map_err(|e| self.failure(&e))? {
+            match insert_batch(&change, &batch, conflict.as_ref(), &mut touched).await? {
+                Changed::Rows(more) => written.extend(more),
+                Changed::Again => return Ok(Effect::Again),
+            }
+        }
+        match returning {
+            None => Ok(Effect::Count(written.count, "inserted")),
+            Some(returning) => self.returned(&columns, returning, written, (&[], 0)).await,
+        }
+    }
+
+    /// The plan of the rows that an INSERT adds: all columns of the table.
+    async fn plan_insert(
+        &self,
+        insert: Insert,
+        columns: &RowColumns,
+    ) -> Result<LogicalPlan, Error> {
+        let plan = self.plan_of(SqlStatement::Insert(insert)).await?;
+        let LogicalPlan::Dml(dml) = plan else { return Err(Error::not_yet("this INSERT")) };
+        if dml.op != WriteOp::Insert(InsertOp::Append) {
+            return Err(Error::not_yet(format!("{} of a table in the heap", dml.op)));
+        }
+        if columns.schema.fields().len() != dml.input.schema().fields().len() {
+            let text = format!("table \"{}\" was changed meanwhile", columns.name);
+            return Err(Error::new(942, "42P01", text).next("run the statement again"));
+        }
+        Ok(dml.input.as_ref().clone())
+    }
+
+    /// The rows that are to be added: with the value of each DEFAULT, and with the columns named that they
+    /// are for. Rows of fewer values than the table has columns are for the first ones.
+    async fn source_of(&self, columns: &RowColumns, insert: &mut Insert) -> Result<Query, Error> {
+        let fields = columns.schema.fields();
+        let Some(mut source) = insert.source.take().map(|source| *source) else {
+            if !insert.assignments.is_empty() {
+                return Err(Error::not_yet("INSERT .. SET").next("use VALUES"));
+            }
+            // DEFAULT VALUES.
+            let defaults = (0..fields.len()).map(|at| {
+                let alias = Ident::with_quote('"', fields[at].name());
+                let expr = value_of(columns, at, &Expr::Identifier(Ident::new("DEFAULT")))?;
+                Ok(SelectItem::ExprWithAlias { expr, alias })
+            });
+            return Ok(query_of(defaults.collect::<Result<_, Error>>()?, Vec::new(), None));
+        };
+        let names = insert.columns.clone();
+        let places = match names.is_empty() {
+            true => (0..fields.len()).collect(),
+            false => {
+                let place = |name| super::target::column(columns, name);
+                names.iter().map(place).collect::<Result<Vec<usize>, Error>>()?
+            }
+        };
+        let count = match &mut *source.body {
+            SetExpr::Values(values) => {
+                fill_in(columns, &places, values)?;
+                let counts = values.rows.iter().map(|row| row.content.len());
+                let wrong = counts.clone().find(|count| *count > places.len());
+                wrong.or_else(|| counts.min()).unwrap_or(0)
+            }
+            _ => self.columns_of(&source).await?,
+        };
+        check_count(columns, count, (places.len(), !names.is_empty()))?;
+        if names.is_empty() && count < fields.len() {
+            let named = fields.iter().take(count).map(|field| Ident::with_quote('"', field.name()));
+            insert.columns = named.map(|name| ObjectName::from(vec![name])).collect();
+        }
+        Ok(source)
+    }
+
+    /// How many columns a query gives.
+    async fn columns_of(&self, query: &Query) -> Result<usize, Error> {
+        let plan = self.plan_of(SqlStatement::Query(Box::new(query.clone()))).await?;
+        Ok(plan.schema().fields().len())
+    }
+
+    /// What is done with rows whose key is there.
+    fn conflict(
+        &self,
+        columns: &RowColumns,
+        alias: &Ident,
+        on: OnInsert,
+    ) -> Result<Conflict, Error> {
+        let OnInsert::OnConflict(OnConflict { conflict_target, action }) = on else {
+            return Err(
+                Error::not_yet("ON DUPLICATE KEY UPDATE").next("ON CONFLICT (..) DO UPDATE")
+            );
+        };
+        let arbiter = conflict_target.map(|target| arbiter(columns, target)).transpose()?;
+        let OnConflictAction::DoUpdate(DoUpdate { assignments: set, selection }) = action else {
+            return Ok(Conflict { arbiter, update: None });
+        };
+        if arbiter.is_none() {
+            return Err(Error::syntax("ON CONFLICT DO UPDATE needs the columns of a unique key")
+                .next("name them: ON CONFLICT (id) DO UPDATE SET .."));
+        }
+        refuse_queries(&set, selection.as_ref())?;
+        let state = self.state();
+        let names = OnUpdate::names(columns, &folded(alias))?;
+        let value = |(at, value)| Ok((at, parsed(&state, value, &names)?));
+        let values = assignments(columns, &set)?.into_iter().map(value);
+        let values = values.collect::<Result<Vec<_>, Error>>()?;
+        let condition = selection.map(|expr| parsed(&state, expr, &names)).transpose()?;
+        let update = OnUpdate::new(&state, columns, &names, values, condition)?;
+        Ok(Conflict { arbiter, update: Some(update) })
+    }
+}
+
+async fn insert_batch(
+    change: &Change<'_>,
+    batch: &RecordBatch,
+    conflict: Option<&Conflict>,
+    touched: &mut HashSet<u64>,
+) -> Result<Changed, Error> {
+    match conflict {
+        None => Ok(Changed::Rows(change.insert(batch).await?)),
+        Some(conflict) => change.insert_or(batch, conflict, touched).await,
+    }
+}
+
+/// Refuses queries in DO UPDATE.
+fn refuse_queries(set: &[Assignment], selection: Option<&Expr>) -> Result<(), Error> {
+    let values = set.iter().map(|assignment| &assignment.value).chain(selection);
+    for value in values {
+        let found = visit_expressions(value, |expr| match expr {
+            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        if found.is_break() {
+            return Err(Error::not_yet("a query in DO UPDATE")
+                .next("select its value with the rows that are inserted, and use EXCLUDED"));
+        }
+    }
+    Ok(())
+}
+
+/// The name by which an INSERT knows its table.
+fn alias_of(insert: &Insert, name: &ObjectName) -> Result<Ident, Error> {
+    if let Some(alias) = &insert.table_alias {
+        return Ok(alias.alias.clone());
+    }
+    let own = name.0.last().and_then(|part| part.as_ident()).cloned();
+    own.ok_or_else(|| Error::syntax("a table has no name"))
+}
+
+/// A query that knows what another WITH names, too.
+fn with_before(with: Option<With>, mut query: Query) -> Query {
+    query.with = match (with, query.with) {
+        (Some(mut outer), Some(inner)) => {
+            outer.recursive |= inner.recursive;
+            outer.cte_tables.extend(inner.cte_tables);
+            Some(outer)
+        }
+        (outer, inner) => outer.or(inner),
+    };
+    query
+}
+
+/// Refuses rows of too many values, and of too few where columns are named.
+fn check_count(
+    columns: &RowColumns,
+    count: usize,
+    (places, is_named): (usize, bool),
+) -> Result<(), Error> {
+    let (number, what) = match count {
+        _ if count > places => (913, "more"),
+        _ if is_named && count < places => (947, "fewer"),
+        _ => return Ok(()),
+    };
+    let text = format!("INSERT has {what} values than columns: {count}, and {places}");
+    let names: Vec<&str> =
+        columns.schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let next = format!("the columns of \"{}\" are {}", columns.name, names.join(", "));
+    Err(Error::new(number, "42601", text).next(next))
+}
+
+/// Puts the default of a column in the place of each DEFAULT.
+fn fill_in(columns: &RowColumns, places: &[usize], values: &mut Values) -> Result<(), Error> {
+    for row in &mut values.rows {
+        for (value, at) in row.content.iter_mut().zip(places) {
+            if is_default(value) {
+                *value = value_of(columns, *at, value)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The index whose keys ON CONFLICT is about.
+fn arbiter(columns: &RowColumns, target: ConflictTarget) -> Result<usize, Error> {
+    let indexes = &columns.rows.indexes;
+    match target {
+        ConflictTarget::OnConstraint(name) => {
+            let wanted = name.0.last().and_then(|part| part.as_ident()).map(folded);
+            let found = indexes.iter().position(|index| {
+                index.constraint.is_some() && Some(&index.name) == wanted.as_ref()
+            });
+            found.ok_or_else(|| {
+                let text = format!("table \"{}\" has no unique constraint {name}", columns.name);
+                Error::new(2443, "42704", text).next(known(columns))
+            })
+        }
+        ConflictTarget::Columns(names) => {
+            let place = |name: &Ident| {
+                super::target::column(columns, &ObjectName::from(vec![name.clone()]))
+            };
+            let mut wanted = names.iter().map(place).collect::<Result<Vec<usize>, Error>>()?;
+            wanted.sort_unstable();
+            wanted.dedup();
+            let found = indexes.iter().position(|index| {
+                let mut own: Vec<usize> =
+                    index.columns.iter().map(|column| column.column).collect();
+                own.sort_unstable();
+                index.is_unique && own == wanted
+            });
+            found.ok_or_else(|| {
+                let text = "no unique constraint has the columns of ON CONFLICT";
+                Error::new(2443, "42P10", text).next(known(columns))
+            })
+        }
+    }
+}
+
+/// The unique constraints of a table, in words.
+fn known(columns: &RowColumns) -> String {
+    let unique = columns.rows.indexes.iter().filter(|index| index.is_unique);
+    let names: Vec<String> = unique
+        .map(|index| {
+            let own =
+                index.columns.iter().map(|at| columns.schema.field(at.column).name().as_str());
+            format!("{} ({})", index.name, own.collect::<Vec<_>>().join(", "))
+        })
+        .collect();
+    match names.is_empty() {
+        true => format!("table \"{}\" has none", columns.name),
+        false => format!("there are {}", names.join(", ")),
+    }
+}

@@ -1,0 +1,218 @@
+//! RETURNING: a query over the rows that were changed, with those of other tables that chose them.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
+use arrow::compute::{concat, concat_batches, take};
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::datasource::MemTable;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr as SqlExpr, Ident, Join, JoinConstraint, JoinOperator, Query, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Statement as SqlStatement, TableWithJoins,
+    WildcardAdditionalOptions,
+};
+
+use super::Effect;
+use super::target::{Made, query_of, table_named};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::failure::{from_arrow, from_datafusion};
+use crate::names;
+use crate::rows::{ROW_ID, RowColumns, Written};
+
+/// The column by which rows of the table and those that chose them belong together.
+const PLACE: &str = "\u{1}place";
+
+/// What a RETURNING clause asks for.
+pub(super) struct Returning {
+    items: Vec<SelectItem>,
+    /// The name of the table in the statement.
+    alias: Ident,
+    /// Whether there are other tables in FROM or USING.
+    has_more: bool,
+    others: Vec<Other>,
+}
+
+/// Another table of the statement.
+struct Other {
+    name: String,
+    fields: Vec<Field>,
+}
+
+impl Returning {
+    /// What is asked for of a table that has this name in its statement.
+    pub fn new(items: Vec<SelectItem>, alias: Ident, has_more: bool) -> Returning {
+        Returning { items, alias, has_more, others: Vec::new() }
+    }
+
+    /// The items, with each * as the columns that it stands for.
+    fn expanded(&self, columns: &RowColumns) -> Vec<SelectItem> {
+        let alias = names::folded(&self.alias);
+        let own = columns.schema.fields().iter().map(|field| field.name().clone());
+        let mut tables: Vec<(String, Vec<String>)> = vec![(alias, own.collect())];
+        for other in &self.others {
+            let fields = other.fields.iter().map(|field| field.name().clone()).collect();
+            tables.push((other.name.clone(), fields));
+        }
+        let all = |wanted: Option<&str>| {
+            let of = tables.iter().filter(|(name, _)| wanted.is_none_or(|wanted| wanted == name));
+            let each = of.flat_map(|(table, fields)| {
+                fields.iter().map(|field| SelectItem::UnnamedExpr(column_of(table, field)))
+            });
+            each.collect::<Vec<_>>()
+        };
+        let mut items = Vec::new();
+        for item in &self.items {
+            match item {
+                SelectItem::Wildcard(options)
+                    if *options == WildcardAdditionalOptions::default() =>
+                {
+                    items.extend(all(None));
+                }
+                SelectItem::QualifiedWildcard(
+                    SelectItemQualifiedWildcardKind::ObjectName(name),
+                    options,
+                ) if *options == WildcardAdditionalOptions::default() => {
+                    let last = name.0.last().and_then(|part| part.as_ident()).map(names::folded);
+                    let found = last.map(|name| all(Some(&name))).unwrap_or_default();
+                    match found.is_empty() {
+                        true => items.push(item.clone()),
+                        false => items.extend(found),
+                    }
+                }
+                other => items.push(other.clone()),
+            }
+        }
+        items
+    }
+}
+
+fn column_of(table: &str, column: &str) -> SqlExpr {
+    SqlExpr::CompoundIdentifier(vec![Ident::with_quote('"', table), Ident::with_quote('"', column)])
+}
+
+impl Engine {
+    /// Has the query for rows give the columns of the other tables too.
+    pub(super) async fn ask_for_others(
+        &self,
+        returning: &mut Returning,
+        query: &mut Query,
+    ) -> Result<(), Error> {
+        let SetExpr::Select(select) = &mut *query.body else { return Ok(()) };
+        if !returning.has_more {
+            return Ok(());
+        }
+        let all = SelectItem::Wildcard(WildcardAdditionalOptions::default());
+        let all =
+            Query { with: query.with.clone(), ..query_of(vec![all], select.from.clone(), None) };
+        let plan = self.plan_of(SqlStatement::Query(Box::new(all))).await?;
+        let own = names::folded(&returning.alias);
+        for (table, field) in plan.schema().iter() {
+            let Some(table) = table.map(|table| table.table().to_owned()) else { continue };
+            if table == own || field.name() == ROW_ID {
+                continue;
+            }
+            let field = Field::new(field.name(), field.data_type().clone(), true);
+            let at: usize = returning.others.iter().map(|other| other.fields.len()).sum();
+            select.projection.push(SelectItem::ExprWithAlias {
+                expr: column_of(&table, field.name()),
+                alias: Ident::with_quote('"', format!("\u{1}other{at}")),
+            });
+            match returning.others.last_mut().filter(|other| other.name == table) {
+                Some(other) => other.fields.push(field),
+                None => returning.others.push(Other { name: table, fields: vec![field] }),
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows that RETURNING gives. `chosen`: what the query for rows gave, and which of its columns is the
+    /// first of the other tables.
+    pub(super) async fn returned(
+        &self,
+        columns: &RowColumns,
+        returning: Returning,
+        written: Written,
+        chosen: (&[RecordBatch], usize),
+    ) -> Result<Effect, Error> {
+        let own = columns.query_schema(false);
+        let rows = concat_batches(&own, &written.rows).map_err(|error| from_arrow(&error))?;
+        let mut made = Vec::new();
+        let place = |arrays: &mut Vec<ArrayRef>, count: usize| {
+            arrays.push(Arc::new(UInt64Array::from_iter_values(0..count as u64)));
+        };
+        let mut arrays = rows.columns().to_vec();
+        place(&mut arrays, rows.num_rows());
+        let fields = own.fields().iter().map(|field| field.as_ref().clone()).collect();
+        let table = self.placed("table", fields, arrays, &mut made)?;
+        let relation = table_named(&table, returning.alias.clone());
+        let mut joins = Vec::new();
+        let places = UInt64Array::from(written.places);
+        let mut at = chosen.1;
+        for other in &returning.others {
+            let mut arrays = Vec::new();
+            for field in &other.fields {
+                arrays.push(chosen_values(chosen.0, at, field, &places)?);
+                at += 1;
+            }
+            place(&mut arrays, places.len());
+            let table = self.placed("other", other.fields.clone(), arrays, &mut made)?;
+            joins.push(join(&returning.alias, &table, &other.name));
+        }
+        // Of one table * is all but the place, which is then left out.
+        let items = returning.expanded(columns);
+        let from = vec![TableWithJoins { relation, joins }];
+        let mut query = query_of(items, from, None);
+        names::settle_query(&mut query);
+        self.rows_of(query).await
+    }
+
+    /// A table of these columns, and places; its name.
+    fn placed<'a>(
+        &'a self,
+        what: &str,
+        mut fields: Vec<Field>,
+        arrays: Vec<ArrayRef>,
+        made: &mut Vec<Made<'a>>,
+    ) -> Result<String, Error> {
+        fields.push(Field::new(PLACE, DataType::UInt64, false));
+        let schema = Arc::new(Schema::new(fields));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), arrays);
+        let batch = batch.map_err(|error| from_arrow(&error))?;
+        let table = MemTable::try_new(schema, vec![vec![batch]]);
+        let table = Arc::new(table.map_err(|error| from_datafusion(&error))?);
+        let name = format!("\u{2}{}{what}", self.next_made());
+        made.push(self.make(name.clone(), table)?);
+        Ok(name)
+    }
+}
+
+/// The values of a column of the query, for the rows that were changed.
+fn chosen_values(
+    batches: &[RecordBatch],
+    at: usize,
+    field: &Field,
+    places: &UInt64Array,
+) -> Result<ArrayRef, Error> {
+    let parts: Vec<&dyn Array> = batches.iter().map(|batch| batch.column(at).as_ref()).collect();
+    if parts.is_empty() {
+        return Ok(arrow::array::new_empty_array(field.data_type()));
+    }
+    let whole = concat(&parts).map_err(|error| from_arrow(&error))?;
+    take(&whole, places, None).map_err(|error| from_arrow(&error))
+}
+
+fn join(own: &Ident, table: &str, known_as: &str) -> Join {
+    let place = Ident::with_quote('"', PLACE);
+    let left = SqlExpr::CompoundIdentifier(vec![own.clone(), place]);
+    let same = SqlExpr::BinaryOp {
+        left: Box::new(left),
+        op: BinaryOperator::Eq,
+        right: Box::new(column_of(known_as, PLACE)),
+    };
+    Join {
+        relation: table_named(table, Ident::with_quote('"', known_as)),
+        global: false,
+        join_operator: JoinOperator::Inner(JoinConstraint::On(same)),
+    }
+}

@@ -1,0 +1,263 @@
+//! Changes of rows by SQL in all their forms: what they return, what they do where a key is there already, what
+//! they lock, and what a savepoint takes back.
+
+#![cfg(feature = "sql")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod sessions;
+
+use sessions::{Session, TestDatabase};
+
+/// A database with two tables.
+fn stock(session: &Session<'_>) {
+    session.run(
+        "create table stock (id int primary key, name text default 'new' unique, \
+         amount int default 10 check (amount >= 0))",
+    );
+    session.run("insert into stock values (1, 'nail', 100), (2, 'screw', 50), (3, 'bolt', 7)");
+    session.run("create table orders (id int primary key, item int, amount int)");
+    session.run("insert into orders values (10, 1, 5), (11, 2, 1), (12, 9, 3)");
+}
+
+#[test]
+fn changes_return_rows() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    stock(&at);
+    at.answers(&[
+        (
+            "insert into stock values (4, default, 1), (5, 'nut', default) returning *",
+            "4,new,1 5,nut,10",
+        ),
+        (
+            "insert into stock (id, name) values (6, 'pin') returning id as number, amount * 2",
+            "6,20",
+        ),
+        ("insert into stock select 7, 'peg' returning stock.name", "peg"),
+        (
+            "update stock set amount = amount + 1 where id <= 2 returning id, amount, \
+              (select count(*) from orders)",
+            "1,101,3 2,51,3",
+        ),
+        (
+            "update stock s set amount = s.amount - o.amount from orders o where o.item = s.id \
+              returning s.id, s.amount, o.id, o.amount",
+            "1,96,10,5 2,50,11,1",
+        ),
+        ("update stock set (amount, name) = (1, 'rivet') where id = 3 returning *", "3,rivet,1"),
+        (
+            "delete from stock using orders o where o.item = stock.id and o.id = 11 \
+              returning *",
+            "2,screw,50,11,2,1",
+        ),
+        ("delete from stock where id > 100 returning *", ""),
+        ("delete from stock where id in (6, 7) returning upper(name)", "PIN PEG"),
+    ]);
+    assert!(at.run("insert into stock values (1, 'x', 1) returning *").contains("00001"));
+    assert!(at.run("delete from stock returning nothing").contains("CELLAR-00904"));
+    at.answers(&[("select count(*) from stock", "4")]);
+}
+
+#[test]
+fn what_changes_rows_is_a_part_of_a_query() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    stock(&at);
+    at.answers(&[
+            ("with gone as (delete from orders where item = 9 returning *) \
+              insert into stock select id, 'of order ' || id, amount from gone returning id, amount",
+             "12,3"),
+            ("with a as (update stock set amount = 0 where id = 1 returning amount), \
+              b as (insert into orders values (20, 1, 100) returning item) \
+              select a.amount, b.item, (select amount from stock where id = 1) from a, b",
+             "0,1,100"),
+            ("with more(item, n) as (select item, sum(amount) from orders group by item) \
+              update stock set amount = stock.amount + more.n from more where more.item = stock.id \
+              and stock.id < 3 returning stock.id, stock.amount", "1,105 2,51"),
+            ("with few as (select id from stock where amount < 10) \
+              delete from stock where id in (select id from few) returning id", "3 12"),
+        ],
+    );
+    // All of it or nothing.
+    let text =
+        "with a as (delete from orders returning *) insert into stock select id, 'x', 1 from a";
+    assert!(at.run(text).contains("stock_name_key"));
+    at.answers(&[("select count(*) from orders", "3")]);
+    assert!(at.run("with a as (delete from orders) select * from a").contains("CELLAR-00942"));
+}
+
+#[test]
+fn a_key_that_is_there_already_is_passed_by_or_changed() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    stock(&at);
+    assert!(
+        at.run("insert into stock values (1, 'x', 1), (4, 'y', 1) on conflict do nothing")
+            .contains("1 row inserted")
+    );
+    at.answers(&[
+        (
+            "insert into stock values (4, 'z', 5), (5, 'q', 6) on conflict (id) do update \
+              set amount = stock.amount + excluded.amount returning id, name, amount",
+            "4,y,6 5,q,6",
+        ),
+        (
+            "insert into stock as s values (9, 'nail', 5) on conflict (name) do update \
+              set amount = s.amount + 1 where s.amount < 50 returning *",
+            "",
+        ),
+        (
+            "insert into stock values (9, 'nail', 5) on conflict on constraint stock_name_key \
+              do update set id = excluded.id, amount = default returning *",
+            "9,nail,10",
+        ),
+        ("select id from stock order by id", "2 3 4 5 9"),
+    ]);
+    let other = at.run("insert into stock values (8, 'bolt', 1) on conflict (id) do nothing");
+    assert!(other.contains("stock_name_key"), "{other}");
+    let twice = "insert into stock values (8, 'a', 1), (8, 'b', 1) on conflict (id) \
+                 do update set amount = 3";
+    assert!(at.run(twice).contains("a second time"));
+    let none = at.run("insert into stock values (8, 'a', 1) on conflict (amount) do nothing");
+    assert!(none.contains("stock_pkey (id), stock_name_key (name)"), "{none}");
+    let check = "insert into stock values (9, 'a', 1) on conflict (id) do update set amount = -1";
+    assert!(at.run(check).contains("stock_amount_check"));
+    let key = "insert into stock values (9, 'a', 1) on conflict (id) do update set name = 'bolt'";
+    assert!(at.run(key).contains("stock_name_key"));
+    let query = "insert into stock values (9, 'a', 1) on conflict (id) do update \
+                 set amount = (select 1)";
+    assert!(at.run(query).contains("CELLAR-03001"));
+    at.answers(&[("select name, amount from stock where id = 9", "nail,10")]);
+}
+
+#[test]
+fn too_many_values_and_too_few_are_told() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    stock(&at);
+    let many = at.run("insert into stock values (4, 'a', 1, 2)");
+    assert!(many.contains("CELLAR-00913") && many.contains("id, name, amount"), "{many}");
+    assert!(at.run("insert into stock select 4, 'a', 1, 2").contains("CELLAR-00913"));
+    assert!(at.run("insert into stock (id, name) values (4)").contains("CELLAR-00947"));
+    assert!(at.run("insert into stock (id, nme) values (4, 'a')").contains("CELLAR-00904"));
+    at.answers(&[("select count(*) from stock", "3")]);
+}
+
+#[test]
+fn a_savepoint_takes_back_what_came_behind_it() {
+    let database = TestDatabase::new();
+    let session = database.session();
+    stock(&session);
+    session.run("begin");
+    session.run("update stock set amount = 1 where id = 1");
+    session.run("savepoint a");
+    session.run("update stock set amount = 2 where id = 1");
+    session.run("savepoint b");
+    assert!(session.run("insert into stock values (1, 'x', 1)").contains("CELLAR-00001"));
+    assert!(session.run("select 1").contains("CELLAR-70170"));
+    session.run("rollback to b");
+    assert!(session.run("select amount from stock where id = 1").contains('2'));
+    session.run("rollback to savepoint a");
+    assert!(session.run("release b").contains("savepoint \"b\" does not exist"));
+    session.run("rollback to a");
+    session.run("release savepoint a");
+    session.run("commit");
+    assert!(session.run("savepoint c").contains("CELLAR-70172"));
+    session.answers(&[("select amount from stock where id = 1", "1")]);
+}
+
+#[test]
+fn a_read_only_transaction_changes_nothing() {
+    let database = TestDatabase::new();
+    let session = database.session();
+    stock(&session);
+    session.run("begin read only");
+    assert!(session.run("select count(*) from stock").contains('3'));
+    assert!(session.run("delete from stock").contains("CELLAR-01456"));
+    session.run("rollback");
+    session.answers(&[("select count(*) from stock", "3")]);
+}
+
+/// The rows that a session has locked are passed by, or told, or waited for, by others.
+#[test]
+fn rows_are_locked_for_others() {
+    let database = TestDatabase::new();
+    let (one, two) = (database.session(), database.session());
+    stock(&one);
+    one.run("begin");
+    assert!(one.run("select * from stock where id = 1 for update").contains("nail"));
+    let next = "select id from stock order by id limit 1 for update skip locked";
+    two.run("begin");
+    assert!(two.run(next).contains('2'));
+    let busy = two.run("select * from stock where id = 1 for update nowait");
+    assert!(busy.contains("CELLAR-00054"), "{busy}");
+    two.run("rollback");
+    two.run("begin");
+    assert!(two.run("select id from stock where id = 2 for share").contains('2'));
+    assert!(one.run("select id from stock where id = 2 for key share").contains('2'));
+    // Who waits sees what the other one has made of the row.
+    let waiting = two.begin("update stock set amount = amount + 1 where id = 1");
+    one.run("update stock set amount = 500 where id = 1");
+    one.run("commit");
+    assert!(waiting.get().contains("1 row updated"));
+    two.run("commit");
+    one.answers(&[("select amount from stock where id = 1", "501")]);
+}
+
+#[test]
+fn a_queue_gives_each_its_own_row() {
+    let database = TestDatabase::new();
+    let (one, two) = (database.session(), database.session());
+    stock(&one);
+    let next = "update orders set item = 0 where id = (select id from orders where item > 0 \
+                order by id limit 1 for update skip locked) returning id";
+    one.run("begin");
+    two.run("begin");
+    one.answers(&[(next, "10")]);
+    two.answers(&[(next, "11"), (next, "12"), (next, "")]);
+    one.run("rollback");
+    two.run("commit");
+    let with = "with next as (select id from orders where item > 0 for update) \
+                delete from orders using next where next.id = orders.id returning orders.id";
+    one.answers(&[(with, "10"), ("select id from orders order by id", "11 12")]);
+}
+
+#[test]
+fn two_that_wait_for_each_other_are_told() {
+    let database = TestDatabase::new();
+    let (one, two) = (database.session(), database.session());
+    stock(&one);
+    one.run("begin");
+    two.run("begin");
+    one.run("update stock set amount = 1 where id = 1");
+    two.run("update stock set amount = 2 where id = 2");
+    let first = one.begin("update stock set amount = 1 where id = 2");
+    let second = two.run("update stock set amount = 2 where id = 1");
+    match second.contains("CELLAR-00060") {
+        true => assert!(first.get().contains("1 row updated")),
+        false => {
+            assert!(second.contains("1 row updated"), "{second}");
+            assert!(first.get().contains("CELLAR-00060"));
+        }
+    }
+    one.run("rollback");
+    two.run("rollback");
+    one.answers(&[("select id, amount from stock order by id", "1,100 2,50 3,7")]);
+}
+
+#[test]
+fn what_cannot_be_locked_is_told() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    stock(&at);
+    at.refuses(&[
+        ("select count(*) from stock for update", "02014"),
+        ("select distinct name from stock for update", "02014"),
+        ("select amount from stock group by amount for share", "02014"),
+        ("select row_number() over () from stock for update", "02014"),
+        ("select id from stock union select id from orders for update", "02014"),
+        ("select * from (select * from stock) s for update", "03001"),
+        ("select * from stock s for update of stock", "00942"),
+        ("select * from nothing for update", "00942"),
+    ]);
+}

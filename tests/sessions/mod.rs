@@ -1,0 +1,133 @@
+//! A database on real files, and sessions that use it at once.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use cellar_diskgroup::Redundancy;
+use cellar_instance::directory::Directory;
+use cellar_instance::{Database, Instance};
+use cellar_io::real::{Runtime, RuntimeOptions};
+use cellar_sql::host::instance::{InstanceHost, views};
+use cellar_sql::output::{Format, Writer};
+use cellar_sql::{Engine, EngineOptions, Outcome};
+use cellar_storage::disks::RealDisks;
+use cellar_storage::{InitDisk, InitSpec};
+use cellar_wait::Waits;
+use futures_util::TryStreamExt;
+
+/// A database of its own, in a directory that goes with it.
+pub struct TestDatabase {
+    runtime: Runtime,
+    database: Arc<Database>,
+    _directory: tempfile::TempDir,
+}
+
+impl TestDatabase {
+    /// An empty database.
+    pub fn new() -> TestDatabase {
+        let runtime = Runtime::new(&RuntimeOptions::default()).unwrap();
+        let parent = tempfile::tempdir().unwrap();
+        let directory = Directory::create(&parent.path().join("db")).unwrap();
+        let instance = instance(&runtime, &directory);
+        let disks = Arc::new(RealDisks::new(runtime.real_env(), instance.parameters()));
+        let spec = InitSpec {
+            name: "DATA".into(),
+            redundancy: Redundancy::External,
+            au_size: 1 << 20,
+            sector_size: None,
+            disks: vec![InitDisk::File { size: 256 << 20 }],
+            failgroups: Vec::new(),
+            erase: std::collections::BTreeMap::new(),
+        };
+        let made = cellar_instance::database::init(instance, directory, disks, &spec, &|_, _| ());
+        let database = runtime.block_on(made).unwrap();
+        TestDatabase { runtime, database: Arc::new(database), _directory: parent }
+    }
+
+    /// A session of its own.
+    pub fn session(&self) -> Session<'_> {
+        let database = &self.database;
+        let session = database.instance().sessions().user("test", "tester");
+        let host = Arc::new(InstanceHost::new(Arc::clone(database), session));
+        let options = EngineOptions { memory_limit: 64 << 20, target_partitions: 2 };
+        let engine = self.runtime.block_on(Engine::open(host, views(database), &options)).unwrap();
+        Session { runtime: &self.runtime, engine: Arc::new(engine) }
+    }
+}
+
+fn instance(runtime: &Runtime, directory: &Directory) -> Arc<Instance> {
+    Arc::new(Instance::open(runtime.env(), Waits::new(), directory).unwrap())
+}
+
+/// A session.
+pub struct Session<'a> {
+    runtime: &'a Runtime,
+    engine: Arc<Engine>,
+}
+
+/// What a statement that was begun will tell.
+pub struct Answer<'a> {
+    runtime: &'a Runtime,
+    task: tokio::task::JoinHandle<String>,
+}
+
+impl Answer<'_> {
+    /// It.
+    pub fn get(self) -> String {
+        self.runtime.block_on(self.task).unwrap()
+    }
+}
+
+impl<'a> Session<'a> {
+    /// Runs a statement: its rows, each with commas, between blanks; or what it tells; or its error.
+    pub fn run(&self, sql: &str) -> String {
+        self.runtime.block_on(answer(&self.engine, sql))
+    }
+
+    /// Begins a statement.
+    pub fn begin(&self, sql: &str) -> Answer<'a> {
+        let (engine, sql) = (Arc::clone(&self.engine), sql.to_owned());
+        let task = self
+            .runtime
+            .block_on(async { tokio::spawn(async move { answer(&engine, &sql).await }) });
+        Answer { runtime: self.runtime, task }
+    }
+
+    /// Runs statements, and they give what is wanted.
+    #[track_caller]
+    pub fn answers(&self, answers: &[(&str, &str)]) {
+        for (sql, wanted) in answers {
+            assert_eq!(self.run(sql), *wanted, "{sql}");
+        }
+    }
+
+    /// Runs statements that are refused, each with this in its words.
+    #[track_caller]
+    pub fn refuses(&self, refused: &[(&str, &str)]) {
+        for (sql, wanted) in refused {
+            let told = self.run(sql);
+            assert!(told.starts_with("CELLAR-") && told.contains(wanted), "{sql}: {told}");
+        }
+    }
+}
+
+async fn answer(engine: &Engine, sql: &str) -> String {
+    let told = |error: cellar_sql::Error| format!("{error}");
+    let stream = match engine.execute(sql).await {
+        Ok(Outcome::Rows(stream)) => stream,
+        Ok(Outcome::Done { message, .. }) => return message,
+        Ok(other) => return format!("{other:?}"),
+        Err(error) => return told(error),
+    };
+    let schema = stream.schema();
+    let rows: Vec<RecordBatch> = match stream.try_collect().await {
+        Ok(rows) => rows,
+        Err(error) => return format!("CELLAR- {error}"),
+    };
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, Format::Csv, &schema, 80).unwrap();
+    rows.iter().for_each(|batch| writer.write(batch).unwrap());
+    writer.finish().unwrap();
+    let text = String::from_utf8(out).unwrap();
+    text.lines().skip(1).collect::<Vec<_>>().join(" ")
+}
