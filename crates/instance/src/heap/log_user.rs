@@ -54,6 +54,7 @@ impl LogUser for Heap {
             let opening = self.opening(recovery, true).await?;
             let (store, _) = Store::open(opening).await.map_err(not_opened)?;
             let answer = (store.log().clone(), store.log_report().clone());
+            self.find(&store);
             *self.state() = State::Open(store);
             Ok(answer)
         })
