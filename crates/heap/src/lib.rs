@@ -3,6 +3,8 @@
 
 mod bundle;
 mod change;
+#[cfg(test)]
+mod circles;
 mod counters;
 mod dirty;
 mod doublewrite;
