@@ -42,8 +42,8 @@ impl InRing {
 
 impl Writer {
     /// Writes up to a batch of the pages that changed first to the ring, once what changed them is durable;
-    /// `None` where none has changed. Nobody else may do so meanwhile: a batch in the ring that cannot be
-    /// read hides those before it.
+    /// `None` where none has changed. Nobody else may do so meanwhile: a batch is durable in the ring before the next
+    /// is begun, so that a crash cuts off the last one alone.
     pub async fn write_to_ring(&self, log: &Log) -> Result<Option<InRing>, Error> {
         let taken = self.dirty.take(self.geometry.batch_pages as usize);
         if taken.is_empty() {

@@ -10,8 +10,8 @@ use crate::load::Store;
 
 /// A store that makes several records durable at once.
 pub trait Together: Send + Sync {
-    /// Returns when all are durable; each has its committer.
-    fn commit_all(&self, records: &[(usize, Vec<u8>)]) -> Result<(), Error>;
+    /// Returns when all are durable; each has its key.
+    fn commit_all(&self, records: &[(u64, Vec<u8>)]) -> Result<(), Error>;
 
     /// Version and settings, for people.
     fn about(&self) -> Value;
@@ -21,8 +21,8 @@ pub trait Together: Send + Sync {
 pub struct Alone<T>(pub T);
 
 impl<T: Together> Store for Alone<T> {
-    fn commit(&self, committer: usize, record: &[u8]) -> Result<(), Error> {
-        self.0.commit_all(&[(committer, record.to_vec())])
+    fn commit(&self, _: usize, key: u64, record: &[u8]) -> Result<(), Error> {
+        self.0.commit_all(&[(key, record.to_vec())])
     }
 
     fn about(&self) -> Value {
@@ -39,7 +39,7 @@ pub struct Grouped<T> {
 
 #[derive(Default)]
 struct State {
-    queue: Vec<(usize, Vec<u8>)>,
+    queue: Vec<(u64, Vec<u8>)>,
     /// The group that queued records will be in.
     next: u64,
     /// Groups below are durable.
@@ -59,9 +59,9 @@ impl<T: Together> Grouped<T> {
 }
 
 impl<T: Together> Store for Grouped<T> {
-    fn commit(&self, committer: usize, record: &[u8]) -> Result<(), Error> {
+    fn commit(&self, _: usize, key: u64, record: &[u8]) -> Result<(), Error> {
         let mut state = self.lock();
-        state.queue.push((committer, record.to_vec()));
+        state.queue.push((key, record.to_vec()));
         let mine = state.next;
         loop {
             if let Some(why) = &state.failed {

@@ -1,4 +1,4 @@
-//! Committers, each in a thread, and what is counted of them.
+//! Committers, each in a thread, the rows that they change, and what is counted of them.
 
 use std::path::PathBuf;
 use std::sync::Barrier;
@@ -23,16 +23,70 @@ pub struct Load {
     pub block: u32,
     /// Threads of a runtime, where the arm has one.
     pub workers: usize,
+    /// Rows that are there before, of which committers change any; 0: each has one.
+    pub rows: u64,
+    /// Threads that read rows; 0: rows are changed.
+    pub readers: usize,
+}
+
+impl Load {
+    /// How many keys there are, from 0.
+    pub fn keys(&self) -> u64 {
+        self.rows.max(self.committers as u64)
+    }
+
+    /// Bytes of memory for pages in which all rows stay.
+    pub fn cache(&self) -> usize {
+        (self.keys() as usize * (self.bytes + 100) * 2).max(64 << 20)
+    }
+}
+
+/// Numbers that look like chance, the same each time.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) % end
+    }
+}
+
+/// The keys that a committer changes: nobody else has them.
+pub struct Own {
+    random: Random,
+    committer: u64,
+    committers: u64,
+    rows: u64,
+}
+
+impl Own {
+    pub fn new(load: &Load, committer: usize) -> Own {
+        let (committer, committers) = (committer as u64, load.committers as u64);
+        Own { random: Random(committer * 2 + 1), committer, committers, rows: load.keys() }
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.random.below(self.rows / self.committers) * self.committers + self.committer
+    }
 }
 
 /// A store that makes records durable. Records are called from as many threads as there are
 /// committers.
 pub trait Store: Send + Sync {
-    /// Returns when the record of that committer is durable.
-    fn commit(&self, committer: usize, record: &[u8]) -> Result<(), Error>;
+    /// Returns when the record of that committer has that key and is durable.
+    fn commit(&self, committer: usize, key: u64, record: &[u8]) -> Result<(), Error>;
 
     /// Version and settings, for people.
     fn about(&self) -> Value;
+}
+
+/// What a key has before anything is measured: it says first whose it is.
+pub fn row(key: u64, bytes: usize) -> Vec<u8> {
+    let mut row = Body::new(key as usize, bytes).bytes;
+    row[..8].copy_from_slice(&key.to_le_bytes());
+    row
 }
 
 /// A record of a committer: bytes that no compression makes less, new each time.
@@ -72,12 +126,13 @@ fn commits(store: &dyn Store, load: &Load, time: Duration) -> Result<(Vec<u32>, 
                 let barrier = &barrier;
                 scope.spawn(move || {
                     let mut body = Body::new(committer, load.bytes);
+                    let mut keys = Own::new(load, committer);
                     let mut took = Vec::with_capacity(1 << 16);
                     barrier.wait();
                     let end = Instant::now() + time;
                     let mut before = Instant::now();
                     while before < end {
-                        store.commit(committer, body.next())?;
+                        store.commit(committer, keys.next(), body.next())?;
                         let now = Instant::now();
                         took.push(nanos(now - before));
                         before = now;
@@ -115,17 +170,24 @@ pub fn settle(load: &Load) -> Result<(), Error> {
     Ok(())
 }
 
-/// The disk while commits run.
+/// CPU time of this process so far.
+pub fn cpu() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// Disk and CPU while commits run.
 pub struct Watch {
     disk: Option<Disk>,
     before: Counts,
+    cpu: Duration,
 }
 
 impl Watch {
     pub fn new(load: &Load) -> Result<Watch, Error> {
         let disk = Disk::of(&load.dir);
         let before = disk.as_ref().map_or(Ok(Counts::default()), Disk::counts)?;
-        Ok(Watch { disk, before })
+        Ok(Watch { disk, before, cpu: cpu() })
     }
 
     pub fn line(
@@ -136,6 +198,7 @@ impl Watch {
         time: Duration,
         about: &Value,
     ) -> Result<String, Error> {
+        let cpu = cpu() - self.cpu;
         let counts = match &self.disk {
             Some(disk) => disk.counts()?.since(self.before),
             None => Counts::default(),
@@ -150,9 +213,11 @@ impl Watch {
             "about": about,
             "committers": load.committers,
             "bytes": load.bytes,
+            "rows": load.rows,
             "seconds": time.as_secs_f64(),
             "commits": took.len(),
             "per_second": took.len() as f64 / time.as_secs_f64(),
+            "cpu_us": cpu.as_secs_f64() * 1e6 / took.len().max(1) as f64,
             "us": {"p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "p999": at(0.999),
                    "max": at(1.0)},
             "disk": {"name": self.disk.as_ref().map(Disk::name), "writes": counts.writes,

@@ -1,5 +1,5 @@
-//! The commit benchmark of one store: it commits records for some seconds, each durable before the next,
-//! and prints the result as a line of JSON. `../commit.py` runs it; each arm is a process of its own.
+//! The benchmark of one store: for some seconds it commits records, each durable before the next, or reads
+//! them, and prints the result as a line of JSON. `../commit.py` runs it; each arm is a process of its own.
 
 #![expect(clippy::disallowed_methods, reason = "rivals know no clock but the real one")]
 
@@ -7,6 +7,7 @@ mod arms;
 mod device;
 mod group;
 mod load;
+mod reads;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,13 +18,17 @@ use load::Load;
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 const USAGE: &str = "commit-rivals ARM --dir DIR [--committers N] [--bytes N] [--seconds S]
-    [--warm S] [--block 512|4096] [--workers N]
-commit-rivals list";
+    [--warm S] [--block 512|4096] [--workers N] [--rows N] [--readers N]
+commit-rivals list | list-reads";
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words.first().is_some_and(|word| word == "list") {
         println!("{}", arms::NAMES.join(" "));
+        return;
+    }
+    if words.first().is_some_and(|word| word == "list-reads") {
+        println!("{}", arms::READS.join(" "));
         return;
     }
     match parse(&words).and_then(|(arm, load)| arms::run(&arm, &load)) {
@@ -46,6 +51,8 @@ fn parse(words: &[String]) -> Result<(String, Load), Error> {
         warm: Duration::from_millis(500),
         block: 4096,
         workers: 2,
+        rows: 0,
+        readers: 0,
     };
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} needs a value\n{USAGE}"))?;
@@ -57,11 +64,16 @@ fn parse(words: &[String]) -> Result<(String, Load), Error> {
             "--warm" => load.warm = Duration::try_from_secs_f64(value.parse()?)?,
             "--block" => load.block = value.parse()?,
             "--workers" => load.workers = value.parse()?,
+            "--rows" => load.rows = value.parse()?,
+            "--readers" => load.readers = value.parse()?,
             _ => return Err(format!("what is {word}?\n{USAGE}").into()),
         }
     }
     if load.dir.as_os_str().is_empty() || load.committers == 0 || load.bytes < 8 {
         return Err(format!("--dir is needed, a committer, and 8 bytes\n{USAGE}").into());
+    }
+    if load.readers > 0 && load.rows == 0 {
+        return Err(format!("--readers need --rows\n{USAGE}").into());
     }
     Ok((arm, load))
 }

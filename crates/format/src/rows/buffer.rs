@@ -162,7 +162,7 @@ impl Buffer {
     fn pad(&mut self, rows: usize) {
         each!(&mut self.values,
             bool bits => bits.resize(rows),
-            own => own.resize(rows, std::default::Default::default()),
+            own => own.resize(rows, Default::default()),
             bytes, offsets => offsets.resize(rows + 1, bytes.len() as i32));
     }
 

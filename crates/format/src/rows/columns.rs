@@ -9,7 +9,7 @@ use cellar_page::row::{BadRow, Held, Reader, Type};
 
 use super::buffer::{Buffer, TEXT_BYTES_MAX, Unread};
 use super::error::RowError;
-use super::layout::{Default, RowLayout};
+use super::layout::{DefaultValue, RowLayout};
 use super::source::Source;
 use super::write::LongValue;
 
@@ -220,12 +220,12 @@ impl RowColumns {
         let (column, rows) = (self.columns[buffer], self.rows);
         let own = &mut self.buffers[buffer];
         let added = match &self.layout.defaults[column] {
-            Default::Null => {
+            DefaultValue::Null => {
                 own.push_null(rows);
                 Ok(())
             }
-            Default::Row(row) => own.read(&mut Reader::new(row)?),
-            Default::Long(value) => {
+            DefaultValue::Row(row) => own.read(&mut Reader::new(row)?),
+            DefaultValue::Long(value) => {
                 let source = Source::of(&self.layout, column, value)?;
                 own.push(source.bytes(0).unwrap_or_default())
             }

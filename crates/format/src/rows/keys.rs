@@ -7,7 +7,7 @@ use cellar_page::key::push;
 use cellar_page::row::{BadRow, Reader, Type, Value};
 
 use super::error::RowError;
-use super::layout::{Default, RowLayout};
+use super::layout::{DefaultValue, RowLayout};
 use super::source::Source;
 
 /// No column of a key begins with it.
@@ -84,9 +84,11 @@ impl KeyWriter {
     /// What a column is in rows that lack it.
     fn default(&self, column: usize) -> Result<Value<'_>, RowError> {
         match &self.layout.defaults[column] {
-            Default::Null => Ok(Value::Null),
-            Default::Row(row) => value(&mut Reader::new(row)?, column, self.layout.types[column]),
-            Default::Long(_) => Err(RowError::NoKey { column: self.layout.name(column) }),
+            DefaultValue::Null => Ok(Value::Null),
+            DefaultValue::Row(row) => {
+                value(&mut Reader::new(row)?, column, self.layout.types[column])
+            }
+            DefaultValue::Long(_) => Err(RowError::NoKey { column: self.layout.name(column) }),
         }
     }
 

@@ -16,12 +16,12 @@ pub const COLUMNS_MAX: usize = u16::MAX as usize;
 pub struct RowLayout {
     pub(super) schema: SchemaRef,
     pub(super) types: Vec<Type>,
-    pub(super) defaults: Vec<Default>,
+    pub(super) defaults: Vec<DefaultValue>,
 }
 
 /// What a column is in a row that lacks it.
 #[derive(Clone, Debug)]
-pub(super) enum Default {
+pub(super) enum DefaultValue {
     Null,
     /// A row of one column.
     Row(Vec<u8>),
@@ -69,7 +69,7 @@ impl RowLayout {
         Ok(RowLayout {
             schema: SchemaRef::new(schema.clone()),
             types,
-            defaults: vec![Default::Null; columns],
+            defaults: vec![DefaultValue::Null; columns],
         })
     }
 
@@ -84,16 +84,16 @@ impl RowLayout {
         }
         let source = Source::of(&self, column, &value)?;
         self.defaults[column] = if value.is_null(0) {
-            Default::Null
+            DefaultValue::Null
         } else if source.is_long(0) {
-            Default::Long(value)
+            DefaultValue::Long(value)
         } else {
             let value = source.value(0).map_err(|nanos| self.nanoseconds(column, nanos))?;
             let mut row = Vec::new();
             let mut writer = Writer::new(&mut row, 1);
             writer.push(&value);
             writer.finish();
-            Default::Row(row)
+            DefaultValue::Row(row)
         };
         Ok(self)
     }

@@ -134,6 +134,7 @@ impl<'a> RowWriter<'a> {
     pub fn write(&self, row: usize, long: &[LongValue], out: &mut Vec<u8>) -> Result<(), RowError> {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         let from = out.len();
+        out.reserve(self.fixed);
         let mut writer = Writer::new(out, self.sources.len());
         for (column, source) in self.sources.iter().enumerate() {
             match self.value(column, source, row, long) {

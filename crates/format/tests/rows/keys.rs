@@ -3,10 +3,11 @@
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeInclusive};
 use std::slice::from_ref;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, StringArray};
 use arrow_schema::DataType;
 use cellar_format::rows::{KeyWriter, RowError, RowLayout};
 use proptest::prelude::*;
@@ -205,8 +206,7 @@ proptest! {
 /// Texts whose key a row cannot have: too long for the row, or as what an added column is.
 #[test]
 fn a_value_in_pages_of_its_own_has_no_key() {
-    let long: ArrayRef =
-        std::sync::Arc::new(arrow_array::StringArray::from(vec!["x".repeat(3_000)]));
+    let long: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(3_000)]));
     let layout: RowLayout = layout_of([DataType::Utf8, DataType::Utf8]);
     let layout = layout.with_default(1, long.clone()).expect("a text");
     let one = layout_of([DataType::Utf8]);

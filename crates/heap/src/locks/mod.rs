@@ -1,18 +1,20 @@
 //! Locks of rows, keys and tables: who holds what, who waits in line, and who waits for each other.
 //!
 //! Who wants a lock that others hold stands in line, first come first served; who holds it already and wants
-//! more goes before those. When a wait begins the waits of all are looked at: one that would close a circle
-//! is refused at once, with what is in the way.
+//! more goes before those. When a wait begins those are looked at that it is for, those that they wait for, and
+//! so on: one that would close a circle is refused at once, with what is in the way.
 
+mod circle;
 mod mode;
 mod wait;
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, PoisonError};
 
 use futures_channel::oneshot;
+use smallvec::SmallVec;
 
 use crate::row_id::RowId;
 use crate::statistics::Statistics;
@@ -37,6 +39,8 @@ pub type Owner = u64;
 /// The locks of a store.
 pub(crate) struct Locks {
     shards: Vec<Mutex<Shard>>,
+    /// In which line somebody may stand. It is locked behind the shards.
+    waiting: Mutex<HashMap<Owner, Resource, Hasher>>,
     statistics: Arc<Statistics>,
 }
 
@@ -51,7 +55,8 @@ type FixedHasher = BuildHasherDefault<DefaultHasher>;
 /// The locks of one thing.
 #[derive(Default)]
 struct Line {
-    holders: Vec<(Owner, Mode)>,
+    /// Mostly one.
+    holders: SmallVec<[(Owner, Mode); 1]>,
     waiters: VecDeque<Waiter>,
 }
 
@@ -97,14 +102,12 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        for (resource, _) in self.resources.drain() {
-            self.locks.release(self.owner, resource);
-        }
+        self.locks.release_all(self.owner, self.resources.drain().map(|(resource, _)| resource));
     }
 }
 
 /// What came of asking for a lock.
-enum Asked {
+pub(crate) enum Asked {
     Granted,
     /// Stands in line; `is_held`: and holds it already, less strongly.
     Waits {
@@ -120,16 +123,21 @@ const SHARDS: usize = 64;
 impl Locks {
     /// No locks; waits for those of rows and keys are counted.
     pub fn new(statistics: Arc<Statistics>) -> Locks {
-        Locks { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), statistics }
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Locks { shards, waiting: Mutex::default(), statistics }
     }
 
-    fn shard(&self, resource: &Resource) -> MutexGuard<'_, Shard> {
-        self.shards[place(resource)].lock().unwrap_or_else(PoisonError::into_inner)
+    fn shard(&self, place: usize) -> MutexGuard<'_, Shard> {
+        self.shards[place].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<Owner, Resource, Hasher>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks for a lock; stands in line where others have it and `waits`.
-    fn ask(&self, owner: Owner, resource: Resource, mode: Mode, waits: bool) -> Asked {
-        let mut shard = self.shard(&resource);
+    pub(crate) fn ask(&self, owner: Owner, resource: Resource, mode: Mode, waits: bool) -> Asked {
+        let mut shard = self.shard(place(&resource));
         let line = shard.entry(resource).or_default();
         let held = line.holders.iter().find(|(holder, _)| *holder == owner).map(|(_, mode)| *mode);
         if held.is_some_and(|held| held.covers(mode)) {
@@ -154,40 +162,31 @@ impl Locks {
             Some(_) => line.waiters.push_front(waiter),
             None => line.waiters.push_back(waiter),
         }
+        self.waiting().insert(owner, resource);
         Asked::Waits { granted: receiver, is_held: held.is_some() }
     }
 
     /// Lets go of a lock.
     pub fn release(&self, owner: Owner, resource: Resource) {
-        let mut shard = self.shard(&resource);
-        let Entry::Occupied(mut line) = shard.entry(resource) else { return };
-        line.get_mut().holders.retain(|(holder, _)| *holder != owner);
-        line.get_mut().advance();
-        if line.get().is_empty() {
-            line.remove();
+        release_in(&mut self.shard(place(&resource)), owner, resource);
+    }
+
+    /// Lets go of locks, those of a shard together.
+    pub(crate) fn release_all(&self, owner: Owner, resources: impl Iterator<Item = Resource>) {
+        let mut all: Vec<_> = resources.map(|of| (place(&of), of)).collect();
+        // As they came within a shard: that order is the same each time.
+        all.sort_by_key(|(place, _)| *place);
+        for together in all.chunk_by(|(one, _), (other, _)| one == other) {
+            let mut shard = self.shard(together[0].0);
+            for (_, resource) in together {
+                release_in(&mut shard, owner, *resource);
+            }
         }
     }
 
     /// Leaves the line. True: the lock had been granted meanwhile, and is held.
-    fn leave(&self, owner: Owner, resource: Resource) -> bool {
-        leave(&mut self.shard(&resource), owner, resource)
-    }
-
-    fn lock_all(&self) -> Vec<MutexGuard<'_, Shard>> {
-        self.shards.iter().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner)).collect()
-    }
-
-    /// Leaves the line of this where `owner`, who stands in it, waits for itself. Returns the one that is directly
-    /// in its way in that circle.
-    fn leave_circle(&self, owner: Owner, resource: Resource) -> Option<Owner> {
-        // Hardly anybody does: nobody is kept waiting for the search.
-        let waits = waits(&self.lock_all());
-        circle(&waits, owner)?;
-        // Found and left in one moment: else all who close a circle at once would be told of it.
-        let mut shards = self.lock_all();
-        let holder = circle(&self::waits(&shards), owner)?;
-        leave(&mut shards[place(&resource)], owner, resource);
-        Some(holder)
+    pub(crate) fn leave(&self, owner: Owner, resource: Resource) -> bool {
+        leave(&mut self.shard(place(&resource)), owner, resource)
     }
 
     /// How many things are locked or waited for.
@@ -207,6 +206,15 @@ fn place(resource: &Resource) -> usize {
     (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
 }
 
+fn release_in(shard: &mut Shard, owner: Owner, resource: Resource) {
+    let Entry::Occupied(mut line) = shard.entry(resource) else { return };
+    line.get_mut().holders.retain(|(holder, _)| *holder != owner);
+    line.get_mut().advance();
+    if line.get().is_empty() {
+        line.remove();
+    }
+}
+
 /// Leaves the line of a thing. True: the lock had been granted meanwhile, and is held.
 fn leave(shard: &mut Shard, owner: Owner, resource: Resource) -> bool {
     let Entry::Occupied(mut line) = shard.entry(resource) else { return false };
@@ -220,35 +228,6 @@ fn leave(shard: &mut Shard, owner: Owner, resource: Resource) -> bool {
         line.remove();
     }
     false
-}
-
-/// Of each who waits, those in its way.
-type Waits = HashMap<Owner, Vec<Owner>>;
-
-fn waits(shards: &[MutexGuard<'_, Shard>]) -> Waits {
-    let mut waits = Waits::new();
-    for line in shards.iter().flat_map(|shard| shard.values()) {
-        for (place, waiter) in line.waiters.iter().enumerate() {
-            waits.insert(waiter.owner, line.blockers(waiter.owner, waiter.mode, place));
-        }
-    }
-    waits
-}
-
-/// Whether `owner` waits for itself: those in its way, those in theirs, and so on. Returns the one that is directly
-/// in its way in that circle.
-fn circle(waits: &Waits, owner: Owner) -> Option<Owner> {
-    for first in waits.get(&owner)? {
-        let (mut seen, mut next) = (HashSet::from([*first]), vec![*first]);
-        while let Some(at) = next.pop() {
-            if at == owner {
-                return Some(*first);
-            }
-            let blockers = waits.get(&at).into_iter().flatten();
-            next.extend(blockers.copied().filter(|blocker| seen.insert(*blocker)));
-        }
-    }
-    None
 }
 
 impl Line {
@@ -278,11 +257,15 @@ impl Line {
         }
     }
 
+    /// Who else holds what conflicts.
+    fn conflicting(&self, owner: Owner, mode: Mode) -> impl Iterator<Item = Owner> {
+        let holders = self.holders.iter().filter(move |(_, held)| !mode.bears(*held));
+        holders.map(|(holder, _)| *holder).filter(move |holder| *holder != owner)
+    }
+
     /// Those in the way of who stands at `place` in the line.
     fn blockers(&self, owner: Owner, mode: Mode, place: usize) -> Vec<Owner> {
-        let holders = self.holders.iter().filter(|(_, held)| !mode.bears(*held));
         let before = self.waiters.iter().take(place).map(|waiter| waiter.owner);
-        let all = holders.map(|(holder, _)| *holder).chain(before);
-        all.filter(|other| *other != owner).collect()
+        self.conflicting(owner, mode).chain(before).collect()
     }
 }

@@ -61,6 +61,7 @@ struct Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
+        self.locks.waiting().remove(&self.owner);
         // Who does not wait any more does not hold it either.
         let is_granted = !self.is_left && self.locks.leave(self.owner, self.resource);
         if is_granted && !self.is_held {

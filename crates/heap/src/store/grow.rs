@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cellar_io::{EnvExt, Instant, IoFuture};
+use cellar_io::{EnvExt, Instant};
 use cellar_page::PAGE_BYTES;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -20,8 +20,11 @@ use crate::space::map;
 pub trait Growth: Send + Sync {
     /// Makes the file this long, in bytes, and returns how long it is when that is durable: the device must
     /// have this size then, and after a crash. An error where there is no room: it is as long as before.
-    fn grow(&self, to_bytes: u64) -> IoFuture<'_, u64>;
+    fn grow(&self, to_bytes: u64) -> BoxFuture<'_, Result<u64, GrowthError>>;
 }
+
+/// Why a file could not be made longer: users read it.
+pub type GrowthError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What came of a growth: `Some` says why there was none.
 type Grown = Result<Option<Arc<str>>, Error>;
@@ -43,11 +46,14 @@ struct State {
 /// After so long it is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The least that a file grows by, in bytes.
-const BYTES_LEAST: u64 = 8 << 20;
+/// A file grows by this part of its size,
+const SHARE: u32 = 8;
 
-/// A file grows by this part of its size.
-const SHARE: u32 = 16;
+/// by so many bytes at least,
+const BYTES_LEAST: u64 = 16 << 20;
+
+/// and by so many at most; where there is not so much room, by half of it, a quarter, .., an extent.
+const BYTES_MOST: u64 = 1 << 30;
 
 impl Growing {
     pub fn new(growth: Option<Arc<dyn Growth>>) -> Growing {
@@ -171,15 +177,14 @@ fn extent_bytes(geometry: Geometry) -> u64 {
     u64::from(geometry.extent_pages) * PAGE_BYTES as u64
 }
 
-/// How many extents a file of so many is to have: what is wanted, and the least.
+/// How many extents a file of so many is to have: what is wanted, and what is, where that is refused.
 fn wanted(geometry: Geometry, extents: u32) -> Vec<u32> {
-    let least = BYTES_LEAST.div_ceil(extent_bytes(geometry)) as u32;
-    let most = geometry.extents(u64::MAX);
-    let to = |more: u32| extents.saturating_add(more).min(most);
-    let mut wanted = vec![to(least.max(extents / SHARE)), to(least)];
-    wanted.dedup();
-    wanted.retain(|wanted| *wanted > extents);
-    wanted
+    let of_bytes = |bytes: u64| bytes.div_ceil(extent_bytes(geometry)) as u32;
+    let (least, most) = (of_bytes(BYTES_LEAST), of_bytes(BYTES_MOST));
+    let room = geometry.extents(u64::MAX).saturating_sub(extents);
+    let first = (extents / SHARE).clamp(least, most).min(room);
+    let halves = std::iter::successors(Some(first), |more| Some(more / 2));
+    halves.take_while(|more| *more > 0).map(|more| extents + more).collect()
 }
 
 #[cfg(test)]
@@ -187,13 +192,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_grows_by_a_sixteenth_and_by_eight_megabytes_at_least() {
+    fn a_file_grows_by_an_eighth_within_limits_or_by_what_there_is_room_for() {
+        // Of 512 KB.
         let geometry = Geometry::default();
-        assert_eq!(wanted(geometry, 20), [36]);
-        assert_eq!(wanted(geometry, 16_000), [17_000, 16_016]);
+        assert_eq!(wanted(geometry, 20), [52, 36, 28, 24, 22, 21]);
+        assert_eq!(wanted(geometry, 8000)[..3], [9000, 8500, 8250]);
+        assert_eq!(wanted(geometry, 1_000_000)[0], 1_002_048);
         let most = geometry.extents(u64::MAX);
-        assert_eq!(wanted(geometry, most - 10), [most]);
+        assert_eq!(wanted(geometry, most - 10), [most, most - 5, most - 8, most - 9]);
         assert!(wanted(geometry, most).is_empty());
+        // Of 64 MB.
         let large = Geometry { extent_pages: 8144, ..geometry };
         assert_eq!(wanted(large, 3), [4]);
     }

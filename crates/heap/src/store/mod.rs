@@ -39,7 +39,7 @@ pub use apply::{Change, Key, Outcome};
 pub use build::{BuildIndex, KeyOf, Load, LoadIndex};
 use checkpoint::Schedule;
 use grow::Growing;
-pub use grow::Growth;
+pub use grow::{Growth, GrowthError};
 pub use header::Header;
 pub use list::{ObjectKind, StoredObject};
 pub(crate) use long::{LongValues, TakenPages};

@@ -9,10 +9,11 @@ use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{
     CreateGroup, File, FileSpec, FoundDisk, Group, MountOptions, NewDisk, Redundancy, create,
 };
-use cellar_heap::{Change, Error, Growth, Key, RowId, Store, TableOf};
+use cellar_heap::{Change, Error, Growth, GrowthError, Key, RowId, Store, TableOf};
 use cellar_io::sim::{Rng, SimDisk, SimDiskOptions};
-use cellar_io::{Device, EnvExt, IoError, IoErrorKind, IoFuture, Op};
+use cellar_io::{Device, EnvExt};
 use cellar_wait::{Kind, Session};
+use futures_util::future::BoxFuture;
 
 use crate::support::Rig;
 
@@ -182,16 +183,9 @@ impl Life {
 struct Longer(Arc<File>);
 
 impl Growth for Longer {
-    fn grow(&self, to_bytes: u64) -> IoFuture<'_, u64> {
+    fn grow(&self, to_bytes: u64) -> BoxFuture<'_, Result<u64, GrowthError>> {
         Box::pin(async move {
-            let refused = |error: cellar_diskgroup::Error| {
-                let kind = match error {
-                    cellar_diskgroup::Error::NoSpace { .. } => IoErrorKind::NoSpace,
-                    _ => IoErrorKind::Gone { reason: "the group refuses" },
-                };
-                IoError::new(kind, &FILE.into(), Op::Write, 0, 0)
-            };
-            self.0.set_size(to_bytes).await.map_err(refused)?;
+            self.0.set_size(to_bytes).await?;
             Ok(to_bytes)
         })
     }
@@ -252,7 +246,7 @@ fn a_file_of_a_group_grows_until_the_group_is_full_also_over_power_cuts() {
         let Some(Error::Full { extents, cause: Some(cause), .. }) = full else {
             panic!("seed {seed}: {full:?}")
         };
-        assert!(cause.contains("no room"), "{cause}");
+        assert!(cause.contains("disk group \"DATA\" has no room"), "{cause}");
         assert!(extents > 2 * (8 << 20) / (64 << 10), "seed {seed}: {extents} extents");
     }
 }

@@ -111,6 +111,7 @@ impl Database {
         if !mode.read_only && !mode.force && groups.mounted_by_force().is_none() && self.may_sweep()
         {
             self.tables.sweep(&self.groups()).await;
+            self.sweep_objects().await;
         }
         if !mode.read_only {
             // One that an earlier version wrote has none.
@@ -143,8 +144,8 @@ impl Database {
         }
     }
 
-    /// Whether a file that no table names is a leftover: not where the catalog cannot be read, and not where
-    /// the log was opened by force, which may have taken changes of the catalog back.
+    /// Whether what no table names, a file or an object of the heap, is a leftover: not where the catalog cannot
+    /// be read, and not where the log was opened by force, which may have taken changes of the catalog back.
     fn may_sweep(&self) -> bool {
         let forced =
             self.storage.redo().shared().log().is_some_and(|log| log.control().notes().was_forced);
@@ -285,6 +286,7 @@ impl Database {
         // Tables may have been dropped while it was not here.
         if self.is_writable() && !force && self.may_sweep() {
             self.tables.sweep(std::slice::from_ref(&mounted)).await;
+            self.sweep_objects().await;
         }
         Ok(mounted)
     }

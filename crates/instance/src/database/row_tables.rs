@@ -1,5 +1,8 @@
 //! Tables in the heap: made, dropped, emptied. What is in the heap is made before the catalog names it, and
-//! goes when that names it no more; what a crash leaves between the two is swept at the next opening.
+//! goes when that names it no more and nobody sees one that does; what a crash leaves between the two is swept
+//! at the next opening.
+
+use std::collections::BTreeSet;
 
 use async_recursion::async_recursion as boxed;
 use cellar_io::EnvExt;
@@ -7,9 +10,9 @@ use cellar_storage::Progress;
 use cellar_wait::Session;
 
 use super::Database;
-use crate::catalog::{RowTable, Table};
+use crate::catalog::{Catalog, RowTable, Table};
 use crate::error::{Error, INTERNAL, Result};
-use crate::heap::{Begin, from_heap};
+use crate::heap::{Begin, Making, from_heap};
 
 impl Database {
     /// Adds a table to the heap, with numbers of its own in place of those that it and its indexes have.
@@ -43,8 +46,9 @@ impl Database {
 
     async fn add_row_table_now(&self, session: &Session, mut table: Table) -> Result<()> {
         self.catalog().known()?.check_free(&table.name)?;
+        let mut making = self.heap.making();
         if let Some(rows) = &mut table.rows {
-            self.make_objects(session, rows).await?;
+            self.make_objects(session, rows, &mut making).await?;
         }
         let made = table.rows.clone();
         let added = self.catalog().add(table).await;
@@ -57,11 +61,16 @@ impl Database {
     }
 
     /// Makes what a table has in the heap, all of it or nothing.
-    async fn make_objects(&self, session: &Session, rows: &mut RowTable) -> Result<()> {
+    async fn make_objects(
+        &self,
+        session: &Session,
+        rows: &mut RowTable,
+        making: &mut Making,
+    ) -> Result<()> {
         let store = self.heap.store()?;
-        rows.object = self.heap.new_number().await?;
+        rows.object = making.new_number().await?;
         for index in &mut rows.indexes {
-            index.object = self.heap.new_number().await?;
+            index.object = making.new_number().await?;
         }
         let made = async {
             store.create_table(session, rows.object).await?;
@@ -77,12 +86,34 @@ impl Database {
         made.map_err(from_heap)
     }
 
-    /// Takes away what a table has in the heap: what cannot be taken now is swept at the next opening.
+    /// Takes away what was made for a table and was never named: what cannot be taken now is swept at the next
+    /// opening.
     async fn remove_objects(&self, session: &Session, rows: &RowTable) {
         let Ok(store) = self.heap.store() else { return };
         for object in rows.objects() {
             let _ = store.drop_object(session, object).await;
         }
+    }
+
+    /// Removes what was in the heap when that was opened, and the catalog does not name. Does nothing where the
+    /// catalog cannot be read, or is not in the heap yet: nobody knows then what is named.
+    pub(super) async fn sweep_objects(&self) {
+        if !self.kept.is_in_heap() {
+            return;
+        }
+        // In this order: what is being made is not among these until the catalogs read below name it.
+        let found = self.heap.take_found();
+        let Ok(Some(stored)) = self.catalog().stored().await else { return };
+        // A change that failed may have got as far as the log: what either names stays.
+        let current = self.catalog().current();
+        let objects = |catalog: &Catalog| -> Vec<u32> {
+            let rows = catalog.tables.iter().filter_map(|table| table.rows.as_ref());
+            rows.flat_map(RowTable::objects).collect()
+        };
+        let named: BTreeSet<u32> =
+            [&stored, &*current].iter().flat_map(|catalog| objects(catalog)).collect();
+        let unnamed = found.into_iter().filter(|object| !named.contains(object));
+        self.heap.sweep(unnamed.collect()).await;
     }
 
     /// Drops a table of the heap, when nobody uses it any more.
@@ -101,7 +132,7 @@ impl Database {
         alone.lock_alone(&rows).await?;
         self.check_row_table(name, &rows)?;
         self.catalog().drop_table(name).await?;
-        self.remove_objects(session, &rows).await;
+        self.heap.leave(rows.objects()).await;
         Ok(())
     }
 
@@ -132,10 +163,11 @@ impl Database {
         alone.lock_alone(&rows).await?;
         self.check_row_table(name, &rows)?;
         let mut new = rows.clone();
-        self.make_objects(session, &mut new).await?;
+        let mut making = self.heap.making();
+        self.make_objects(session, &mut new, &mut making).await?;
         let replaced = self.catalog().replace_rows(name, &rows, new.clone()).await;
         match &replaced {
-            Ok(()) => self.remove_objects(session, &rows).await,
+            Ok(()) => self.heap.leave(rows.objects()).await,
             Err(_) => self.remove_objects(session, &new).await,
         }
         replaced

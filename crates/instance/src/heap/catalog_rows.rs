@@ -31,7 +31,7 @@ const PLACES: u32 = 4;
 
 /// The counter of object numbers; those below its first value are the catalog's.
 pub(super) const NUMBERS: u32 = 1;
-const FIRST_NUMBER: i64 = 64;
+pub(super) const FIRST_NUMBER: i64 = 64;
 
 const OBJECT: [Type; 5] = [Type::Int8, Type::Text, Type::Text, Type::Text, Type::Text];
 const SEGMENT: [Type; 7] =
@@ -106,7 +106,8 @@ impl CatalogStore for HeapCatalog {
             let session = self.0.session();
             let mut change = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
             write(&mut change, now, next).await?;
-            change.commit().await.map_err(from_heap)?;
+            let committed = change.commit().await.map_err(from_heap)?;
+            self.0.catalog_changed(committed.lsn);
             Ok(())
         })
     }

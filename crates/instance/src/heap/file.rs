@@ -1,12 +1,13 @@
-//! The file of the heap in the first disk group.
+//! The file of the heap in the first disk group: it is small at first, and grows while it is open.
 
 use std::sync::Arc;
 
 use cellar_diskgroup::state::FileType;
-use cellar_diskgroup::{FileSpec, Group};
-use cellar_heap::{Geometry, NewStore};
+use cellar_diskgroup::{File, FileSpec, Group};
+use cellar_heap::{Geometry, Growth, GrowthError, NewStore};
 use cellar_io::Device;
 use cellar_redo::Recovery;
+use futures_util::future::BoxFuture;
 
 use super::{Heap, PAGE, from_heap};
 use crate::error::{Error, Result};
@@ -14,19 +15,41 @@ use crate::error::{Error, Result};
 /// Where the heap is in its group.
 pub const HEAP_PATH: &str = "cellar/heap";
 
-/// The least and the most bytes that a new file has.
-const SIZE_MIN: u64 = 16 << 20;
-const SIZE_MAX: u64 = 16 << 30;
+/// Bytes of a new file.
+const SIZE: u64 = 16 << 20;
 
-/// A new file takes one part in so many of the room that is free.
-const PART: u64 = 8;
+/// What makes the file longer, as long as its group has room.
+pub(super) struct FileGrowth(pub Arc<File>);
+
+impl FileGrowth {
+    /// Says that all the room of the file is in use, as a store takes it: also room that a crash came behind, and
+    /// what rounds it up to whole allocation units. Who copies the file without the heap copies so much of it.
+    pub async fn set_size(&self) -> std::result::Result<u64, cellar_diskgroup::Error> {
+        let room = self.0.geometry().size;
+        if self.0.size() < room {
+            self.0.set_size_within(room).await?;
+        }
+        Ok(room)
+    }
+
+    async fn grow_to(&self, bytes: u64) -> std::result::Result<u64, GrowthError> {
+        self.0.allocate(bytes).await?;
+        Ok(self.set_size().await?)
+    }
+}
+
+impl Growth for FileGrowth {
+    fn grow(&self, to_bytes: u64) -> BoxFuture<'_, std::result::Result<u64, GrowthError>> {
+        Box::pin(self.grow_to(to_bytes))
+    }
+}
 
 impl Heap {
     /// The file, for a log that is being recovered. It is made where there is none and there may be none.
     ///
     /// # Errors
     /// 70163 it is missing; what the group reports.
-    pub(super) async fn file(&self, recovery: &Recovery) -> Result<Arc<dyn Device>> {
+    pub(super) async fn file(&self, recovery: &Recovery) -> Result<Arc<File>> {
         let group = self.group()?;
         match group.open(HEAP_PATH) {
             Ok(file) => return Ok(Arc::new(file)),
@@ -40,9 +63,7 @@ impl Heap {
             ..FileSpec::new(FileType::Datafile)
         };
         let file = group.create_file(&spec).await?;
-        let size = first_size(&group);
-        file.allocate(size).await?;
-        file.set_size(size).await?;
+        file.allocate(SIZE).await?;
         let file = Arc::new(file);
         let device = Arc::clone(&file) as Arc<dyn Device>;
         let new = NewStore {
@@ -54,15 +75,8 @@ impl Heap {
         cellar_heap::create(&device, new).await.map_err(from_heap)?;
         // Named when it is whole: what has no name is gone at the next mount.
         group.publish(&file, HEAP_PATH, false).await?;
-        Ok(device)
+        Ok(file)
     }
-}
-
-/// Bytes of a new file in this group.
-fn first_size(group: &Group) -> u64 {
-    let free: u64 = group.disks().iter().map(|disk| disk.free_mb << 20).sum();
-    let free = free / u64::from(group.info().redundancy.copies());
-    (free / PART).clamp(SIZE_MIN, SIZE_MAX).next_multiple_of(1 << 20)
 }
 
 fn missing(group: &Group) -> Error {

@@ -1,9 +1,12 @@
 //! The heap as what the records of the redo log are of.
 
+use std::sync::Arc;
+
 use cellar_heap::{Error as HeapError, OpenStore, Store};
 use cellar_redo::{Log, Lsn, Recovery, Report};
 use cellar_storage::redo::{LogUser, OpenError, UserFuture};
 
+use super::file::FileGrowth;
 use super::{Heap, State, from_heap};
 use crate::error::Result;
 
@@ -24,10 +27,20 @@ impl Heap {
         }
     }
 
-    async fn opening(&self, recovery: Recovery) -> std::result::Result<OpenStore, OpenError> {
-        let device = self.file(&recovery).await.map_err(OpenError::User)?;
+    /// The parameters for an opening; `is_written`: not only to read.
+    async fn opening(
+        &self,
+        recovery: Recovery,
+        is_written: bool,
+    ) -> std::result::Result<OpenStore, OpenError> {
+        let file = self.file(&recovery).await.map_err(OpenError::User)?;
+        let growth = FileGrowth(Arc::clone(&file));
+        if is_written {
+            growth.set_size().await.map_err(|error| OpenError::User(error.into()))?;
+        }
         let (env, waits) = (self.0.env.clone(), self.0.sessions.waits().clone());
-        Ok(OpenStore { env, waits, device, recovery, options: self.options(), growth: None })
+        let (growth, options) = (Some(Arc::new(growth) as _), self.options());
+        Ok(OpenStore { env, waits, device: file, recovery, options, growth })
     }
 }
 
@@ -38,9 +51,10 @@ impl LogUser for Heap {
     ) -> UserFuture<'_, std::result::Result<(Log, Report), OpenError>> {
         Box::pin(async move {
             self.abandon().await;
-            let opening = self.opening(recovery).await?;
+            let opening = self.opening(recovery, true).await?;
             let (store, _) = Store::open(opening).await.map_err(not_opened)?;
             let answer = (store.log().clone(), store.log_report().clone());
+            self.find(&store);
             *self.state() = State::Open(store);
             Ok(answer)
         })
@@ -49,7 +63,7 @@ impl LogUser for Heap {
     fn read(&self, recovery: Recovery) -> UserFuture<'_, std::result::Result<(), OpenError>> {
         Box::pin(async move {
             self.abandon().await;
-            let opening = self.opening(recovery).await?;
+            let opening = self.opening(recovery, false).await?;
             let (reader, _) = Store::open_read_only(opening).await.map_err(not_opened)?;
             *self.state() = State::ReadOnly(reader);
             Ok(())

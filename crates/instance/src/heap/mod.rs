@@ -5,6 +5,7 @@ mod catalog_rows;
 mod error;
 mod file;
 mod log_user;
+mod removal;
 mod transaction;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,8 @@ use catalog_rows::NUMBERS;
 pub(crate) use catalog_rows::{HeapCatalog, check_names};
 pub(crate) use error::from_heap;
 pub use file::HEAP_PATH;
+pub(crate) use removal::Making;
+use removal::Removal;
 pub use transaction::{
     Begin, ChangeError, Entries, IndexKey, LockedRow, Mark, RowLock, Rows, Scan, Shares, Statement,
     Transaction,
@@ -53,6 +56,7 @@ struct Inner {
     state: Mutex<State>,
     /// Whether there may be no file yet: it is made with the next opening then.
     is_new: Mutex<bool>,
+    removal: Mutex<Removal>,
 }
 
 /// The heap of a database, open or not. Clones are the same.
@@ -77,8 +81,8 @@ impl Heap {
         groups: MountedGroups,
         budget: Budget,
     ) -> Heap {
-        let (state, is_new) = (Mutex::default(), Mutex::new(false));
-        Heap(Arc::new(Inner { env, sessions, groups, budget, state, is_new }))
+        let (state, is_new, removal) = (Mutex::default(), Mutex::new(false), Mutex::default());
+        Heap(Arc::new(Inner { env, sessions, groups, budget, state, is_new, removal }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -144,7 +148,7 @@ impl Heap {
     ///
     /// # Errors
     /// The heap is not open; those of the log.
-    pub(crate) async fn new_number(&self) -> Result<u32> {
+    async fn new_number(&self) -> Result<u32> {
         let number = self.store()?.take(&self.session(), NUMBERS, 1).await.map_err(from_heap)?;
         u32::try_from(number)
             .map_err(|_| Error::new(INTERNAL, format!("number {number} is too large")))

@@ -10,6 +10,7 @@ mod instance;
 mod machine;
 mod parameters;
 mod redo;
+mod row_tables;
 mod sessions;
 mod tables;
 mod tables_cut_off;

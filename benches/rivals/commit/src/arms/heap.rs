@@ -1,5 +1,5 @@
 //! Cellar's store of rows: each commit is a transaction that finds a row by its key, locks it, gives it other
-//! bytes and is durable. Committers are tasks on a few threads, each has a key, as with the rivals.
+//! bytes and is durable. Committers are tasks on a few threads, readers are threads, as with the rivals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,15 +20,23 @@ use serde_json::json;
 use super::cellar::{FileControl, GROUP_BYTES, GROUPS};
 use super::{fresh, locked, written};
 use crate::Error;
-use crate::load::{Body, Load, Watch, nanos, settle};
+use crate::load::{Body, Load, Own, Watch, nanos, row, settle};
+use crate::reads::{Keys, Reads};
 
 const TABLE: u32 = 1;
 const INDEX: u32 = 2;
 const STORE_BYTES: u64 = 256 << 20;
-/// Rows beside those of the committers.
+/// Rows beside those of the committers, where no number is asked for.
 const ROWS: u64 = 200;
 
-pub fn run(load: &Load) -> Result<String, Error> {
+/// An open store, and what it runs on.
+struct Heap {
+    runtime: Runtime,
+    store: Store,
+    engine: String,
+}
+
+fn open(load: &Load) -> Result<Heap, Error> {
     let options = RuntimeOptions { workers: load.workers, ..RuntimeOptions::default() };
     let runtime = Runtime::new(&options)?;
     let mut engine = String::new();
@@ -43,10 +51,16 @@ pub fn run(load: &Load) -> Result<String, Error> {
     for group in 1..=GROUPS {
         files.insert(group, open(format!("cellar-{group}"), GROUP_BYTES)?);
     }
-    let data = open("cellar-heap".to_owned(), STORE_BYTES)?;
+    let bytes = STORE_BYTES.max(load.cache() as u64).next_multiple_of(1 << 20);
+    let data = open("cellar-heap".to_owned(), bytes)?;
     let media = vec![Medium { name: "medium".to_owned(), files }];
     let control = Arc::new(FileControl(fresh(load, "heap")?.join("control")));
     let store = runtime.block_on(make(&runtime, load, control, media, data))?;
+    Ok(Heap { runtime, store, engine })
+}
+
+pub fn run(load: &Load) -> Result<String, Error> {
+    let Heap { runtime, store, engine } = open(load)?;
     settle(load)?;
     commits(&runtime, &store, load, load.warm)?;
     let watch = Watch::new(load)?;
@@ -59,6 +73,34 @@ pub fn run(load: &Load) -> Result<String, Error> {
     let line = watch.line("heap", load, took, time, &about)?;
     runtime.block_on(store.close())?;
     Ok(line)
+}
+
+pub fn read(load: &Load) -> Result<String, Error> {
+    let heap = open(load)?;
+    let about = json!({"version": locked("cellar-heap")});
+    let line = crate::reads::run("heap", &heap, load, about)?;
+    heap.runtime.block_on(heap.store.close())?;
+    Ok(line)
+}
+
+impl Reads for Heap {
+    fn read(&self, keys: &mut Keys) -> Result<(), Error> {
+        self.runtime.block_on(async {
+            let session = Waits::new().session("reader", Kind::User);
+            while let Some(number) = keys.next() {
+                let (view, key) = (self.store.view(), number.to_be_bytes());
+                let found = view.range(&session, INDEX, &key..=&key, false, 1).await?;
+                let (_, id) = *found.first().ok_or("no row has this key")?;
+                let row = view.row(&session, TABLE, id).await?.ok_or("the row is gone")?;
+                keys.got(&row)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn how(&self) -> &'static str {
+        "a view for each read, found by key in the index, the row copied"
+    }
 }
 
 fn key(number: u64) -> Key {
@@ -98,15 +140,23 @@ async fn make(
     cellar_heap::create(&device, NewStore { store: env.random(), database, geometry, from })
         .await?;
     let session = waits.session("load", Kind::User);
-    let options = cellar_heap::Options::default();
-    let store = Store::open(OpenStore { env, waits, device, recovery, options, growth: None }).await?.0;
+    let cache_pages = load.cache() / 8192;
+    let dirty_max = cache_pages / 4 * 3;
+    let options = cellar_heap::Options { cache_pages, dirty_max, ..Default::default() };
+    let open = OpenStore { env, waits, device, recovery, options, growth: None };
+    let store = Store::open(open).await?.0;
     store.create_table(&session, TABLE).await?;
     store.create_index(&session, INDEX).await?;
-    for number in 0..ROWS.max(load.committers as u64) {
-        let row = Bytes::from(vec![0; load.bytes]);
-        let change = Change::Insert { table: TABLE, row, keys: vec![key(number)] };
-        store.commit(&session, vec![change]).await?;
+    let rows = if load.rows == 0 { ROWS.max(load.keys()) } else { load.keys() };
+    for from in (0..rows).step_by(1000) {
+        let insert = |number| {
+            let row = Bytes::from(row(number, load.bytes));
+            Change::Insert { table: TABLE, row, keys: vec![key(number)] }
+        };
+        let changes = (from..rows.min(from + 1000)).map(insert).collect();
+        store.commit(&session, changes).await?;
     }
+    store.checkpoint().await?;
     Ok(store)
 }
 
@@ -136,13 +186,14 @@ fn commits(
             .map(|committer| {
                 let (store, bytes) = (store.clone(), load.bytes);
                 let session = waits.session("committer", Kind::User);
+                let mut keys = Own::new(load, committer);
                 tokio::spawn(async move {
                     let mut body = Body::new(committer, bytes);
                     let mut took = Vec::with_capacity(1 << 16);
                     let mut before = Instant::now();
                     while before < end {
                         let row = Bytes::copy_from_slice(body.next());
-                        update(&store, &session, committer as u64, row).await?;
+                        update(&store, &session, keys.next(), row).await?;
                         let now = Instant::now();
                         took.push(nanos(now - before));
                         before = now;

@@ -3,6 +3,7 @@
 mod cellar;
 mod fjall;
 mod heap;
+mod lmdb;
 mod raw;
 mod redb;
 #[cfg(feature = "rocksdb")]
@@ -10,8 +11,9 @@ mod rocksdb;
 mod sqlite;
 
 use crate::Error;
-use crate::group::{Alone, Grouped};
+use crate::group::{Alone, Grouped, Together};
 use crate::load::{Load, run as measure};
+use crate::reads::{Reads, run as measure_reads};
 
 /// What `list` shows.
 pub const NAMES: &[&str] = &[
@@ -28,11 +30,27 @@ pub const NAMES: &[&str] = &[
     "redb-grouped",
     "fjall",
     "fjall-grouped",
+    "lmdb",
+    "lmdb-grouped",
+];
+
+/// What `list-reads` shows: those that are found by key.
+pub const READS: &[&str] = &[
+    "heap",
+    #[cfg(feature = "rocksdb")]
+    "rocksdb",
+    "sqlite",
+    "redb",
+    "fjall",
+    "lmdb",
 ];
 
 /// Runs one and gives the line to print.
 pub fn run(arm: &str, load: &Load) -> Result<String, Error> {
     std::fs::create_dir_all(&load.dir)?;
+    if load.readers > 0 {
+        return read(arm, load);
+    }
     match arm {
         "cellar" => cellar::run(load),
         "heap" => heap::run(load),
@@ -47,8 +65,30 @@ pub fn run(arm: &str, load: &Load) -> Result<String, Error> {
         "redb-grouped" => measure(arm, &Grouped::new(redb::Redb::new(load)?), load),
         "fjall" => measure(arm, &Alone(fjall::Fjall::new(load)?), load),
         "fjall-grouped" => measure(arm, &Grouped::new(fjall::Fjall::new(load)?), load),
+        "lmdb" => measure(arm, &Alone(lmdb::Lmdb::new(load)?), load),
+        "lmdb-grouped" => measure(arm, &Grouped::new(lmdb::Lmdb::new(load)?), load),
         _ => Err(format!("there is no arm {arm}: {}", NAMES.join(" ")).into()),
     }
+}
+
+fn read(arm: &str, load: &Load) -> Result<String, Error> {
+    match arm {
+        "heap" => heap::read(load),
+        #[cfg(feature = "rocksdb")]
+        "rocksdb" => {
+            let store = rocksdb::RocksDb::new(load, false)?;
+            measure_reads(arm, &store, load, crate::load::Store::about(&store))
+        }
+        "sqlite" => read_from(arm, &sqlite::Sqlite::new(load)?, load),
+        "redb" => read_from(arm, &redb::Redb::new(load)?, load),
+        "fjall" => read_from(arm, &fjall::Fjall::new(load)?, load),
+        "lmdb" => read_from(arm, &lmdb::Lmdb::new(load)?, load),
+        _ => Err(format!("{arm} has no reads: {}", READS.join(" ")).into()),
+    }
+}
+
+fn read_from(arm: &str, store: &(impl Reads + Together), load: &Load) -> Result<String, Error> {
+    measure_reads(arm, store, load, store.about())
 }
 
 /// A directory of its own with nothing in it.

@@ -41,7 +41,7 @@ impl Raw {
 }
 
 impl Store for Raw {
-    fn commit(&self, committer: usize, record: &[u8]) -> Result<(), Error> {
+    fn commit(&self, committer: usize, _: u64, record: &[u8]) -> Result<(), Error> {
         // No other thread has the committer.
         let number = self.blocks[committer].fetch_add(1, Ordering::Relaxed);
         let part = FILE_BYTES / self.blocks.len() as u64 / self.bytes;

@@ -1,12 +1,15 @@
 //! RocksDB. Writers are grouped by RocksDB itself. Log files are recycled, so that a sync finds
-//! their size unchanged. Each committer has a key, so that flushes have little to write.
+//! their size unchanged.
 
-use rocksdb::{DB, DBRecoveryMode, Options, WriteOptions};
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, DBRecoveryMode, Options, WriteOptions,
+};
 use serde_json::{Value, json};
 
 use super::fresh;
 use crate::Error;
-use crate::load::{Load, Store};
+use crate::load::{Load, Store, row};
+use crate::reads::{Keys, Reads};
 
 const WRITE_BUFFER: usize = 64 << 20;
 const RECYCLED: usize = 2;
@@ -26,26 +29,41 @@ impl RocksDb {
         options.set_wal_recovery_mode(DBRecoveryMode::SkipAnyCorruptedRecord);
         options.set_enable_pipelined_write(pipelined);
         options.set_stats_dump_period_sec(0);
+        // Records are of bytes that no compression makes less.
+        options.set_compression_type(DBCompressionType::None);
+        let mut tables = BlockBasedOptions::default();
+        tables.set_block_cache(&Cache::new_lru_cache(load.cache())?);
+        tables.set_bloom_filter(10.0, false);
+        options.set_block_based_table_factory(&tables);
         let store = RocksDb { db: DB::open(&options, fresh(load, "rocksdb")?)?, pipelined };
-        store.fill(load.committers)?;
+        if load.readers == 0 {
+            store.fill(load.keys())?;
+        }
+        for key in 0..load.keys() {
+            store.db.put(key.to_be_bytes(), row(key, load.bytes))?;
+        }
+        if load.readers > 0 {
+            store.db.flush()?;
+            store.db.compact_range(None::<&[u8]>, None::<&[u8]>);
+        }
         Ok(store)
     }
 
     /// Writes until there are log files to recycle, none of it durable.
-    fn fill(&self, committers: usize) -> Result<(), Error> {
+    fn fill(&self, keys: u64) -> Result<(), Error> {
         let value = vec![7; 1024];
         for at in 0..(RECYCLED + 2) * WRITE_BUFFER / value.len() {
-            self.db.put(((at % committers) as u64).to_be_bytes(), &value)?;
+            self.db.put((at as u64 % keys).to_be_bytes(), &value)?;
         }
         Ok(())
     }
 }
 
 impl Store for RocksDb {
-    fn commit(&self, committer: usize, record: &[u8]) -> Result<(), Error> {
+    fn commit(&self, _: usize, key: u64, record: &[u8]) -> Result<(), Error> {
         let mut durable = WriteOptions::default();
         durable.set_sync(true);
-        self.db.put_opt((committer as u64).to_be_bytes(), record, &durable)?;
+        self.db.put_opt(key.to_be_bytes(), record, &durable)?;
         Ok(())
     }
 
@@ -56,6 +74,20 @@ impl Store for RocksDb {
             self.pipelined
         );
         json!({"version": version(), "how": how})
+    }
+}
+
+impl Reads for RocksDb {
+    fn read(&self, keys: &mut Keys) -> Result<(), Error> {
+        while let Some(key) = keys.next() {
+            let row = self.db.get_pinned(key.to_be_bytes())?.ok_or("no row has this key")?;
+            keys.got(&row)?;
+        }
+        Ok(())
+    }
+
+    fn how(&self) -> &'static str {
+        "get_pinned, no snapshot; one level of tables with Bloom filters, all in the block cache"
     }
 }
 

@@ -1,0 +1,105 @@
+//! The search for a circle: who waits for whom, looked at from the one that has begun to wait.
+
+#[cfg(test)]
+use std::collections::BTreeMap;
+use std::collections::{HashMap, HashSet};
+
+use super::{Hasher, Line, Locks, Owner, Resource, SHARDS, Shard, leave, place};
+use crate::sync::MutexGuard;
+
+/// All lines as they are at one moment.
+struct Lines<'a> {
+    shards: Vec<MutexGuard<'a, Shard>>,
+    waiting: MutexGuard<'a, HashMap<Owner, Resource, Hasher>>,
+}
+
+/// A place in a line.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    resource: Resource,
+    line: &'a Line,
+    place: usize,
+}
+
+impl Lines<'_> {
+    /// Where somebody stands; `None`: nowhere.
+    fn find(&self, owner: Owner) -> Option<At<'_>> {
+        let resource = *self.waiting.get(&owner)?;
+        let line = self.shards[place(&resource)].get(&resource)?;
+        let place = line.waiters.iter().position(|waiter| waiter.owner == owner)?;
+        Some(At { resource, line, place })
+    }
+
+    /// Whether `owner` waits for itself: those in its way, those in theirs, and so on. Returns the one
+    /// that is directly in its way in that circle. It costs as much as there are waiters on the way, however
+    /// much is locked.
+    fn circle(&self, owner: Owner) -> Option<Owner> {
+        let own = self.find(owner)?;
+        let mut seen: HashSet<Owner, Hasher> = HashSet::default();
+        // How many of a line were taken up: those before them were too.
+        let mut taken: HashMap<Resource, usize, Hasher> = HashMap::default();
+        taken.insert(own.resource, own.place);
+        let mode = own.line.waiters[own.place].mode;
+        let holders = own.line.conflicting(owner, mode).map(|holder| (holder, None));
+        let direct = holders.chain(before(own, 0).map(|(waiter, at)| (waiter, Some(at))));
+        let mut next: Vec<(Owner, Option<At<'_>>)> = Vec::new();
+        for first in direct {
+            next.push(first);
+            while let Some((who, at)) = next.pop() {
+                if who == owner {
+                    return Some(first.0);
+                }
+                if !seen.insert(who) {
+                    continue;
+                }
+                let Some(at) = at.or_else(|| self.find(who)) else { continue };
+                let mode = at.line.waiters[at.place].mode;
+                next.extend(at.line.conflicting(who, mode).map(|holder| (holder, None)));
+                let taken = taken.entry(at.resource).or_default();
+                next.extend(before(at, *taken).map(|(waiter, at)| (waiter, Some(at))));
+                *taken = at.place.max(*taken);
+            }
+        }
+        None
+    }
+}
+
+impl Locks {
+    fn lines(&self) -> Lines<'_> {
+        let shards = (0..SHARDS).map(|place| self.shard(place)).collect();
+        Lines { shards, waiting: self.waiting() }
+    }
+
+    /// Leaves the line of this where `owner`, who stands in it, waits for itself. Returns the one that is directly
+    /// in its way in that circle. Found and left in one moment: else all who close a circle at once would be told
+    /// of it.
+    pub(super) fn leave_circle(&self, owner: Owner, resource: Resource) -> Option<Owner> {
+        let mut lines = self.lines();
+        let holder = lines.circle(owner)?;
+        leave(&mut lines.shards[place(&resource)], owner, resource);
+        Some(holder)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn circle(&self, owner: Owner) -> Option<Owner> {
+        self.lines().circle(owner)
+    }
+
+    /// Who waits for whom, of all lines.
+    #[cfg(test)]
+    pub(crate) fn edges(&self) -> BTreeMap<Owner, Vec<Owner>> {
+        let mut edges = BTreeMap::new();
+        for line in self.lines().shards.iter().flat_map(|shard| shard.values()) {
+            for (place, waiter) in line.waiters.iter().enumerate() {
+                edges.insert(waiter.owner, line.blockers(waiter.owner, waiter.mode, place));
+            }
+        }
+        edges
+    }
+}
+
+/// Those that stand before a place, from another place on.
+fn before(at: At<'_>, from: usize) -> impl Iterator<Item = (Owner, At<'_>)> {
+    let waiters = at.line.waiters.iter().enumerate().take(at.place).skip(from);
+    waiters.map(move |(place, waiter)| (waiter.owner, At { place, ..at }))
+}
