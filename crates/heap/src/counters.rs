@@ -112,6 +112,11 @@ impl Counters {
         found.ok_or(Error::WrongObject { object: number, expected: "counter" })
     }
 
+    /// The numbers of all.
+    pub fn numbers(&self) -> Vec<u32> {
+        self.lock().keys().copied().collect()
+    }
+
     pub fn remove(&self, number: u32) {
         self.lock().remove(&number);
     }

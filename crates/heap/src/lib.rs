@@ -39,8 +39,8 @@ pub use row_id::{RowId, RowRef};
 pub use rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
 pub use statistics::{CacheStatistics, ObjectStatistics};
 pub use store::{
-    BuildIndex, Change, Header, Key, KeyOf, Load, LoadIndex, NewStore, OpenStore, Options, Outcome,
-    Reader, Store, View, create,
+    BuildIndex, Change, Header, Key, KeyOf, Load, LoadIndex, MayRepeat, NewStore, OpenStore,
+    Options, Outcome, Reader, Store, View, create,
 };
 pub use transaction::{
     Isolation, RangeScan, RowBatch, RowKey, Savepoint, StatementView, TableScan, TableShares,

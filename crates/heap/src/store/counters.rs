@@ -46,6 +46,11 @@ impl Store {
         Ok(())
     }
 
+    /// The numbers of all counters.
+    pub fn counters(&self) -> Vec<u32> {
+        self.0.counters.numbers()
+    }
+
     /// Removes a counter. Nobody else may use it meanwhile.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ use crate::statistics::{CacheStatistics, ObjectStatistics};
 use crate::writer::Writer;
 
 pub use apply::{Change, Key, Outcome};
-pub use build::{BuildIndex, KeyOf, Load, LoadIndex};
+pub use build::{BuildIndex, KeyOf, Load, LoadIndex, MayRepeat};
 use checkpoint::Schedule;
 pub use header::Header;
 pub(crate) use long::{LongValues, TakenPages};

@@ -57,6 +57,13 @@ impl Store {
         self.remove(session, object, true).await
     }
 
+    /// The numbers of all tables and indexes that were made.
+    pub fn objects(&self) -> Vec<u32> {
+        let mut objects = self.0.pages.space.objects();
+        objects.retain(|object| *object != COUNTERS);
+        objects
+    }
+
     async fn remove(&self, session: &Session, object: u32, is_emptied: bool) -> Result<(), Error> {
         self.0.check_running()?;
         let (inner, helper) = (Arc::clone(&self.0), session.helper());
