@@ -30,7 +30,7 @@ impl Database {
     }
 
     /// Whoever asked may go away half-way: what is in memory must be what is kept.
-    async fn to_the_end(
+    pub(super) async fn to_the_end(
         &self,
         work: impl Future<Output = Result<()>> + Send + 'static,
     ) -> Result<()> {
@@ -51,7 +51,7 @@ impl Database {
         if added.is_err()
             && let Some(made) = &made
         {
-            self.remove_objects(session, made).await;
+            self.remove_objects(session, made.objects()).await;
         }
         added
     }
@@ -72,15 +72,19 @@ impl Database {
         };
         let made: std::result::Result<(), cellar_heap::Error> = made.await;
         if made.is_err() {
-            self.remove_objects(session, rows).await;
+            self.remove_objects(session, rows.objects()).await;
         }
         made.map_err(from_heap)
     }
 
     /// Takes away what a table has in the heap: what cannot be taken now is swept at the next opening.
-    async fn remove_objects(&self, session: &Session, rows: &RowTable) {
+    pub(super) async fn remove_objects(
+        &self,
+        session: &Session,
+        objects: impl IntoIterator<Item = u32>,
+    ) {
         let Ok(store) = self.heap.store() else { return };
-        for object in rows.objects() {
+        for object in objects {
             let _ = store.drop_object(session, object).await;
         }
     }
@@ -101,7 +105,7 @@ impl Database {
         alone.lock_alone(&rows).await?;
         self.check_row_table(name, &rows)?;
         self.catalog().drop_table(name).await?;
-        self.remove_objects(session, &rows).await;
+        self.remove_objects(session, rows.objects()).await;
         Ok(())
     }
 
@@ -135,8 +139,8 @@ impl Database {
         self.make_objects(session, &mut new).await?;
         let replaced = self.catalog().replace_rows(name, &rows, new.clone()).await;
         match &replaced {
-            Ok(()) => self.remove_objects(session, &rows).await,
-            Err(_) => self.remove_objects(session, &new).await,
+            Ok(()) => self.remove_objects(session, rows.objects()).await,
+            Err(_) => self.remove_objects(session, new.objects()).await,
         }
         replaced
     }

@@ -31,7 +31,7 @@ const PLACES: u32 = 4;
 
 /// The counter of object numbers; those below its first value are the catalog's.
 pub(super) const NUMBERS: u32 = 1;
-const FIRST_NUMBER: i64 = 64;
+pub(super) const FIRST_NUMBER: i64 = 64;
 
 const OBJECT: [Type; 5] = [Type::Int8, Type::Text, Type::Text, Type::Text, Type::Text];
 const SEGMENT: [Type; 7] =

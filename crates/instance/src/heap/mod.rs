@@ -4,9 +4,11 @@
 mod catalog_rows;
 mod error;
 mod file;
+mod fresh;
 mod log_user;
 mod transaction;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellar_diskgroup::Group;
@@ -19,10 +21,11 @@ use crate::budget::{Budget, Consumer};
 use crate::error::{Error, INTERNAL, Result};
 use crate::session::Sessions;
 
-use catalog_rows::NUMBERS;
+use catalog_rows::{FIRST_NUMBER, NUMBERS};
 pub(crate) use catalog_rows::{HeapCatalog, check_names};
 pub(crate) use error::from_heap;
 pub use file::HEAP_PATH;
+use fresh::Fresh;
 pub use transaction::{
     Begin, ChangeError, Entries, IndexKey, LockedRow, Mark, Rows, Scan, Shares, Statement,
     Transaction,
@@ -53,6 +56,7 @@ struct Inner {
     state: Mutex<State>,
     /// Whether there may be no file yet: it is made with the next opening then.
     is_new: Mutex<bool>,
+    fresh: Fresh,
 }
 
 /// The heap of a database, open or not. Clones are the same.
@@ -78,7 +82,8 @@ impl Heap {
         budget: Budget,
     ) -> Heap {
         let (state, is_new) = (Mutex::default(), Mutex::new(false));
-        Heap(Arc::new(Inner { env, sessions, groups, budget, state, is_new }))
+        let fresh = Fresh::default();
+        Heap(Arc::new(Inner { env, sessions, groups, budget, state, is_new, fresh }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -135,7 +140,9 @@ impl Heap {
     /// What a statement reads of a heap that is open read-only; `None`: it is not.
     pub fn reading(&self, session: &Session) -> Option<Statement> {
         match &*self.state() {
-            State::ReadOnly(reader) => Some(Statement::of(reader.statement(session))),
+            State::ReadOnly(reader) => {
+                Some(Statement::of(reader.statement(session), self.0.fresh.clone()))
+            }
             State::Open(_) | State::Closed => None,
         }
     }
@@ -148,6 +155,38 @@ impl Heap {
         let number = self.store()?.take(&self.session(), NUMBERS, 1).await.map_err(from_heap)?;
         u32::try_from(number)
             .map_err(|_| Error::new(INTERNAL, format!("number {number} is too large")))
+    }
+
+    /// Removes tables, indexes and counters that are not among those that the catalog names: what a crash left of
+    /// one that was about to be made, or of one that was dropped. How many there were.
+    pub(crate) async fn sweep(&self, named: &BTreeSet<u32>) -> usize {
+        let Ok(store) = self.store() else { return 0 };
+        let session = self.session();
+        let is_ours = |number: &u32| i64::from(*number) >= FIRST_NUMBER && !named.contains(number);
+        let mut swept = 0;
+        for object in store.objects().into_iter().filter(is_ours) {
+            swept += usize::from(store.drop_object(&session, object).await.is_ok());
+        }
+        for counter in store.counters().into_iter().filter(is_ours) {
+            swept += usize::from(store.drop_counter(&session, counter).await.is_ok());
+        }
+        swept
+    }
+
+    /// An index has all rows from now on.
+    pub(crate) fn is_built(&self, index: u32) -> Result<()> {
+        let point = self.store()?.newest().point();
+        self.0.fresh.add(index, point);
+        Ok(())
+    }
+
+    /// The numbers of all tables and indexes that there are, but those of the catalog.
+    ///
+    /// # Errors
+    /// The heap is not open.
+    pub fn objects(&self) -> Result<BTreeSet<u32>> {
+        let objects = self.store()?.objects().into_iter();
+        Ok(objects.filter(|number| i64::from(*number) >= FIRST_NUMBER).collect())
     }
 
     /// A session of its own, for what no user does.
