@@ -2,8 +2,10 @@
 
 mod columnar;
 mod context;
+mod ddl;
 mod explain;
 mod external;
+mod indexes;
 mod made;
 mod open;
 mod rows;
@@ -345,6 +347,9 @@ impl Engine {
 
     async fn query(&self, sql: &str, mut statement: DfStatement) -> Result<Outcome, Error> {
         self.prepare(&mut statement).await?;
+        if let Some(outcome) = self.defining(&statement).await? {
+            return Ok(outcome);
+        }
         match &statement {
             DfStatement::CreateExternalTable(table) => {
                 return self.create_external_table(sql, table.clone()).await;

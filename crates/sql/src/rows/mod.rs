@@ -1,18 +1,22 @@
 //! Tables whose rows change, as queries and changes see them.
 
 mod access;
+mod build;
 mod change;
 mod checks;
 mod define;
 mod exec;
+mod naming;
 mod provider;
 mod session;
 mod table;
 
+pub(crate) use build::built;
 pub(crate) use change::{Change, Changed};
 pub(crate) use checks::Checks;
-pub(crate) use define::{Definition, defined};
+pub(crate) use define::{Definition, defined, name_of};
 pub(crate) use exec::HeapScanExec;
+pub(crate) use naming::free_name;
 pub(crate) use provider::{HeapTable, default_value, defaults};
 pub(crate) use session::Scope;
 pub use session::{Block, RowTables};
