@@ -41,8 +41,8 @@ pub use row_id::{RowId, RowRef};
 pub use rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
 pub use statistics::{CacheStatistics, ObjectStatistics};
 pub use store::{
-    BuildIndex, Change, Growth, GrowthError, Header, Key, KeyOf, Load, LoadIndex, NewStore,
-    ObjectKind, OpenStore, Options, Outcome, Reader, Store, StoredObject, View, create,
+    BuildIndex, Change, Growth, GrowthError, Header, Key, KeyOf, Load, LoadIndex, MayRepeat,
+    NewStore, ObjectKind, OpenStore, Options, Outcome, Reader, Store, StoredObject, View, create,
 };
 pub use transaction::{
     Isolation, LockedRow, RangeScan, RowBatch, RowKey, Savepoint, StatementView, TableScan,

@@ -3,7 +3,7 @@
 //!
 //! No key begins with another key of the same columns, and no column begins with 0xFF.
 
-use crate::row::Value;
+use crate::row::{Type, Value};
 
 const NOT_NULL: u8 = 1;
 const NULL: u8 = 2;
@@ -45,6 +45,35 @@ pub fn push(key: &mut Vec<u8>, value: &Value<'_>, descending: bool) {
     if descending {
         key[from..].iter_mut().for_each(|byte| *byte = !*byte);
     }
+}
+
+/// Whether the first column of a key, which is of this type, is NULL, and what is behind it. `None`: it is no
+/// such key.
+pub fn skip(key: &[u8], kind: Type, descending: bool) -> Option<(bool, &[u8])> {
+    let plain = |byte: u8| if descending { !byte } else { byte };
+    let (first, rest) = key.split_first()?;
+    if plain(*first) == NULL {
+        return Some((true, rest));
+    }
+    let bytes = match kind {
+        Type::Bool => 1,
+        Type::Int2 => 2,
+        Type::Int4 | Type::Date => 4,
+        Type::Int8 | Type::Time | Type::Timestamp | Type::Float4 | Type::Float8 => 8,
+        Type::Decimal | Type::Interval => 16,
+        Type::Text | Type::Bytes => {
+            let mut at = 0;
+            loop {
+                let two = rest.get(at..at + 2)?;
+                match [plain(two[0]), plain(two[1])] {
+                    END => break at + 2,
+                    ZERO => at += 2,
+                    _ => at += 1,
+                }
+            }
+        }
+    };
+    Some((false, rest.get(bytes..)?))
 }
 
 /// Bits that are in the order of the numbers.

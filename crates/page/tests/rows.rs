@@ -148,6 +148,12 @@ proptest! {
             key::push(&mut key, &Value::Int4(tail), false);
             key
         };
+        let made = key(&a, tail.0);
+        let mut last = Vec::new();
+        key::push(&mut last, &Value::Int4(tail.0), false);
+        let is_null = a.value() == Value::Null;
+        prop_assert_eq!(key::skip(&made, kind, descending), Some((is_null, &last[..])));
+        prop_assert_eq!(key::skip(&made[..made.len() - last.len() - 1], kind, descending), None);
         let first = order(&a.value(), &b.value());
         let first = if descending { first.reverse() } else { first };
         let wanted = first.then(tail.0.cmp(&tail.1));

@@ -50,7 +50,10 @@ fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
         | S::CreateView { .. }
         | S::CreateTable(_)
         | S::Truncate(_)
-        | S::Drop { object_type: ObjectType::Table | ObjectType::View, .. } => Ok(()),
+        | S::CreateIndex(_)
+        | S::Drop {
+            object_type: ObjectType::Table | ObjectType::View | ObjectType::Index, ..
+        } => Ok(()),
         S::Prepare { statement, .. } => match statement.as_ref() {
             S::Query(_) => Ok(()),
             other => Err(Error::not_yet(format!("PREPARE of {}", words(other)))

@@ -2,9 +2,11 @@
 
 mod columnar;
 mod context;
+mod ddl;
 mod dml;
 mod explain;
 mod external;
+mod indexes;
 mod made;
 mod open;
 mod rows;
@@ -346,6 +348,9 @@ impl Engine {
 
     async fn query(&self, sql: &str, mut statement: DfStatement) -> Result<Outcome, Error> {
         self.prepare(&mut statement).await?;
+        if let Some(outcome) = self.defining(&statement).await? {
+            return Ok(outcome);
+        }
         match &statement {
             DfStatement::CreateExternalTable(table) => {
                 return self.create_external_table(sql, table.clone()).await;

@@ -106,6 +106,19 @@ impl KeyWriter {
         Ok(())
     }
 
+    /// Whether a value of a key that [`KeyWriter::key`] made is NULL.
+    pub fn has_null(&self, mut key: &[u8]) -> bool {
+        for KeyColumn { column, descending } in &self.columns {
+            let kind = self.layout.types[*column];
+            match cellar_page::key::skip(key, kind, *descending) {
+                Some((true, _)) => return true,
+                Some((false, rest)) => key = rest,
+                None => return false,
+            }
+        }
+        false
+    }
+
     /// Adds what all keys begin with whose first columns have these values to `out`: one array of one value
     /// for each of as many columns as are given. True: one is NULL. A text that is too long for a key is
     /// that of no row, and lies where it would.

@@ -33,6 +33,9 @@ pub struct LoadIndex {
 /// Makes the key of a row, of its bytes; `None` where it has none.
 pub type KeyOf<'a> = &'a (dyn Fn(&[u8]) -> Result<Option<Bytes>, Error> + Send + Sync);
 
+/// Whether a row may have this key of a unique index, which another row has.
+pub type MayRepeat<'a> = &'a (dyn Fn(&[u8], RowId) -> bool + Send + Sync);
+
 /// An index that is to be built.
 #[derive(Clone, Copy)]
 pub struct BuildIndex<'a> {
@@ -44,6 +47,8 @@ pub struct BuildIndex<'a> {
     pub memory: usize,
     /// The key of a row.
     pub key: KeyOf<'a>,
+    /// Is asked where another row has the key too, of a unique index: whether both may have it.
+    pub may_repeat: MayRepeat<'a>,
     /// Is told how many rows were read.
     pub progress: &'a (dyn Fn(u64) + Send + Sync),
 }
@@ -122,7 +127,7 @@ impl Store {
         session: &Session,
         build: &BuildIndex<'_>,
     ) -> Result<Outcome, Error> {
-        let BuildIndex { table, index, memory, key, progress } = *build;
+        let BuildIndex { table, index, memory, key, may_repeat, progress } = *build;
         self.0.pages.space.index(index.index)?;
         let mut sorted = Sorted::new(&self.0, index.index, memory);
         let mut scan = Scan::new(Arc::new(self.newest()), table)?;
@@ -137,7 +142,7 @@ impl Store {
             }
             progress(count);
         }
-        let built = self.0.build(session, index, sorted).await?;
+        let built = self.0.build(session, (index, may_repeat), sorted).await?;
         self.0.commit_load(session, vec![built]).await
     }
 }
@@ -229,7 +234,7 @@ impl Load {
         let Load { store, session, pages, indexes, .. } = self;
         let mut built = vec![Built { finished: pages.finish(&session).await?, root: None }];
         for (index, sorted) in indexes {
-            built.push(store.0.build(&session, index, sorted).await?);
+            built.push(store.0.build(&session, (index, &|_, _| false), sorted).await?);
         }
         store.0.commit_load(&session, built).await
     }
@@ -246,7 +251,7 @@ impl Inner {
     async fn build(
         self: &Arc<Self>,
         session: &Session,
-        load: LoadIndex,
+        (load, may_repeat): (LoadIndex, MayRepeat<'_>),
         sorted: Sorted,
     ) -> Result<Built, Error> {
         let LoadIndex { index: object, is_unique } = load;
@@ -255,8 +260,10 @@ impl Inner {
         let (mut tree, mut before) = (Tree::default(), Vec::new());
         let mut entries = sorted.read(session).await?;
         while let Some(cell) = entries.next(session).await? {
-            let key = |cell: &[u8]| cell.len().saturating_sub(ROW_ID_BYTES);
-            if is_unique && cell[..key(&cell)] == before[..key(&before)] && !before.is_empty() {
+            let split = |cell: &[u8]| cell.len().saturating_sub(ROW_ID_BYTES);
+            let (key, row) = cell.split_at(split(&cell));
+            let is_same = is_unique && !before.is_empty() && key == &before[..split(&before)];
+            if is_same && !RowId::decode(row).is_some_and(|row| may_repeat(key, row)) {
                 let (_, first) = entry_of(&before).ok_or(Error::SortDamaged { object })?;
                 return Err(Error::Duplicate { index: object, row: RowRef::Stored(first) });
             }

@@ -36,7 +36,7 @@ use crate::statistics::{CacheStatistics, ObjectStatistics};
 use crate::writer::Writer;
 
 pub use apply::{Change, Key, Outcome};
-pub use build::{BuildIndex, KeyOf, Load, LoadIndex};
+pub use build::{BuildIndex, KeyOf, Load, LoadIndex, MayRepeat};
 use checkpoint::Schedule;
 use grow::Growing;
 pub use grow::{Growth, GrowthError};

@@ -188,8 +188,9 @@ fn an_index_is_built_of_a_table_with_all_kinds_of_rows() {
         let of = |row: &[u8]| Ok(Some(Bytes::copy_from_slice(&row[..8])));
         let progress = |rows| *told.lock().unwrap() = rows;
         let index = LoadIndex { index: BY_KEY, is_unique: true };
-        let (memory, key) = (16 << 10, &of);
-        let build = BuildIndex { table: TABLE, index, memory, key, progress: &progress };
+        let (memory, key, may_repeat) = (16 << 10, &of, &|_: &[u8], _| false);
+        let progress = &progress;
+        let build = BuildIndex { table: TABLE, index, memory, key, may_repeat, progress };
         store.build_index(&session, &build).await.unwrap();
         assert_eq!(*told.lock().unwrap(), 2_700);
         let all = &[][..]..=&[0xFF; 9][..];
@@ -224,6 +225,44 @@ fn two_rows_with_the_same_key_are_told_and_nothing_is_left() {
         assert!(store.view().scan(&session, TABLE).await.unwrap().is_empty());
         load(&store, &session, 3_000, 1 << 20).await.unwrap();
         check(&store.view(), &session, 3_000).await;
+    });
+}
+
+#[test]
+fn rows_may_have_the_same_key_of_a_unique_index_where_whoever_builds_it_says_so() {
+    let rig = Rig::new(12, 8 << 20, 1 << 20);
+    rig.run(async {
+        rig.create().await;
+        let (store, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        store.create_table(&session, TABLE).await.unwrap();
+        let mut load = store.begin_load(&session, TABLE, &[], 1 << 20).await.unwrap();
+        for number in (0..500).chain([77, 78, 77]) {
+            load.row(row(number), &[]).await.unwrap();
+        }
+        load.commit().await.unwrap();
+        store.create_index(&session, BY_KEY).await.unwrap();
+        let index = LoadIndex { index: BY_KEY, is_unique: true };
+        let of = |row: &[u8]| Ok(Some(Bytes::copy_from_slice(&row[..8])));
+        let told = Mutex::new(Vec::new());
+        for (allowed, is_built) in [(&[77][..], false), (&[77, 78], true)] {
+            told.lock().unwrap().clear();
+            let may_repeat = |key_found: &[u8], _| {
+                told.lock().unwrap().push(key_found.to_vec());
+                allowed.iter().any(|number| key(*number) == *key_found)
+            };
+            let build = BuildIndex {
+                table: TABLE,
+                index,
+                memory: 1 << 20,
+                key: &of,
+                may_repeat: &may_repeat,
+                progress: &|_| {},
+            };
+            assert_eq!(store.build_index(&session, &build).await.is_ok(), is_built);
+            assert_eq!(*told.lock().unwrap(), [key(77), key(77), key(78)]);
+        }
+        assert!(store.objects().contains(&BY_KEY));
     });
 }
 

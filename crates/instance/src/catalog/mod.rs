@@ -90,18 +90,48 @@ impl Catalog {
         table.rows.as_ref().map(|rows| (table, rows))
     }
 
-    /// Refuses a name that a table has.
+    /// The index of that name, and its table.
+    pub fn index(&self, name: &str) -> Option<(&Table, &Index)> {
+        let indexes = self.tables.iter().filter_map(|table| Some((table, table.rows.as_ref()?)));
+        let mut named =
+            indexes.flat_map(|(table, rows)| rows.indexes.iter().map(move |index| (table, index)));
+        named.find(|(_, index)| index.name == name)
+    }
+
+    /// What has this name: tables, views, indexes and sequences share their names.
+    pub fn kind_of(&self, name: &str) -> Option<&'static str> {
+        let is_index = self.index(name).is_some();
+        self.table(name).map(|_| "table").or_else(|| is_index.then_some("index"))
+    }
+
+    /// Refuses a name that is used.
     ///
     /// # Errors
     /// 00955.
     pub fn check_free(&self, name: &str) -> Result<()> {
-        match self.table(name) {
+        match self.kind_of(name) {
             None => Ok(()),
-            Some(_) => {
-                let message = format!("name \"{name}\" is already used by a table");
-                Err(Error::new(955, message).hint("choose another name, or DROP TABLE first"))
+            Some(kind) => {
+                let article = if kind == "index" { "an" } else { "a" };
+                let message = format!("name \"{name}\" is already used by {article} {kind}");
+                let next = format!("choose another name, or DROP {} first", kind.to_uppercase());
+                Err(Error::new(955, message).hint(next))
             }
         }
+    }
+
+    /// Refuses a table whose own name, or that of an index, is used.
+    fn check_names_of(&self, table: &Table) -> Result<()> {
+        self.check_free(&table.name)?;
+        let mut own = std::collections::BTreeSet::from([&table.name]);
+        for index in table.rows.iter().flat_map(|rows| &rows.indexes) {
+            self.check_free(&index.name)?;
+            if !own.insert(&index.name) {
+                let text = format!("name \"{}\" is used twice in one table", index.name);
+                return Err(Error::new(955, text).hint("choose another name"));
+            }
+        }
+        Ok(())
     }
 
     /// The version in which it is written: the oldest that can hold it.
@@ -153,8 +183,8 @@ impl Catalog {
     fn with(&self, table: Table, replace: bool) -> Result<Catalog> {
         let known = self.table(&table.name);
         // Files of a columnar table go by DROP TABLE alone.
-        if !(replace && known.is_none_or(|known| known.kind == TableKind::External)) {
-            self.check_free(&table.name)?;
+        if !(replace && known.is_some_and(|known| known.kind == TableKind::External)) {
+            self.check_names_of(&table)?;
         }
         let mut next = self.next();
         match next.tables.binary_search_by(|known| known.name.cmp(&table.name)) {
@@ -216,6 +246,20 @@ impl Catalog {
         let mut next = self.next();
         let tables = next.tables.iter_mut().filter(|table| table.name == name);
         tables.for_each(|table| table.rows = Some(rows.clone()));
+        Ok(next)
+    }
+
+    /// A table in the place of another one, which may have another name.
+    fn altered(&self, was: &Table, table: Table) -> Result<Catalog> {
+        if self.table(&was.name) != Some(was) {
+            let text = format!("table \"{}\" was dropped or changed meanwhile", was.name);
+            return Err(Error::new(942, text).hint("run the statement again"));
+        }
+        let mut next = self.next();
+        next.tables.retain(|known| known.name != was.name);
+        next.check_names_of(&table)?;
+        let at = next.tables.partition_point(|known| known.name < table.name);
+        next.tables.insert(at, table);
         Ok(next)
     }
 

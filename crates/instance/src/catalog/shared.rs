@@ -190,6 +190,16 @@ impl SharedCatalog {
         self.change(|catalog| Ok((catalog.with_rows(name, was, rows)?, ()))).await
     }
 
+    /// Has a table in the place of another one, of the same name or of one that is free.
+    ///
+    /// # Errors
+    /// 00942 if the other one is not there any more, 00955 if a name is used, or what the store reports;
+    /// nothing changes then.
+    #[boxed]
+    pub(crate) async fn alter(&self, was: &Table, table: Table) -> Result<()> {
+        self.change(|catalog| Ok((catalog.altered(was, table)?, ()))).await
+    }
+
     /// Forgets a table; its files are not touched. Returns it as it was.
     ///
     /// # Errors

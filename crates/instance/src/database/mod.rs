@@ -1,5 +1,6 @@
 //! An open database directory: the instance, its storage and its catalog.
 
+mod alter;
 mod health;
 mod host;
 mod import;
@@ -25,6 +26,7 @@ use crate::heap::Heap;
 use crate::instance::Instance;
 use crate::tables::Tables;
 use crate::views::{self, Row, VHealth, Value, ViewDef};
+pub use alter::{Alteration, BuildError, Keys};
 pub use import::import;
 pub use init::init;
 

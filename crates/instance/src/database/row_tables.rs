@@ -33,7 +33,7 @@ impl Database {
     }
 
     /// Whoever asked may go away half-way: what is in memory must be what is kept.
-    async fn to_the_end(
+    pub(super) async fn to_the_end(
         &self,
         work: impl Future<Output = Result<()>> + Send + 'static,
     ) -> Result<()> {
@@ -55,7 +55,7 @@ impl Database {
         if added.is_err()
             && let Some(made) = &made
         {
-            self.remove_objects(session, made).await;
+            self.remove_objects(session, made.objects()).await;
         }
         added
     }
@@ -81,16 +81,20 @@ impl Database {
         };
         let made: std::result::Result<(), cellar_heap::Error> = made.await;
         if made.is_err() {
-            self.remove_objects(session, rows).await;
+            self.remove_objects(session, rows.objects()).await;
         }
         made.map_err(from_heap)
     }
 
     /// Takes away what was made for a table and was never named: what cannot be taken now is swept at the next
     /// opening.
-    async fn remove_objects(&self, session: &Session, rows: &RowTable) {
+    pub(super) async fn remove_objects(
+        &self,
+        session: &Session,
+        objects: impl IntoIterator<Item = u32>,
+    ) {
         let Ok(store) = self.heap.store() else { return };
-        for object in rows.objects() {
+        for object in objects {
             let _ = store.drop_object(session, object).await;
         }
     }
@@ -168,7 +172,7 @@ impl Database {
         let replaced = self.catalog().replace_rows(name, &rows, new.clone()).await;
         match &replaced {
             Ok(()) => self.heap.leave(rows.objects()).await,
-            Err(_) => self.remove_objects(session, &new).await,
+            Err(_) => self.remove_objects(session, new.objects()).await,
         }
         replaced
     }

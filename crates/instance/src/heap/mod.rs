@@ -4,6 +4,7 @@
 mod catalog_rows;
 mod error;
 mod file;
+mod fresh;
 mod log_user;
 mod removal;
 mod transaction;
@@ -24,6 +25,7 @@ use catalog_rows::NUMBERS;
 pub(crate) use catalog_rows::{HeapCatalog, check_names};
 pub(crate) use error::from_heap;
 pub use file::HEAP_PATH;
+use fresh::Fresh;
 pub(crate) use removal::Making;
 use removal::Removal;
 pub use transaction::{
@@ -57,6 +59,7 @@ struct Inner {
     /// Whether there may be no file yet: it is made with the next opening then.
     is_new: Mutex<bool>,
     removal: Mutex<Removal>,
+    fresh: Fresh,
 }
 
 /// The heap of a database, open or not. Clones are the same.
@@ -82,7 +85,8 @@ impl Heap {
         budget: Budget,
     ) -> Heap {
         let (state, is_new, removal) = (Mutex::default(), Mutex::new(false), Mutex::default());
-        Heap(Arc::new(Inner { env, sessions, groups, budget, state, is_new, removal }))
+        let fresh = Fresh::default();
+        Heap(Arc::new(Inner { env, sessions, groups, budget, state, is_new, removal, fresh }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -139,7 +143,9 @@ impl Heap {
     /// What a statement reads of a heap that is open read-only; `None`: it is not.
     pub fn reading(&self, session: &Session) -> Option<Statement> {
         match &*self.state() {
-            State::ReadOnly(reader) => Some(Statement::of(reader.statement(session))),
+            State::ReadOnly(reader) => {
+                Some(Statement::of(reader.statement(session), self.0.fresh.clone()))
+            }
             State::Open(_) | State::Closed => None,
         }
     }
@@ -152,6 +158,13 @@ impl Heap {
         let number = self.store()?.take(&self.session(), NUMBERS, 1).await.map_err(from_heap)?;
         u32::try_from(number)
             .map_err(|_| Error::new(INTERNAL, format!("number {number} is too large")))
+    }
+
+    /// An index has all rows from now on.
+    pub(crate) fn is_built(&self, index: u32) -> Result<()> {
+        let point = self.store()?.newest().point();
+        self.0.fresh.add(index, point);
+        Ok(())
     }
 
     /// A session of its own, for what no user does.

@@ -12,6 +12,7 @@ use cellar_heap::{
 };
 use cellar_wait::Session;
 
+use super::fresh::Fresh;
 use super::{Heap, from_heap};
 use crate::catalog::{Index, RowTable};
 use crate::error::{Error, Result};
@@ -78,12 +79,12 @@ pub struct Mark(Savepoint);
 
 /// A transaction. Dropping it rolls it back.
 #[derive(Debug)]
-pub struct Transaction(cellar_heap::Transaction);
+pub struct Transaction(cellar_heap::Transaction, Fresh);
 
 /// What a statement reads: the tables as they were when it began, with what its transaction has changed.
 /// Clones read the same.
 #[derive(Clone)]
-pub struct Statement(StatementView);
+pub struct Statement(StatementView, Fresh);
 
 impl Heap {
     /// Begins a transaction.
@@ -96,7 +97,8 @@ impl Heap {
             false => Isolation::ReadCommitted,
         };
         let patience = begin.lock_timeout.map_or(Patience::Forever, Patience::Until);
-        Ok(Transaction(self.store()?.begin(session, isolation, patience)))
+        let begun = self.store()?.begin(session, isolation, patience);
+        Ok(Transaction(begun, self.0.fresh.clone()))
     }
 }
 
@@ -137,7 +139,7 @@ impl Transaction {
     /// The store has stopped.
     #[boxed]
     pub async fn again(&mut self) -> Result<Statement> {
-        Ok(Statement(self.0.statement().await.map_err(from_heap)?))
+        Ok(Statement(self.0.statement().await.map_err(from_heap)?, self.1.clone()))
     }
 
     /// Locks a row.
@@ -396,8 +398,13 @@ impl Shares {
 }
 
 impl Statement {
-    pub(super) fn of(view: StatementView) -> Statement {
-        Statement(view)
+    pub(super) fn of(view: StatementView, fresh: Fresh) -> Statement {
+        Statement(view, fresh)
+    }
+
+    /// Whether an index has all rows that are seen: not one that was built behind this statement's snapshot.
+    pub fn has_whole(&self, index: &Index) -> bool {
+        self.1.is_whole(index.object, self.0.point())
     }
 
     /// Divides a table among so many tasks.
@@ -431,13 +438,17 @@ impl Statement {
     /// with it.
     ///
     /// # Errors
-    /// The index is gone.
+    /// The index is gone; 08177 it is not [whole](Statement::has_whole).
     pub fn range(
         &self,
         index: &Index,
         bounds: (Bound<Bytes>, Bound<Bytes>),
         backwards: bool,
     ) -> Result<Entries> {
+        if !self.has_whole(index) {
+            let text = format!("index \"{}\" was built behind this snapshot", index.name);
+            return Err(Error::new(8177, text).hint("run the transaction again"));
+        }
         Ok(Entries(self.0.range(index.object, bounds, backwards).map_err(from_heap)?))
     }
 

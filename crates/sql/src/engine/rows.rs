@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::rows::{Checks, Definition, RowColumns, RowTables, default_value, defined, row_error};
 
 impl Engine {
-    fn row_tables(&self) -> Result<&RowTables, Error> {
+    pub(super) fn row_tables(&self) -> Result<&RowTables, Error> {
         self.host.rows().ok_or_else(|| Error::not_yet("a table whose rows change, here"))
     }
 
@@ -88,7 +88,9 @@ impl Engine {
         }
         let schema = self.defined_schema(&made.with_lengths(&schema), definition)?;
         RowLayout::of(&schema).map_err(|error| row_error(&name, &error))?;
-        let table = Table::in_heap(&name, schema_text(&schema), definition.rows(&name));
+        let catalog = self.catalog()?;
+        let is_free = |name: &str| self.kind_of(&catalog, name).is_none();
+        let table = Table::in_heap(&name, schema_text(&schema), definition.rows(&name, &is_free));
         let checked = table.rows.as_ref().map(|rows| RowColumns::of(&table, rows)).transpose()?;
         if let Some(columns) = &checked {
             refuse_keys(columns)?;
@@ -125,7 +127,7 @@ impl Engine {
 }
 
 /// Refuses keys that do not order as their values do.
-fn refuse_keys(columns: &RowColumns) -> Result<(), Error> {
+pub(super) fn refuse_keys(columns: &RowColumns) -> Result<(), Error> {
     let keys = columns.rows.indexes.iter().flat_map(|index| &index.columns);
     for key in keys {
         let field = columns.schema.field(key.column);

@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::ast::{
     CheckConstraint, ColumnDef, ColumnOption, CreateTable, Expr, Ident, TableConstraint,
 };
 
+use super::naming::free_name;
 use crate::error::Error;
 
 /// What a statement says of a table in the heap.
@@ -27,7 +28,8 @@ struct Key {
     constraint: Constraint,
 }
 
-fn name_of(ident: &Ident) -> String {
+/// The name that an identifier stands for.
+pub(crate) fn name_of(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
         None => ident.value.to_ascii_lowercase(),
@@ -157,48 +159,44 @@ impl Definition {
         _table: &str,
     ) {
         let name = name.or_else(|| check.name.as_ref().map(name_of));
-        let name = name.unwrap_or_else(|| match column {
-            Some(column) => format!("\u{1}_{column}_check"),
-            None => "\u{1}_check".to_owned(),
-        });
+        // A name is made up when that of the table is known.
+        let name = name.unwrap_or_else(|| format!("\u{1}{}", column.unwrap_or_default()));
         self.checks.push(Check { name, condition: check.expr.to_string() });
     }
 
-    /// Its indexes and checks, with the names that PostgreSQL gives where none is said.
-    pub fn rows(&self, table: &str) -> RowTable {
+    /// Its indexes and checks, with the names that PostgreSQL gives where none is said. `is_free`: nothing has
+    /// this name.
+    pub fn rows(&self, table: &str, is_free: &dyn Fn(&str) -> bool) -> RowTable {
         let mut taken: Vec<String> = Vec::new();
-        let mut free = |wanted: String| {
-            let numbered = (1..).map(|n| format!("{wanted}{n}"));
-            let name = std::iter::once(wanted.clone()).chain(numbered).find(|n| !taken.contains(n));
-            let name = name.unwrap_or(wanted);
-            taken.push(name.clone());
-            name
-        };
         let index = |key: &Key| {
             let names: Vec<&str> = key.columns.iter().map(|at| self.names[*at].as_str()).collect();
-            let made = match key.constraint {
-                Constraint::Primary => format!("{table}_pkey"),
-                Constraint::Unique => format!("{table}_{}_key", names.join("_")),
+            let (columns, label) = match key.constraint {
+                Constraint::Primary => (String::new(), "pkey"),
+                Constraint::Unique => (names.join("_"), "key"),
             };
+            let name = key.name.clone().unwrap_or_else(|| {
+                let free = |name: &str| is_free(name) && !taken.iter().any(|own| own == name);
+                free_name((table, &columns, label), free)
+            });
+            taken.push(name.clone());
             let columns = key.columns.iter();
             let columns = columns.map(|column| IndexColumn { column: *column, descending: false });
-            Index {
-                object: 0,
-                name: key.name.clone().unwrap_or_else(|| free(made)),
-                columns: columns.collect(),
-                is_unique: true,
-                constraint: Some(key.constraint),
-            }
+            let (is_unique, constraint) = (true, Some(key.constraint));
+            Index { object: 0, name, columns: columns.collect(), is_unique, constraint }
         };
         let mut keys = self.keys.clone();
         // The primary key is the first index: rows are looked for there first.
         keys.sort_by_key(|key| key.constraint != Constraint::Primary);
         let indexes = keys.iter().map(index).collect();
+        let mut named: Vec<String> = Vec::new();
         let check = |check: &Check| {
             let name = match check.name.strip_prefix('\u{1}') {
-                Some(rest) => free(format!("{table}{rest}")),
+                Some(column) => {
+                    free_name((table, column, "check"), |name| !named.iter().any(|own| own == name))
+                }
                 None => check.name.clone(),
             };
+            named.push(name.clone());
             Check { name, condition: check.condition.clone() }
         };
         let checks = self.checks.iter().map(check).collect();

@@ -1,20 +1,24 @@
 //! Tables whose rows change, as queries and changes see them.
 
 mod access;
+mod build;
 mod change;
 mod checks;
 mod conflict;
 mod define;
 mod exec;
+mod naming;
 mod provider;
 mod session;
 mod table;
 
+pub(crate) use build::built;
 pub(crate) use change::{Change, Changed, Written};
 pub(crate) use checks::{Checks, parsed};
 pub(crate) use conflict::{Conflict, OnUpdate};
-pub(crate) use define::{Definition, defined};
+pub(crate) use define::{Definition, defined, name_of};
 pub(crate) use exec::HeapScanExec;
+pub(crate) use naming::free_name;
 pub(crate) use provider::{HeapTable, default_value, defaults};
 pub use session::{Block, RowTables};
 pub(crate) use session::{Modes, Scope};

@@ -101,7 +101,8 @@ impl TableProvider for HeapTable {
         let all = || (0..self.schema.fields().len()).collect();
         let projection = projection.cloned().unwrap_or_else(all);
         let schema = Arc::new(self.schema.project(&projection)?);
-        let way = access(&columns, filters);
+        let way = access(&columns, filters)
+            .filter(|way| scope.statement.has_whole(&columns.rows.indexes[way.index]));
         let partitions = match way {
             Some(_) => 1,
             None => state.config().target_partitions(),

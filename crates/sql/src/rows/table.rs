@@ -87,6 +87,37 @@ impl RowColumns {
         self.keys.iter().map(key).collect()
     }
 
+    /// The key of a row, for one of the indexes.
+    ///
+    /// # Errors
+    /// A value is too long for a key.
+    pub fn key(&self, index: usize, row: &[u8]) -> Result<IndexKey, cellar_instance::Error> {
+        let mut bytes = Vec::new();
+        let has_null = self.keys[index].key(row, &mut bytes).map_err(|error| {
+            let text = format!("table \"{}\": {error}", self.name);
+            cellar_instance::Error::new(error.number(), text)
+        })?;
+        Ok(IndexKey { bytes: bytes.into(), has_null })
+    }
+
+    /// Whether a value of a key of an index is NULL.
+    pub fn has_null(&self, index: usize, key: &[u8]) -> bool {
+        self.keys[index].has_null(key)
+    }
+
+    /// Which column has a name.
+    ///
+    /// # Errors
+    /// 00904 with the names that there are.
+    pub fn column(&self, name: &str) -> Result<usize, Error> {
+        let fields = self.schema.fields();
+        fields.iter().position(|field| field.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+            let text = format!("table \"{}\" has no column \"{name}\"", self.name);
+            Error::new(904, "42703", text).next(format!("its columns are {}", names.join(", ")))
+        })
+    }
+
     /// The keys of an index whose first columns have these values, and whose next one lies between bounds.
     ///
     /// # Errors

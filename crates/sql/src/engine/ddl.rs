@@ -1,0 +1,89 @@
+//! Statements that define what is in the heap, and what all of them have in common: names, and who is asked.
+
+use async_recursion::async_recursion as boxed;
+use cellar_instance::catalog::{Catalog, TableKind};
+use cellar_instance::database::Alteration;
+use datafusion::common::TableReference;
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{ObjectName, ObjectType, Statement as SqlStatement};
+
+use crate::engine::{Engine, Outcome, is_public};
+use crate::error::Error;
+
+/// The name of an object in the schema public.
+pub(super) fn bare_name(name: &ObjectName) -> Result<String, Error> {
+    let reference = TableReference::parse_str(&name.to_string());
+    match is_public(&reference) {
+        true => Ok(reference.table().to_owned()),
+        false => {
+            let text = format!("schema \"{}\" does not exist", reference.schema().unwrap_or(""));
+            Err(Error::new(1435, "3F000", text).next("all that you make is in the schema public"))
+        }
+    }
+}
+
+impl Engine {
+    /// Runs a statement that defines something in the heap; `None`: it is another one.
+    #[boxed]
+    pub(super) async fn defining(&self, statement: &DfStatement) -> Result<Option<Outcome>, Error> {
+        let DfStatement::Statement(inner) = statement else { return Ok(None) };
+        let outcome = match inner.as_ref() {
+            SqlStatement::CreateIndex(create) => self.create_index(create).await?,
+            SqlStatement::Drop { object_type: ObjectType::Index, names, if_exists, .. } => {
+                self.drop_indexes(names, *if_exists).await?
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(outcome))
+    }
+
+    /// The catalog as it is now.
+    pub(super) fn catalog(&self) -> Result<std::sync::Arc<Catalog>, Error> {
+        Ok(self.row_tables()?.database().catalog().known()?)
+    }
+
+    /// What has a name: in the catalog, or a view of this session, or one of ours.
+    pub(super) fn kind_of(&self, catalog: &Catalog, name: &str) -> Option<&'static str> {
+        let is_own = || self.context.table_exist(TableReference::bare(name)).unwrap_or(false);
+        catalog.kind_of(name).or_else(|| is_own().then_some("view"))
+    }
+
+    /// Refuses a name that something has.
+    pub(super) fn check_free(&self, catalog: &Catalog, name: &str) -> Result<(), Error> {
+        let Some(kind) = self.kind_of(catalog, name) else { return Ok(()) };
+        let article = if kind == "index" { "an" } else { "a" };
+        Err(Error::new(955, "42P07", format!("there is already {article} {kind} \"{name}\""))
+            .next("choose another name"))
+    }
+
+    /// Begins to change a table of the heap, which nobody else uses then.
+    pub(super) async fn alteration(&self, name: &ObjectName) -> Result<Alteration, Error> {
+        let reference = TableReference::parse_str(&name.to_string());
+        self.check_own(&reference)?;
+        let (rows, name) = (self.row_tables()?, bare_name(name)?);
+        match self.catalog()?.table(&name).map(|table| table.kind) {
+            Some(TableKind::Heap) => {}
+            Some(kind) => return Err(not_of(kind, &name)),
+            None if self.is_view(&reference).await => {
+                return Err(Error::new(942, "42809", format!("\"{name}\" is a view, no table")));
+            }
+            None => {
+                let text = format!("table \"{name}\" does not exist");
+                return Err(Error::new(942, "42P01", text));
+            }
+        }
+        let (database, session) = (rows.database(), rows.session().waits());
+        Ok(database.alter_row_table(session, &name, rows.beginning()).await?)
+    }
+}
+
+/// Why a table of another kind is not changed.
+fn not_of(kind: TableKind, name: &str) -> Error {
+    let kind = match kind {
+        TableKind::Columnar => "columnar",
+        TableKind::External => "external",
+        TableKind::Heap => "heap",
+    };
+    Error::not_yet(format!("an index, or ALTER TABLE, of the {kind} table \"{name}\""))
+        .next("a table made with USING heap has them: create one, and INSERT the rows there")
+}
