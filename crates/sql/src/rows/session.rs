@@ -261,6 +261,17 @@ impl RowTables {
 }
 
 impl Scope {
+    /// What fills a table that nobody sees yet, with what a statement reads.
+    pub fn filling(
+        database: &Arc<Database>,
+        transaction: Transaction,
+        statement: Statement,
+    ) -> Scope {
+        let transaction = Arc::new(Mutex::new(Some(transaction)));
+        let (in_block, is_read_only, database) = (false, false, Arc::clone(database));
+        Scope { transaction, statement, in_block, is_read_only, database }
+    }
+
     /// The transaction, which nobody else uses meanwhile.
     ///
     /// # Errors
