@@ -127,3 +127,194 @@ fn what_cannot_be_indexed_is_told() {
     let text = refused(at, "insert into it values (1), (1)");
     assert!(text.contains("it_pkey1"), "{text}");
 }
+
+#[test]
+fn columns_are_added_without_a_new_table_and_rows_of_before_have_their_values() {
+    let dir = goods(3000);
+    let at = dir.path();
+    let told = sql(
+        at,
+        "alter table goods add column stock int default 7 not null, add note varchar(10), \
+         add seen timestamp default now()",
+    );
+    assert!(told.contains("Table goods altered"), "{told}");
+    answers(
+        at,
+        &[
+            (
+                "select count(*), sum(stock), count(note), count(distinct seen) from goods",
+                "3000,21000,0,1",
+            ),
+            ("select stock from goods where id = 2999", "7"),
+        ],
+    );
+    // What rows of before have stays, whatever the default is from now on.
+    sql(at, "alter table goods alter stock set default 9, alter column note set default 'new'");
+    sql(at, "insert into goods (id) values (4000)");
+    sql(at, "update goods set note = 'x' where id = 1");
+    sql(at, "alter table goods alter stock drop default, alter stock drop not null");
+    sql(at, "insert into goods (id) values (4001)");
+    let some = "select id, stock, note from goods where id in (1, 2, 4000, 4001) order by id";
+    answers(at, &[(some, "1,7,x 2,7, 4000,9,new 4001,,new")]);
+    // An index of it has rows of before, too.
+    sql(at, "create index on goods (stock)");
+    assert!(plan(at, "select id from goods where stock = 7").contains("goods_stock_idx"));
+    answers(
+        at,
+        &[
+            ("select count(*) from goods where stock = 7", "3000"),
+            ("select id from goods where stock = 9", "4000"),
+        ],
+    );
+    assert!(sql(at, "alter table goods add if not exists stock int").contains("there already"));
+    sql(at, "delete from goods where id between 101 and 3999");
+    // A long default, and one that differs from row to row, are in the rows.
+    sql(
+        at,
+        "alter table goods add long text default repeat('ab', 5000), add dice double default random()",
+    );
+    answers(
+        at,
+        &[
+            ("select count(*), min(length(long)), max(length(long)) from goods", "102,10000,10000"),
+            ("select count(distinct dice) > 90 from goods", "true"),
+            (some, "1,7,x 2,7, 4000,9,new 4001,,new"),
+        ],
+    );
+    assert!(done(at, &["validate", "db"]).status.success());
+}
+
+#[test]
+fn a_column_that_was_dropped_is_gone_and_does_not_come_back() {
+    let dir = goods(500);
+    let at = dir.path();
+    sql(at, "alter table goods add secret text default 'before'");
+    sql(
+        at,
+        "create index both on goods (name, price); create index prices on goods (price desc, id)",
+    );
+    sql(
+        at,
+        "alter table goods add constraint few check (price < 1000 and secret <> ''), add unique (name)",
+    );
+    sql(at, "alter table goods drop column secret, drop column if exists nosuch");
+    sql(at, "alter table goods add secret text");
+    answers(
+        at,
+        &[
+            ("select count(*), count(secret) from goods", "500,0"),
+            ("select id, name, price from goods where id = 77", "77,good 77,115.50"),
+        ],
+    );
+    // The check went with it, and what other columns are in stays.
+    sql(at, "update goods set price = 5000 where id = 1");
+    assert!(
+        refused(at, "update goods set name = 'good 3' where id = 2").contains("goods_name_key")
+    );
+    sql(at, "alter table goods drop name cascade");
+    assert!(refused(at, "drop index both").contains("CELLAR-01418"));
+    let by_price = "select id from goods where price = 5000";
+    assert!(plan(at, by_price).contains("by index prices"), "{}", plan(at, by_price));
+    answers(at, &[(by_price, "1"), ("select count(*) from goods where price = 3", "5")]);
+    sql(at, "insert into goods (id, price, secret) values (600, 5000, 'new')");
+    answers(at, &[("select id, secret from goods where price = 5000 order by id", "1, 600,new")]);
+    assert!(done(at, &["validate", "db"]).status.success());
+}
+
+#[test]
+fn names_types_and_constraints_change() {
+    let dir = goods(300);
+    let at = dir.path();
+    sql(at, "alter table goods add constraint dear check (price >= 0 and price < 500)");
+    sql(
+        at,
+        "alter table goods rename column price to \"Price\"; alter table goods rename to wares",
+    );
+    assert!(refused(at, "select * from goods").contains("CELLAR-00942"));
+    assert!(refused(at, "update wares set \"Price\" = -1").contains("dear"));
+    assert!(refused(at, "insert into wares (id) values (1)").contains("goods_pkey"));
+    sql(at, "alter table wares rename constraint goods_pkey to wares_pkey");
+    sql(at, "create index by_date on wares (made); alter index by_date rename to by_day");
+    // Longer texts need no new rows; other types do.
+    sql(at, "alter table wares alter name type varchar(40)");
+    sql(at, "update wares set name = repeat('n', 40) where id = 3");
+    sql(
+        at,
+        "alter table wares alter column id type int, alter made type timestamp, alter name type text",
+    );
+    let other_price =
+        "alter table wares alter \"Price\" type int using cast(\"Price\" * 10 as int) + id";
+    assert!(refused(at, other_price).contains("dear"), "conditions are asked of the new rows");
+    sql(at, &format!("alter table wares drop constraint dear; {other_price}"));
+    answers(
+        at,
+        &[
+            (
+                "select id, \"Price\", made, length(name) from wares where id = 3",
+                "3,48,2026-01-04 00:00:00,40",
+            ),
+            ("select count(*) from wares where made = timestamp '2026-01-04 00:00:00'", "1"),
+        ],
+    );
+    assert!(plan(at, "select id from wares where id = 3").contains("wares_pkey"));
+    sql(at, "alter table wares drop constraint wares_pkey, drop constraint if exists nosuch");
+    sql(at, "insert into wares (id, name) values (1, 'twice')");
+    let text = refused(at, "alter table wares add primary key (id)");
+    assert!(text.contains("CELLAR-01452") && text.contains("(id)=(1)"), "{text}");
+    sql(at, "delete from wares where name = 'twice'; alter table wares add primary key (id)");
+    assert!(refused(at, "insert into wares (id) values (1)").contains("wares_pkey"));
+    sql(at, "alter table wares alter name set not null");
+    assert!(refused(at, "update wares set name = null").contains("CELLAR-01400"));
+    assert!(done(at, &["validate", "db"]).status.success());
+}
+
+#[test]
+fn what_a_table_cannot_become_is_told_and_nothing_changes() {
+    let dir = goods(200);
+    let at = dir.path();
+    sql(at, "insert into goods (id) values (900)");
+    sql(at, "create table kept as select 1 as a");
+    all_refused(
+        at,
+        &[
+            ("alter table goods alter price set not null", "CELLAR-01400", "900"),
+            ("alter table goods add n int not null", "CELLAR-01400", "\"n\""),
+            ("alter table goods add check (price < 100)", "CELLAR-02290", "goods_check"),
+            (
+                "alter table goods add n int check (n > 0) default 0",
+                "CELLAR-02290",
+                "goods_n_check",
+            ),
+            ("alter table goods add unique (price)", "CELLAR-01452", "goods_price_key"),
+            ("alter table goods add primary key (name)", "CELLAR-02260", ""),
+            ("alter table goods add name int", "CELLAR-00957", "name"),
+            ("alter table goods add n nosuch", "CELLAR-", ""),
+            ("alter table goods add n int default 'x'", "CELLAR-", "x"),
+            ("alter table goods rename name to price", "CELLAR-00957", "price"),
+            ("alter table goods rename to kept", "CELLAR-00955", "kept"),
+            ("alter table goods drop nosuch", "CELLAR-00904", "its columns are"),
+            ("alter table goods drop constraint nosuch", "CELLAR-02443", "goods_pkey"),
+            ("alter table goods alter id drop not null", "CELLAR-01451", "primary key"),
+            ("alter table goods alter name type int", "CELLAR-00932", "using"),
+            ("alter table goods alter name type int using cast(name as int)", "CELLAR-", "good 1"),
+            ("alter table goods alter name type varchar(5)", "CELLAR-12899", "5"),
+            (
+                "alter table goods drop price, alter id set default 1, drop nosuch",
+                "CELLAR-00904",
+                "",
+            ),
+            ("alter table goods add constraint goods_pkey check (id > 0)", "CELLAR-02264", ""),
+            ("alter table nosuch add a int", "CELLAR-00942", "nosuch"),
+            ("alter table kept add b int", "CELLAR-03001", "columnar"),
+            ("begin; alter table goods drop price", "CELLAR-03001", "in a transaction"),
+        ],
+    );
+    assert!(sql(at, "alter table if exists nosuch add a int").contains("no such table"));
+    answers(
+        at,
+        &[
+            ("select count(*), count(price), max(id) from goods", "201,200,900"),
+            ("select * from goods where id = 7", "7,good 7,10.50,2026-01-08"),
+        ],
+    );
+}

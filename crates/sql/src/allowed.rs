@@ -51,6 +51,8 @@ fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
         | S::CreateTable(_)
         | S::Truncate(_)
         | S::CreateIndex(_)
+        | S::AlterTable(_)
+        | S::AlterIndex { .. }
         | S::Drop {
             object_type: ObjectType::Table | ObjectType::View | ObjectType::Index, ..
         } => Ok(()),
@@ -107,10 +109,6 @@ pub(crate) fn refused(statement: &SqlStatement) -> Error {
             error.next("leave it out: each statement is durable when it is done")
         }
         S::Drop { .. } => error.next("DROP takes TABLE, VIEW and DISKGROUP"),
-        S::AlterTable { .. } => error.next(
-            "drop table, then create external table over the same file with the columns that are \
-             wanted",
-        ),
         _ => error.next(
             "there are SELECT, COPY, CREATE EXTERNAL TABLE, CREATE VIEW, DROP, INSERT, SHOW, \
              DESCRIBE, EXPLAIN, SET, and CREATE, ALTER and DROP DISKGROUP",

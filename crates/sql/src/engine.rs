@@ -1,5 +1,7 @@
 //! SQL over an instance: DataFusion with our statements, views and external tables.
 
+mod alter;
+mod altered;
 mod columnar;
 mod context;
 mod ddl;
@@ -617,6 +619,11 @@ fn made_by(statement: &DfStatement) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// A type that a statement says, and nobody knows.
+fn no_such_type() -> Error {
+    Error::new(902, "42704", "there is no such type")
 }
 
 fn is_public(reference: &TableReference) -> bool {

@@ -12,13 +12,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-pub use row_table::{Check, Constraint, Index, IndexColumn, RowTable};
+pub use row_table::{Check, Constraint, Index, IndexColumn, Missing, RowTable};
 pub use shared::{CatalogStore, SharedCatalog, StoreFuture};
 pub(crate) use stub::Stub;
 pub use table::{Segment, Table, TableKind};
 
-/// The newest version of the content that this program reads: the one with columnar tables.
-pub const VERSION: u32 = 2;
+/// The newest version of the content that this program reads: the one with columns that rows may lack. (Version
+/// 3 is a stub in the catalog's place.)
+pub const VERSION: u32 = 4;
+
+/// The version of a catalog with columnar tables.
+const VERSION_COLUMNAR: u32 = 2;
 
 /// The version of a catalog without columnar tables: programs that know none read it.
 const VERSION_EXTERNAL: u32 = 1;
@@ -136,8 +140,12 @@ impl Catalog {
 
     /// The version in which it is written: the oldest that can hold it.
     pub(crate) fn version_needed(&self) -> u32 {
+        let mut rows = self.tables.iter().filter_map(|table| table.rows.as_ref());
+        if rows.any(|rows| !rows.missing.is_empty()) {
+            return VERSION;
+        }
         match self.columnar_tables().next() {
-            Some(_) => VERSION,
+            Some(_) => VERSION_COLUMNAR,
             None => VERSION_EXTERNAL,
         }
     }
@@ -157,7 +165,7 @@ impl Catalog {
     /// 70108 damaged, 70109 written by a newer version.
     pub fn decode(bytes: &[u8]) -> Result<Catalog> {
         let (version, body) = content(bytes)?;
-        if version > VERSION {
+        if version > VERSION || version == stub::VERSION {
             let message =
                 format!("the catalog has version {version}, this program knows {VERSION}");
             return Err(Error::new(70109, message).hint("use the program that wrote it, or newer"));
@@ -307,7 +315,7 @@ fn content(bytes: &[u8]) -> Result<(u32, &[u8])> {
         return Err(damaged("its first line is not complete"));
     };
     let version: u32 = version.parse().map_err(|_| damaged("its version is no number"))?;
-    if version > stub::VERSION {
+    if version > VERSION {
         return Ok((version, &[]));
     }
     let length: usize = length.parse().map_err(|_| damaged("its length is no number"))?;

@@ -13,6 +13,18 @@ pub struct RowTable {
     /// What each row must be.
     #[serde(default)]
     pub checks: Vec<Check>,
+    /// What columns are in rows that were written before there were these columns, where it is not NULL.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<Missing>,
+}
+
+/// What a column is in rows that lack it: those from before it was added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// Which column of the table, from 0.
+    pub column: usize,
+    /// A row of this column alone, in hexadecimal digits.
+    pub row: String,
 }
 
 /// An index of such a table.
@@ -61,6 +73,12 @@ pub struct Check {
 }
 
 impl RowTable {
+    /// A table without indexes, whose rows are in this object.
+    pub fn plain(object: u32) -> RowTable {
+        let (indexes, checks, missing) = (Vec::new(), Vec::new(), Vec::new());
+        RowTable { object, indexes, checks, missing }
+    }
+
     /// The numbers of all that it has in the heap.
     pub fn objects(&self) -> impl Iterator<Item = u32> {
         self.indexes.iter().map(|index| index.object).chain([self.object])

@@ -140,6 +140,13 @@ pub fn with_default(field: Field, value: &str) -> Field {
     with(field, DEFAULT, value)
 }
 
+/// A field that gets nothing when it is not named.
+pub fn without_default(field: Field) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.remove(DEFAULT);
+    field.with_metadata(metadata)
+}
+
 fn with(field: Field, key: &str, value: &str) -> Field {
     let mut metadata = field.metadata().clone();
     metadata.insert(key.to_owned(), value.to_owned());

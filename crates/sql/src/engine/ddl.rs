@@ -29,6 +29,10 @@ impl Engine {
         let DfStatement::Statement(inner) = statement else { return Ok(None) };
         let outcome = match inner.as_ref() {
             SqlStatement::CreateIndex(create) => self.create_index(create).await?,
+            SqlStatement::AlterTable(alter) => self.alter_table(alter).await?,
+            SqlStatement::AlterIndex { name, operation } => {
+                self.alter_index(name, operation).await?
+            }
             SqlStatement::Drop { object_type: ObjectType::Index, names, if_exists, .. } => {
                 self.drop_indexes(names, *if_exists).await?
             }

@@ -90,7 +90,8 @@ impl Engine {
         RowLayout::of(&schema).map_err(|error| row_error(&name, &error))?;
         let catalog = self.catalog()?;
         let is_free = |name: &str| self.kind_of(&catalog, name).is_none();
-        let table = Table::in_heap(&name, schema_text(&schema), definition.rows(&name, &is_free));
+        let table =
+            Table::in_heap(&name, schema_text(&schema), definition.rows(&name, &is_free, &[]));
         let checked = table.rows.as_ref().map(|rows| RowColumns::of(&table, rows)).transpose()?;
         if let Some(columns) = &checked {
             refuse_keys(columns)?;
@@ -140,7 +141,7 @@ pub(super) fn refuse_keys(columns: &RowColumns) -> Result<(), Error> {
 }
 
 /// A column as rows in the heap have it: times in microseconds.
-fn in_heap(field: &Field) -> Field {
+pub(super) fn in_heap(field: &Field) -> Field {
     let micros = TimeUnit::Microsecond;
     let data_type = match field.data_type() {
         DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(micros),

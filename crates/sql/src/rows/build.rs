@@ -38,7 +38,7 @@ async fn duplicate(
     let text = format!("unique index \"{}\" cannot be made", index.name);
     let error = Error::new(1452, "23505", text);
     let statement = alteration.statement().await?;
-    let own = RowTable { indexes: Vec::new(), ..columns.rows.clone() };
+    let own = RowTable::plain(columns.rows.object);
     let Some(bytes) = statement.row(&own, row).await? else { return Ok(error) };
     let batch = columns.batch(&statement, &[bytes]).await?;
     let (names, values) = columns.key_text(at, batch.columns(), 0);

@@ -56,6 +56,27 @@ pub(crate) fn defined(create: &mut CreateTable) -> Result<Option<Definition>, Er
     Ok((!is_plain).then_some(found))
 }
 
+/// What an ALTER TABLE adds to a table that has these columns: a column, which is the last of them, or a
+/// constraint.
+///
+/// # Errors
+/// As of [`defined`].
+pub(crate) fn added(
+    names: Vec<String>,
+    column: Option<&mut ColumnDef>,
+    constraint: Option<TableConstraint>,
+) -> Result<Definition, Error> {
+    let at = names.len().saturating_sub(1);
+    let mut found = Definition { names, ..Definition::default() };
+    if let Some(column) = column {
+        found.take_column(at, column, "")?;
+    }
+    if let Some(constraint) = constraint {
+        found.take_constraint(constraint)?;
+    }
+    Ok(found)
+}
+
 impl Definition {
     fn take_column(&mut self, at: usize, column: &mut ColumnDef, table: &str) -> Result<(), Error> {
         for option in std::mem::take(&mut column.options) {
@@ -165,8 +186,8 @@ impl Definition {
     }
 
     /// Its indexes and checks, with the names that PostgreSQL gives where none is said. `is_free`: nothing has
-    /// this name.
-    pub fn rows(&self, table: &str, is_free: &dyn Fn(&str) -> bool) -> RowTable {
+    /// this name; `known`: what constraints the table has.
+    pub fn rows(&self, table: &str, is_free: &dyn Fn(&str) -> bool, known: &[String]) -> RowTable {
         let mut taken: Vec<String> = Vec::new();
         let index = |key: &Key| {
             let names: Vec<&str> = key.columns.iter().map(|at| self.names[*at].as_str()).collect();
@@ -188,7 +209,7 @@ impl Definition {
         // The primary key is the first index: rows are looked for there first.
         keys.sort_by_key(|key| key.constraint != Constraint::Primary);
         let indexes = keys.iter().map(index).collect();
-        let mut named: Vec<String> = Vec::new();
+        let mut named: Vec<String> = known.to_vec();
         let check = |check: &Check| {
             let name = match check.name.strip_prefix('\u{1}') {
                 Some(column) => {
@@ -200,7 +221,7 @@ impl Definition {
             Check { name, condition: check.condition.clone() }
         };
         let checks = self.checks.iter().map(check).collect();
-        RowTable { object: 0, indexes, checks }
+        RowTable { indexes, checks, ..RowTable::plain(0) }
     }
 }
 

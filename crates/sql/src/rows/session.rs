@@ -391,6 +391,17 @@ impl RowTables {
 }
 
 impl Scope {
+    /// What fills a table that nobody sees yet, with what a statement reads.
+    pub fn filling(
+        database: &Arc<Database>,
+        transaction: Transaction,
+        statement: Statement,
+    ) -> Scope {
+        let transaction = Arc::new(Mutex::new(Some(transaction)));
+        let (in_block, read_only, database) = (false, ReadOnly::Nothing, Arc::clone(database));
+        Scope { transaction, statement, in_block, read_only, database }
+    }
+
     /// The transaction, which nobody else uses meanwhile.
     ///
     /// # Errors

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use cellar_format::rows::{KeyWriter, LongValue, RowColumns as Builder, RowError, RowLayout};
-use cellar_instance::catalog::{RowTable, Table};
+use cellar_format::rows::{
+    KeyWriter, LongValue, RowColumns as Builder, RowError, RowLayout, RowWriter,
+};
+use cellar_instance::catalog::{Missing, RowTable, Table};
 use cellar_instance::heap::{IndexKey, Statement};
 
 use crate::columnar::table::checked_schema;
@@ -33,6 +35,43 @@ pub(crate) fn row_error(table: &str, error: &RowError) -> Error {
     Error::new(error.number(), "XX001", format!("table \"{table}\": {error}"))
 }
 
+/// What a column is in rows that lack it, as the catalog keeps it: a value. `None`: it is too long for that.
+///
+/// # Errors
+/// The value is of another type.
+pub(crate) fn missing(
+    column: usize,
+    field: &Field,
+    value: &ArrayRef,
+) -> Result<Option<Missing>, RowError> {
+    let layout = RowLayout::of(&Schema::new(vec![field.clone().with_nullable(true)]))?;
+    let values = [Arc::clone(value)];
+    let writer = RowWriter::new(&layout, &values)?;
+    if !writer.long_values(0).is_empty() {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    writer.write(0, &[], &mut bytes)?;
+    let row = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Some(Missing { column, row }))
+}
+
+/// The value that [`missing`] has kept.
+fn present(schema: &Schema, column: usize, row: &str) -> Result<ArrayRef, RowError> {
+    let columns = schema.fields().len();
+    let field = schema.fields().get(column).ok_or(RowError::NoColumn { column, columns })?;
+    let field = field.as_ref().clone().with_nullable(true);
+    let digits = row.as_bytes().chunks(2).map(|two| std::str::from_utf8(two).unwrap_or_default());
+    let bytes = digits.map(|two| u8::from_str_radix(two, 16));
+    // What is no number is damaged as a row would be.
+    let bytes: Vec<u8> = bytes.collect::<Result<_, _>>().unwrap_or_default();
+    let layout = RowLayout::of(&Schema::new(vec![field]))?;
+    let mut builder = Builder::new(&layout, &[0])?;
+    builder.push(&bytes, &[])?;
+    let made = builder.finish()?.into_iter().next();
+    made.ok_or(RowError::NoColumn { column, columns })
+}
+
 /// The columns of a table, and how its rows and keys are made of them.
 #[derive(Debug)]
 pub(crate) struct RowColumns {
@@ -56,7 +95,11 @@ impl RowColumns {
     pub fn of(table: &Table, rows: &RowTable) -> Result<RowColumns, Error> {
         let schema = checked_schema(&table.schema)?;
         let failed = |error: RowError| row_error(&table.name, &error);
-        let layout = RowLayout::of(&schema).map_err(failed)?;
+        let mut layout = RowLayout::of(&schema).map_err(failed)?;
+        for Missing { column, row } in &rows.missing {
+            let value = present(&schema, *column, row).map_err(failed)?;
+            layout = layout.with_default(*column, value).map_err(failed)?;
+        }
         let key = |index: &cellar_instance::catalog::Index| {
             let columns: Vec<(usize, bool)> =
                 index.columns.iter().map(|column| (column.column, column.descending)).collect();

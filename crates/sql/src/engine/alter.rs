@@ -1,0 +1,308 @@
+//! ALTER TABLE: what each action makes of the table is noted first ([`Altered`]); then all of it is done at once.
+
+use async_recursion::async_recursion as boxed;
+use cellar_instance::catalog::{Constraint, Table};
+use cellar_instance::database::Alteration;
+use datafusion::sql::sqlparser::ast::{
+    AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation as Action,
+    ColumnDef, DropBehavior, Expr as SqlExpr, Ident, ObjectName, RenameTableNameKind,
+    TableConstraint,
+};
+
+use crate::columnar::table::{length_of, with_default, without_default};
+use crate::engine::altered::{Altered, From, NewColumn, renamed};
+use crate::engine::ddl::bare_name;
+use crate::engine::{Engine, Outcome, done};
+use crate::error::Error;
+use crate::rows::{Definition, RowColumns, added, default_value, name_of};
+
+/// An action that there is not, in its words.
+fn not_yet(action: &impl std::fmt::Display) -> Error {
+    Error::not_yet(format!("ALTER TABLE .. {action}"))
+}
+
+impl Engine {
+    /// ALTER TABLE.
+    #[boxed]
+    pub(super) async fn alter_table(&self, alter: &AlterTable) -> Result<Outcome, Error> {
+        if alter.location.is_some() || alter.on_cluster.is_some() || alter.table_type.is_some() {
+            return Err(not_yet(alter));
+        }
+        let name = bare_name(&alter.name)?;
+        if alter.if_exists && self.catalog()?.table(&name).is_none() {
+            return Ok(done("There was no such table."));
+        }
+        self.refuse_in_block("ALTER TABLE").await?;
+        let mut alteration = self.alteration(&alter.name).await?;
+        let table = match self.altered(&mut alteration, alter).await {
+            Ok(table) => table,
+            Err(error) => {
+                alteration.give_up().await;
+                return Err(error);
+            }
+        };
+        let (table, notices) = table;
+        let message = match table {
+            None => "Nothing was to be done.".to_owned(),
+            Some(table) => {
+                alteration.commit(table).await?;
+                format!("Table {name} altered.")
+            }
+        };
+        Ok(Outcome::Done { message, notices })
+    }
+
+    /// The table as it is to be, with all that is in the heap for it (`None`: as it is), and what the user should
+    /// know.
+    async fn altered(
+        &self,
+        alteration: &mut Alteration,
+        alter: &AlterTable,
+    ) -> Result<(Option<Table>, Vec<String>), Error> {
+        let old = RowColumns::of(alteration.table(), alteration.rows())?;
+        let mut altered = Altered::of(old);
+        for action in &alter.operations {
+            self.act(&mut altered, action).await?;
+        }
+        if altered.is_as_it_was() {
+            return Ok((None, altered.notices));
+        }
+        let table = self.carried_out(&mut altered, alteration).await?;
+        Ok((Some(table), altered.notices))
+    }
+
+    async fn act(&self, altered: &mut Altered, action: &Action) -> Result<(), Error> {
+        match action {
+            Action::AddColumn { if_not_exists, column_def, column_position: None, .. } => {
+                self.add_column(altered, column_def, *if_not_exists).await
+            }
+            Action::DropColumn { column_names, if_exists, drop_behavior, .. } => {
+                for name in column_names {
+                    let cascades = *drop_behavior == Some(DropBehavior::Cascade);
+                    self.drop_column(altered, &name_of(name), (*if_exists, cascades))?;
+                }
+                Ok(())
+            }
+            Action::RenameColumn { old_column_name, new_column_name } => {
+                altered.rename_column(&name_of(old_column_name), &name_of(new_column_name))
+            }
+            Action::RenameTable { table_name } => self.rename_table(altered, table_name),
+            Action::AlterColumn { column_name, op } => {
+                self.alter_column(altered, &name_of(column_name), op).await
+            }
+            Action::AddConstraint { constraint, not_valid: false } => {
+                self.add_constraint(altered, constraint.clone())
+            }
+            Action::DropConstraint { if_exists, name, .. } => {
+                altered.drop_constraint(&name_of(name), *if_exists)
+            }
+            Action::RenameConstraint { old_name, new_name } => {
+                let (old, new) = (name_of(old_name), name_of(new_name));
+                if altered.rows.indexes.iter().any(|index| index.name == old) {
+                    self.check_free(&*self.catalog()?, &new)?;
+                }
+                altered.rename_constraint(&old, &new)
+            }
+            other => Err(not_yet(other)),
+        }
+    }
+
+    async fn add_column(
+        &self,
+        altered: &mut Altered,
+        column: &ColumnDef,
+        if_not_exists: bool,
+    ) -> Result<(), Error> {
+        let name = name_of(&column.name);
+        if altered.position(&name).is_some() {
+            if if_not_exists {
+                altered.notices.push(format!("column \"{name}\" is there already"));
+                return Ok(());
+            }
+            return Err(altered.is_there(&name));
+        }
+        let mut field = self.column_field(&column.name, &column.data_type).await?;
+        let (mut column, mut names) = (column.clone(), altered.names());
+        names.push(name);
+        let definition = added(names, Some(&mut column), None)?;
+        let mut from = None;
+        if let Some((_, text)) = definition.defaults.first() {
+            from = Some(default_value(&self.state(), text, field.data_type())?);
+            field = with_default(field, text);
+        }
+        altered.columns.push(NewColumn { field, from: From::Added(from) });
+        self.add_keys(altered, &definition)
+    }
+
+    fn add_constraint(
+        &self,
+        altered: &mut Altered,
+        constraint: TableConstraint,
+    ) -> Result<(), Error> {
+        let definition = added(altered.names(), None, Some(constraint))?;
+        self.add_keys(altered, &definition)
+    }
+
+    /// Adds keys, checks and NOT NULL.
+    fn add_keys(&self, altered: &mut Altered, definition: &Definition) -> Result<(), Error> {
+        let catalog = self.catalog()?;
+        let is_free = |name: &str| {
+            self.kind_of(&catalog, name).is_none()
+                && !altered.rows.indexes.iter().any(|index| index.name == name)
+        };
+        let new = definition.rows(&altered.name, &is_free, &altered.constraints());
+        for index in new.indexes {
+            if index.constraint == Some(Constraint::Primary) && altered.primary().is_some() {
+                let text = format!("table \"{}\" has a primary key already", altered.name);
+                return Err(Error::new(2260, "42P16", text).next("make it UNIQUE NOT NULL"));
+            }
+            altered.check_constraint_free(&index.name)?;
+            self.check_free(&catalog, &index.name)?;
+            let place = match index.constraint {
+                // Rows are looked for there first.
+                Some(Constraint::Primary) => 0,
+                _ => altered.rows.indexes.len(),
+            };
+            altered.rows.indexes.insert(place, index);
+        }
+        for check in new.checks {
+            altered.check_constraint_free(&check.name)?;
+            altered.rows.checks.push(check);
+            altered.must_check = true;
+        }
+        for column in &definition.not_null {
+            altered.set_nullable(*column, false);
+        }
+        Ok(())
+    }
+
+    fn drop_column(
+        &self,
+        altered: &mut Altered,
+        name: &str,
+        (if_exists, _cascades): (bool, bool),
+    ) -> Result<(), Error> {
+        let Some(at) = altered.position(name) else {
+            if if_exists {
+                altered.notices.push(format!("there is no column \"{name}\""));
+                return Ok(());
+            }
+            return altered.column(name).map(|_| ());
+        };
+        let used = self.checks_with(altered, name)?;
+        altered.drop_column(at, &used)
+    }
+
+    /// Which checks name a column.
+    fn checks_with(&self, altered: &Altered, name: &str) -> Result<Vec<String>, Error> {
+        let mut found = Vec::new();
+        for check in &altered.rows.checks {
+            // What another name would change names it.
+            if renamed(&check.condition, name, "\u{1}")? != check.condition {
+                found.push(check.name.clone());
+            }
+        }
+        Ok(found)
+    }
+
+    fn rename_table(&self, altered: &mut Altered, name: &RenameTableNameKind) -> Result<(), Error> {
+        let (RenameTableNameKind::As(name) | RenameTableNameKind::To(name)) = name;
+        let name = bare_name(name)?;
+        if name.chars().any(char::is_control) {
+            let text = "the name of a table has no control characters";
+            return Err(Error::new(911, "42602", text).next("choose another name"));
+        }
+        self.check_free(&*self.catalog()?, &name)?;
+        altered.name = name;
+        Ok(())
+    }
+
+    async fn alter_column(
+        &self,
+        altered: &mut Altered,
+        name: &str,
+        action: &AlterColumnOperation,
+    ) -> Result<(), Error> {
+        let at = altered.column(name)?;
+        let field = altered.columns[at].field.clone();
+        match action {
+            AlterColumnOperation::SetNotNull => altered.set_nullable(at, false),
+            AlterColumnOperation::DropNotNull => {
+                if altered.primary().is_some_and(|key| key.columns.iter().any(|c| c.column == at)) {
+                    let text = format!("column \"{name}\" is in the primary key");
+                    return Err(Error::new(1451, "42P16", text)
+                        .next("drop the constraint of the primary key first"));
+                }
+                altered.set_nullable(at, true);
+            }
+            AlterColumnOperation::SetDefault { value } => {
+                let text = value.to_string();
+                let value = default_value(&self.state(), &text, field.data_type())?;
+                self.check_default(value).await?;
+                altered.columns[at].field = with_default(field, &text);
+            }
+            AlterColumnOperation::DropDefault => {
+                altered.columns[at].field = without_default(field);
+            }
+            AlterColumnOperation::SetDataType { data_type, using, .. } => {
+                let ident = Ident::with_quote('"', name);
+                let new = self.column_field(&ident, data_type).await?;
+                self.retype(altered, at, new, using.as_ref()).await?;
+            }
+            other => return Err(not_yet(&format!("ALTER COLUMN {name} {other}"))),
+        }
+        Ok(())
+    }
+
+    async fn retype(
+        &self,
+        altered: &mut Altered,
+        at: usize,
+        new: arrow::datatypes::Field,
+        using: Option<&SqlExpr>,
+    ) -> Result<(), Error> {
+        let (old, name) = (altered.columns[at].field.clone(), altered.columns[at].field.name());
+        let mut field = new.with_nullable(old.is_nullable());
+        if let Some(text) = crate::columnar::table::default_of(&old) {
+            let value = default_value(&self.state(), text, field.data_type())?;
+            self.check_default(value).await.map_err(|cause| {
+                let text = format!("the DEFAULT of column \"{name}\" cannot be of the new type");
+                Error::new(932, "42804", text).caused_by(cause)
+            })?;
+            field = with_default(field, text);
+        }
+        let (had, has) = (length_of(&old), length_of(&field));
+        let fits = old.data_type() == field.data_type()
+            && (has.is_none() || had.is_some_and(|had| has.is_some_and(|has| has >= had)));
+        if fits && using.is_none() {
+            altered.columns[at].field = field;
+            return Ok(());
+        }
+        altered.retype(at, field, using.map(ToString::to_string))
+    }
+
+    /// ALTER INDEX .. RENAME TO.
+    #[boxed]
+    pub(super) async fn alter_index(
+        &self,
+        name: &ObjectName,
+        operation: &AlterIndexOperation,
+    ) -> Result<Outcome, Error> {
+        let AlterIndexOperation::RenameIndex { index_name } = operation;
+        let (catalog, old, new) = (self.catalog()?, bare_name(name)?, bare_name(index_name)?);
+        let Some((table, _)) = catalog.index(&old) else {
+            let text = format!("index \"{old}\" does not exist");
+            return Err(Error::new(1418, "42704", text));
+        };
+        self.check_free(&catalog, &new)?;
+        self.refuse_in_block("ALTER INDEX").await?;
+        let quoted = ObjectName::from(vec![Ident::with_quote('"', &table.name)]);
+        let alteration = self.alteration(&quoted).await?;
+        let (mut table, mut rows) = (alteration.table().clone(), alteration.rows().clone());
+        let indexes = rows.indexes.iter_mut().filter(|index| index.name == old);
+        indexes.for_each(|index| index.name.clone_from(&new));
+        table.rows = Some(rows);
+        alteration.commit(table).await?;
+        Ok(done(format!("Index {old} is {new} now.")))
+    }
+}

@@ -1,0 +1,478 @@
+//! A table as it is to be: what the actions of an ALTER TABLE make of it, and how that is carried out. Rows are
+//! written anew only where columns go or change their type, or where a new one differs from row to row.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema};
+use cellar_format::rows::RowLayout;
+use cellar_instance::catalog::{Constraint, Index, Missing, RowTable, Table};
+use cellar_instance::database::Alteration;
+use datafusion::common::DFSchema;
+use datafusion::datasource::{MemTable, provider_as_source};
+use datafusion::logical_expr::{
+    DdlStatement, Expr, LogicalPlan, LogicalPlanBuilder, cast, ident, lit,
+};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::{
+    DataType as SqlType, Expr as SqlExpr, Ident, visit_expressions_mut,
+};
+use datafusion::sql::sqlparser::parser::Parser;
+use futures_util::TryStreamExt;
+
+use crate::columnar::table::{schema_text, table_schema};
+use crate::engine::made::Made;
+use crate::engine::rows::{in_heap, refuse_keys};
+use crate::engine::{Engine, no_such_type};
+use crate::error::Error;
+use crate::failure::{from_arrow, from_datafusion};
+use crate::grammar::CellarDialect;
+use crate::parse::parse;
+use crate::rows::{Checks, Filling, OldRows, RowColumns, built, expression, missing, row_error};
+use crate::statement::Statement;
+
+/// A column of the table as it is to be.
+pub(super) struct NewColumn {
+    /// What it is.
+    pub field: Field,
+    /// What it has.
+    pub from: From,
+}
+
+/// Where the values of a column come from.
+#[derive(Clone)]
+pub(super) enum From {
+    /// The column that was at this place, as it is.
+    Old(usize),
+    /// That column with another type; by an expression, if one is given.
+    Cast(usize, Option<String>),
+    /// There was none: the value of an expression, or NULL.
+    Added(Option<Expr>),
+}
+
+/// A table as it is to be.
+pub(super) struct Altered {
+    /// Its name.
+    pub name: String,
+    /// As it was.
+    old: RowColumns,
+    /// Its columns.
+    pub columns: Vec<NewColumn>,
+    /// Its indexes (those that are to be built have the number 0) and checks.
+    pub rows: RowTable,
+    /// Rows may be what they must not.
+    pub must_check: bool,
+    /// What the user should know.
+    pub notices: Vec<String>,
+    /// A column has gone.
+    is_narrower: bool,
+}
+
+impl Altered {
+    /// A table, to be altered.
+    pub fn of(old: RowColumns) -> Altered {
+        let fields = old.schema.fields().iter().enumerate();
+        let columns = fields
+            .map(|(at, field)| NewColumn { field: field.as_ref().clone(), from: From::Old(at) });
+        Altered {
+            name: old.name.clone(),
+            columns: columns.collect(),
+            rows: old.rows.clone(),
+            must_check: false,
+            notices: Vec::new(),
+            is_narrower: false,
+            old,
+        }
+    }
+
+    /// Whether nothing is to be done.
+    pub fn is_as_it_was(&self) -> bool {
+        self.name == self.old.name
+            && self.schema() == *self.old.schema
+            && self.rows == self.old.rows
+            && !self.is_written_anew()
+    }
+
+    fn schema(&self) -> Schema {
+        Schema::new(self.columns.iter().map(|column| column.field.clone()).collect::<Vec<_>>())
+    }
+
+    /// Whether rows are written anew.
+    fn is_written_anew(&self) -> bool {
+        let differs = |column: &NewColumn| match &column.from {
+            From::Old(_) => false,
+            From::Cast(..) => true,
+            From::Added(value) => value.as_ref().is_some_and(Expr::is_volatile),
+        };
+        self.is_narrower || self.columns.iter().any(differs)
+    }
+
+    /// The names of the columns.
+    pub fn names(&self) -> Vec<String> {
+        self.columns.iter().map(|column| column.field.name().clone()).collect()
+    }
+
+    /// The place of a column.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.field.name() == name)
+    }
+
+    /// The place of a column that must be there.
+    pub fn column(&self, name: &str) -> Result<usize, Error> {
+        self.position(name).ok_or_else(|| {
+            let text = format!("table \"{}\" has no column \"{name}\"", self.name);
+            let names = self.names().join(", ");
+            Error::new(904, "42703", text).next(format!("its columns are {names}"))
+        })
+    }
+
+    /// The error of a column that is there already.
+    pub fn is_there(&self, name: &str) -> Error {
+        let text = format!("table \"{}\" has a column \"{name}\" already", self.name);
+        Error::new(957, "42701", text).next("choose another name")
+    }
+
+    /// The names of the constraints.
+    pub fn constraints(&self) -> Vec<String> {
+        let keys = self.rows.indexes.iter().filter(|index| index.constraint.is_some());
+        let keys = keys.map(|index| index.name.clone());
+        keys.chain(self.rows.checks.iter().map(|check| check.name.clone())).collect()
+    }
+
+    /// Refuses the name of a constraint that there is.
+    pub fn check_constraint_free(&self, name: &str) -> Result<(), Error> {
+        if !self.constraints().iter().any(|own| own == name) {
+            return Ok(());
+        }
+        let text = format!("table \"{}\" has a constraint \"{name}\" already", self.name);
+        Err(Error::new(2264, "42710", text).next("choose another name"))
+    }
+
+    /// The index of the primary key.
+    pub fn primary(&self) -> Option<&Index> {
+        self.rows.indexes.iter().find(|index| index.constraint == Some(Constraint::Primary))
+    }
+
+    /// Says whether a column may be NULL.
+    pub fn set_nullable(&mut self, at: usize, is_nullable: bool) {
+        let field = &mut self.columns[at].field;
+        self.must_check |= field.is_nullable() && !is_nullable;
+        *field = field.clone().with_nullable(is_nullable);
+    }
+
+    /// Gives a column another type.
+    pub fn retype(&mut self, at: usize, field: Field, using: Option<String>) -> Result<(), Error> {
+        let column = &mut self.columns[at];
+        let (name, was) = (field.name().clone(), column.field.data_type().clone());
+        column.from = match &column.from {
+            From::Old(_) if using.is_none() && !is_assigned(&was, field.data_type()) => {
+                let text = format!("column \"{name}\" does not become another type by itself");
+                return Err(Error::new(932, "42804", text)
+                    .next(format!("say how: alter column {name} type .. using {name}::..")));
+            }
+            From::Old(old) => From::Cast(*old, using),
+            From::Cast(..) => {
+                return Err(Error::not_yet(format!("the type of column \"{name}\" changed twice")));
+            }
+            From::Added(value) => {
+                let to = field.data_type().clone();
+                From::Added(value.clone().map(|value| cast(value, to)))
+            }
+        };
+        column.field = field;
+        Ok(())
+    }
+
+    /// Takes a column away, with its indexes and with these checks.
+    pub fn drop_column(&mut self, at: usize, checks: &[String]) -> Result<(), Error> {
+        if self.columns.len() == 1 {
+            let text = format!("table \"{}\" has no other column", self.name);
+            return Err(Error::new(12983, "0A000", text).next("drop the table"));
+        }
+        let column = self.columns.remove(at);
+        self.is_narrower |= !matches!(column.from, From::Added(_));
+        self.rows.indexes.retain(|index| index.columns.iter().all(|own| own.column != at));
+        self.rows.checks.retain(|check| !checks.contains(&check.name));
+        for own in self.rows.indexes.iter_mut().flat_map(|index| &mut index.columns) {
+            own.column -= usize::from(own.column > at);
+        }
+        Ok(())
+    }
+
+    /// Gives a column another name, also in checks.
+    pub fn rename_column(&mut self, old: &str, new: &str) -> Result<(), Error> {
+        let at = self.column(old)?;
+        if self.position(new).is_some() {
+            return Err(self.is_there(new));
+        }
+        for check in &mut self.rows.checks {
+            check.condition = renamed(&check.condition, old, new)?;
+        }
+        self.columns[at].field = self.columns[at].field.clone().with_name(new);
+        Ok(())
+    }
+
+    /// Takes a constraint away; NOT NULL of a primary key stays, as in PostgreSQL.
+    pub fn drop_constraint(&mut self, name: &str, if_exists: bool) -> Result<(), Error> {
+        let before = self.rows.indexes.len() + self.rows.checks.len();
+        self.rows.indexes.retain(|index| index.constraint.is_none() || index.name != name);
+        self.rows.checks.retain(|check| check.name != name);
+        if self.rows.indexes.len() + self.rows.checks.len() < before {
+            return Ok(());
+        }
+        if if_exists {
+            self.notices.push(format!("there is no constraint \"{name}\""));
+            return Ok(());
+        }
+        Err(self.no_constraint(name))
+    }
+
+    /// Gives a constraint another name.
+    pub fn rename_constraint(&mut self, old: &str, new: &str) -> Result<(), Error> {
+        self.check_constraint_free(new)?;
+        let keys = self.rows.indexes.iter_mut().filter(|index| index.constraint.is_some());
+        let keys = keys.map(|index| &mut index.name);
+        let checks = self.rows.checks.iter_mut().map(|check| &mut check.name);
+        match keys.chain(checks).find(|name| *name == old) {
+            Some(name) => new.clone_into(name),
+            None => return Err(self.no_constraint(old)),
+        }
+        Ok(())
+    }
+
+    fn no_constraint(&self, name: &str) -> Error {
+        let text = format!("table \"{}\" has no constraint \"{name}\"", self.name);
+        let names = self.constraints().join(", ");
+        let known = if names.is_empty() { "none".to_owned() } else { names };
+        Error::new(2443, "42704", text).next(format!("its constraints are: {known}"))
+    }
+
+    /// The table, with what its rows are.
+    fn table(&self, was: &Table, rows: RowTable) -> Table {
+        let (name, schema) = (self.name.clone(), schema_text(&self.schema()));
+        Table { name, schema, rows: Some(rows), ..was.clone() }
+    }
+}
+
+/// A condition with another name of a column.
+pub(super) fn renamed(condition: &str, old: &str, new: &str) -> Result<String, Error> {
+    let parsed = Parser::new(&CellarDialect).try_with_sql(condition);
+    let parsed = parsed.and_then(|mut parser| parser.parse_expr());
+    let mut parsed = parsed.map_err(|error| Error::syntax(error.to_string()))?;
+    let is_old = |ident: &Ident| match ident.quote_style {
+        Some(_) => ident.value == old,
+        None => ident.value.to_ascii_lowercase() == old,
+    };
+    let mut is_changed = false;
+    let _ = visit_expressions_mut(&mut parsed, |expr| {
+        let own = match expr {
+            SqlExpr::Identifier(own) => Some(own),
+            SqlExpr::CompoundIdentifier(parts) => parts.last_mut(),
+            _ => None,
+        };
+        if let Some(own) = own.filter(|own| is_old(own)) {
+            *own = Ident::with_quote('"', new);
+            is_changed = true;
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    // Else as it was written.
+    Ok(if is_changed { parsed.to_string() } else { condition.to_owned() })
+}
+
+/// Whether values of a type become those of another by themselves, as in PostgreSQL's assignments.
+fn is_assigned(from: &DataType, to: &DataType) -> bool {
+    let is_text = |of: &DataType| matches!(of, DataType::Utf8 | DataType::Utf8View);
+    let is_day = |of: &DataType| matches!(of, DataType::Date32 | DataType::Timestamp(..));
+    from == to
+        || is_text(to)
+        || (from.is_numeric() && to.is_numeric())
+        || (is_day(from) && is_day(to))
+        || matches!((from, to), (DataType::Timestamp(..), DataType::Time64(_)))
+}
+
+impl Engine {
+    /// A column of a type, as rows in the heap have it.
+    pub(super) async fn column_field(
+        &self,
+        name: &Ident,
+        data_type: &SqlType,
+    ) -> Result<Field, Error> {
+        // What CREATE TABLE makes of it, under a name that no table has.
+        let text = format!("create table \"\u{1}\" ({name} {data_type})");
+        let Statement::Query(mut statement) = parse(&text)? else { return Err(no_such_type()) };
+        let made = Made::of(&mut statement);
+        let plan = self.state().statement_to_plan(*statement).await;
+        let plan = plan.map_err(|e| self.failure(&e))?;
+        let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {
+            return Err(no_such_type());
+        };
+        let schema = table_schema(create.input.schema().as_arrow())?;
+        let field = in_heap(made.with_lengths(&schema).field(0));
+        let name = crate::rows::name_of(name);
+        RowLayout::of(&Schema::new(vec![field.clone()]))
+            .map_err(|error| row_error(&name, &error))?;
+        Ok(field.with_name(name))
+    }
+
+    /// Refuses a DEFAULT that has no value.
+    pub(super) async fn check_default(&self, value: Expr) -> Result<(), Error> {
+        match value.is_volatile() {
+            true => Ok(()),
+            false => self.value(value).await.map(|_| ()),
+        }
+    }
+
+    /// The value of an expression that names no column.
+    async fn value(&self, value: Expr) -> Result<ArrayRef, Error> {
+        let plan = LogicalPlanBuilder::empty(true).project(vec![value.alias("value")]);
+        let plan = plan.and_then(LogicalPlanBuilder::build).map_err(|e| from_datafusion(&e))?;
+        let stream = self.stream(plan).await.map_err(|e| self.failure(&e))?;
+        let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(|e| self.failure(&e))?;
+        let found = batches.iter().find(|batch| batch.num_rows() == 1);
+        found.map(|batch| Arc::clone(batch.column(0))).ok_or_else(no_such_type)
+    }
+
+    /// Makes what is to be in the heap: the table as the catalog is to have it.
+    pub(super) async fn carried_out(
+        &self,
+        altered: &mut Altered,
+        alteration: &mut Alteration,
+    ) -> Result<Table, Error> {
+        let mut rows = altered.rows.clone();
+        let added = self.added_values(altered).await?;
+        match added.filter(|_| !altered.is_written_anew()) {
+            Some(added) => {
+                rows.missing.extend(added);
+                self.check_rows(altered, alteration, &rows).await?;
+            }
+            None => {
+                rows =
+                    RowTable { checks: rows.checks, indexes: rows.indexes, ..RowTable::plain(0) };
+                rows.object = alteration.new_table().await?;
+                rows.indexes.iter_mut().for_each(|index| index.object = 0);
+                self.write_anew(altered, alteration, &rows).await?;
+            }
+        }
+        let table = altered.table(alteration.table(), rows.clone());
+        let columns = RowColumns::of(&table, &rows)?;
+        refuse_keys(&columns)?;
+        for at in 0..rows.indexes.len() {
+            if rows.indexes[at].object == 0 {
+                rows.indexes[at].object = built(alteration, &columns, at).await?;
+            }
+        }
+        Ok(altered.table(alteration.table(), rows))
+    }
+
+    /// What new columns are in the rows that there are; `None`: it is too long for the catalog.
+    async fn added_values(&self, altered: &Altered) -> Result<Option<Vec<Missing>>, Error> {
+        let mut found = Vec::new();
+        for (at, column) in altered.columns.iter().enumerate() {
+            let From::Added(Some(value)) = &column.from else { continue };
+            if value.is_volatile() {
+                continue;
+            }
+            let value = self.value(value.clone()).await?;
+            let value = crate::columnar::write::column_of(value, &column.field)?;
+            if value.is_null(0) {
+                continue;
+            }
+            let kept = missing(at, &column.field, &value);
+            match kept.map_err(|error| row_error(&altered.name, &error))? {
+                Some(kept) => found.push(kept),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// Asks the rows that there are whether they are what they must be.
+    async fn check_rows(
+        &self,
+        altered: &Altered,
+        alteration: &mut Alteration,
+        rows: &RowTable,
+    ) -> Result<(), Error> {
+        let plain = RowTable { indexes: Vec::new(), ..rows.clone() };
+        let columns = RowColumns::of(&altered.table(alteration.table(), plain.clone()), &plain)?;
+        let checks = Checks::of(&self.state(), &columns)?;
+        let is_new = |column: &NewColumn| matches!(column.from, From::Added(_));
+        let adds =
+            altered.columns.iter().any(|column| is_new(column) && !column.field.is_nullable());
+        if !altered.must_check && !adds {
+            return Ok(());
+        }
+        OldRows::of(&columns, alteration.statement().await?)?.check(&checks).await
+    }
+
+    /// Fills a table of its own with what the rows are to be.
+    async fn write_anew(
+        &self,
+        altered: &Altered,
+        alteration: &mut Alteration,
+        rows: &RowTable,
+    ) -> Result<(), Error> {
+        let plain_rows = RowTable { indexes: Vec::new(), ..rows.clone() };
+        let table = altered.table(alteration.table(), plain_rows.clone());
+        let columns = RowColumns::of(&table, &plain_rows)?;
+        let checks = Checks::of(&self.state(), &columns)?;
+        let statement = alteration.statement().await?;
+        let (alteration, database) = (&*alteration, self.row_tables()?.database());
+        let filling = Filling {
+            columns: &columns,
+            checks: &checks,
+            alteration,
+            database,
+            statement: &statement,
+        };
+        let mut old = OldRows::of(&altered.old, statement.clone())?;
+        let schema = altered.old.query_schema(false);
+        let names = DFSchema::try_from_qualified_schema(altered.old.name.as_str(), &schema);
+        let values = self.values_of(altered, &names.map_err(|e| from_datafusion(&e))?)?;
+        while let Some(arrays) = old.next().await? {
+            let batch = RecordBatch::try_new(Arc::clone(&schema), arrays);
+            let batch = batch.map_err(|error| from_arrow(&error))?;
+            for batch in self.projected(&altered.old.name, batch, values.clone()).await? {
+                filling.insert(&batch).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What each column has, as an expression over the old ones.
+    fn values_of(&self, altered: &Altered, names: &DFSchema) -> Result<Vec<Expr>, Error> {
+        let value = |(at, column): (usize, &NewColumn)| {
+            let to = column.field.data_type().clone();
+            let old = |at: usize| ident(altered.old.schema.field(at).name().as_str());
+            let value = match &column.from {
+                From::Old(at) => old(*at),
+                From::Cast(at, None) => cast(old(*at), to),
+                From::Cast(_, Some(using)) => cast(expression(&self.state(), using, names)?, to),
+                From::Added(Some(value)) => value.clone(),
+                From::Added(None) => cast(lit(ScalarValue::Null), to),
+            };
+            Ok(value.alias(format!("\u{1}{at}")))
+        };
+        altered.columns.iter().enumerate().map(value).collect()
+    }
+
+    /// Expressions of rows, as a query has them.
+    async fn projected(
+        &self,
+        name: &str,
+        batch: RecordBatch,
+        values: Vec<Expr>,
+    ) -> Result<Vec<RecordBatch>, Error> {
+        let rows = MemTable::try_new(batch.schema(), vec![vec![batch]]);
+        let plan = rows.and_then(|rows| {
+            let source = provider_as_source(Arc::new(rows));
+            let name = datafusion::common::TableReference::bare(name.to_owned());
+            LogicalPlanBuilder::scan(name, source, None)?.project(values)?.build()
+        });
+        let plan = plan.map_err(|e| self.failure(&e))?;
+        let stream = self.stream(plan).await.map_err(|e| self.failure(&e))?;
+        stream.try_collect().await.map_err(|e| self.failure(&e))
+    }
+}
