@@ -123,7 +123,9 @@ fn many_tables_loads_and_indexes_grow_one_file_together() {
                 let (key, progress) =
                     (|row: &[u8]| Ok(Some(Bytes::copy_from_slice(&row[..8]))), |_| {});
                 let (key, progress): (cellar_heap::KeyOf<'_>, _) = (&key, &progress);
-                let build = BuildIndex { table, index, memory: 64 << 10, key, progress };
+                let may_repeat = &|_: &[u8], _| false;
+                let memory = 64 << 10;
+                let build = BuildIndex { table, index, memory, key, may_repeat, progress };
                 store.build_index(&session, &build).await.unwrap();
             })
         });
