@@ -28,7 +28,7 @@ fn new_table(name: &str) -> Table {
         constraint: None,
     };
     let indexes = vec![index("one", true), index("two", false)];
-    Table::in_heap(name, "{\"columns\":[]}", RowTable { object: 0, indexes, checks: Vec::new() })
+    Table::in_heap(name, "{\"columns\":[]}", RowTable { indexes, ..RowTable::plain(0) })
 }
 
 fn rows_of(database: &Database, name: &str) -> Option<RowTable> {
