@@ -87,9 +87,8 @@ impl<'a> Session<'a> {
     /// Begins a statement.
     pub fn begin(&self, sql: &str) -> Answer<'a> {
         let (engine, sql) = (Arc::clone(&self.engine), sql.to_owned());
-        let task = self
-            .runtime
-            .block_on(async { tokio::spawn(async move { answer(&engine, &sql).await }) });
+        let tokio = self.runtime.block_on(async { tokio::runtime::Handle::current() });
+        let task = tokio.spawn(async move { answer(&engine, &sql).await });
         Answer { runtime: self.runtime, task }
     }
 
