@@ -27,7 +27,7 @@ fn new_table(name: &str) -> Table {
         is_unique,
         constraint: None,
     };
-    let indexes = vec![index("one", true), index("two", false)];
+    let indexes = vec![index(&format!("{name}_one"), true), index(&format!("{name}_two"), false)];
     Table::in_heap(name, "{\"columns\":[]}", RowTable { indexes, ..RowTable::plain(0) })
 }
 
