@@ -73,6 +73,22 @@ pub struct RowLock {
     pub is_nowait: bool,
 }
 
+/// A transaction that waits for no lock until this is dropped, also by whoever gives up half-way.
+struct AtOnce<'a>(&'a mut cellar_heap::Transaction, Patience);
+
+impl AtOnce<'_> {
+    fn of(transaction: &mut cellar_heap::Transaction) -> AtOnce<'_> {
+        let before = transaction.set_patience(Patience::None);
+        AtOnce(transaction, before)
+    }
+}
+
+impl Drop for AtOnce<'_> {
+    fn drop(&mut self) {
+        self.0.set_patience(self.1);
+    }
+}
+
 /// A place among the changes of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(Savepoint);
@@ -193,10 +209,8 @@ impl Transaction {
         if !how.is_nowait {
             return self.0.lock_row_seen(table.object, at, mode).await;
         }
-        let before = self.0.set_patience(Patience::None);
-        let locked = self.0.lock_row_seen(table.object, at, mode).await;
-        self.0.set_patience(before);
-        locked
+        let at_once = AtOnce::of(&mut self.0);
+        at_once.0.lock_row_seen(table.object, at, mode).await
     }
 
     /// Adds a row, with a key for each index.
