@@ -324,6 +324,9 @@ pub fn meaning_of(number: u32) -> Option<&'static str> {
 
 /// Every number in use, in order: number, SQLSTATE, meaning.
 pub const NUMBERS: &[(u32, &str, &str)] = &[
+    (1, "23505", "another row has the key"),
+    (54, "55P03", "somebody else has the lock"),
+    (60, "40P01", "transactions wait for each other"),
     (68, "22023", "value of a parameter outside its range"),
     (96, "22023", "value of a parameter not among those allowed"),
     (227, "XX001", "the control data of the redo log are damaged"),
@@ -351,18 +354,30 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (942, "42P01", "table or view does not exist"),
     (955, "42P07", "name already used by a table"),
     (1013, "57014", "cancelled by the user"),
+    (1092, "58000", "the store of rows has stopped"),
+    (1113, "55000", "a file is older than the redo log"),
+    (1115, "58030", "I/O on the heap failed"),
+    (1130, "58P02", "the heap is of another database"),
     (1184, "42710", "log group exists already"),
+    (1210, "XX001", "the head of the heap is damaged"),
     (1378, "22023", "block size of redo not possible there"),
+    (1410, "42704", "no such row"),
+    (1450, "54000", "value too long for a key"),
     (1531, "55000", "the redo log is open already"),
+    (1555, "72000", "snapshot too old"),
     (1567, "55000", "a redo log has at least two groups"),
     (1577, "42710", "redo would be kept twice in one place"),
+    (1578, "XX001", "a page of rows is damaged"),
     (1623, "55006", "log group is the current one"),
     (1624, "55006", "log group is needed for crash recovery"),
+    (1653, "53100", "no room for the heap"),
     (2017, "22023", "integer needed"),
     (2065, "42704", "no such parameter"),
     (2095, "55P02", "parameter cannot be changed while running"),
     (2097, "22023", "parameter not changed: the value is not valid"),
     (4031, "53200", "memory budget used up"),
+    (8004, "2200H", "a sequence has no value left"),
+    (8177, "40001", "others have changed the same"),
     (15001, "42704", "disk group missing or not mounted"),
     (15005, "42710", "name already used by an alias"),
     (15010, "42710", "disk name already used"),
@@ -410,10 +425,13 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (15238, "22023", "value of an attribute or option not allowed"),
     (15242, "55P02", "attribute is fixed when the group is created"),
     (15335, "XX001", "metadata is damaged"),
+    (22922, "XX001", "a long value is missing"),
     (27038, "58P02", "file is there already"),
     (27041, "58030", "file cannot be opened"),
     (27048, "58P02", "file is of another database"),
+    (30006, "55P03", "a lock was waited for too long"),
     (32001, "55000", "no cellar.toml in use"),
+    (70041, "25006", "the database is open read-only"),
     (70101, "55006", "another process has the directory and does not answer"),
     (70102, "58P02", "directory exists already"),
     (70103, "58P01", "not a Cellar directory"),
@@ -445,6 +463,19 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (70156, "58030", "redo medium failed while it caught up"),
     (70160, "55000", "there is no redo log"),
     (70161, "58000", "the redo log cannot be opened"),
+    (70162, "55000", "the heap is not open"),
+    (70164, "40001", "the catalog was changed meanwhile"),
+    (70200, "54000", "row too long"),
+    (70201, "22023", "file too small for the heap"),
+    (70202, "58000", "no object of this kind in the heap"),
+    (70203, "58000", "record of redo unfit for the heap"),
+    (70204, "XX001", "row too short"),
+    (70205, "22023", "shape of the heap not possible"),
+    (70206, "54000", "value too long"),
+    (70207, "54000", "transaction too large"),
+    (70208, "58000", "a load into the heap was broken off"),
+    (70209, "XX001", "sorted keys are damaged"),
+    (70218, "0A000", "not within a snapshot"),
 ];
 
 #[cfg(test)]
@@ -457,8 +488,8 @@ mod tests {
         assert!(NUMBERS.windows(2).all(|pair| pair[0].0 < pair[1].0));
         assert!(NUMBERS.iter().all(|(_, state, _)| state.len() == 5));
         assert_eq!(sqlstate_of(15041), "53100");
-        assert_eq!(sqlstate_of(1), "58000");
-        assert_eq!(meaning_of(1), None);
+        assert_eq!(sqlstate_of(2), "58000");
+        assert_eq!(meaning_of(2), None);
     }
 
     #[test]

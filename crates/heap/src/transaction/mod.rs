@@ -251,6 +251,25 @@ impl Transaction {
         Ok(())
     }
 
+    /// Locks a key of an index until the transaction ends, also one that no row has.
+    ///
+    /// # Errors
+    /// [`Error::Lock`].
+    #[boxed]
+    pub async fn lock_key(&mut self, key: &Key, mode: Mode) -> Result<(), Error> {
+        self.lock(Resource::Key(key.index, hash_of(&key.bytes)), mode).await
+    }
+
+    /// Whether it has changed, added or deleted rows of a table.
+    pub fn has_changed(&self, table: u32) -> bool {
+        self.own.changes().rows(table).next().is_some()
+    }
+
+    /// At which point it reads.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
     /// Adds a row.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! It is one small file, replaced as a whole: a line that tells the kind, version, length and crc
 //! of what follows, then JSON. Where it is kept is up to a [`CatalogStore`].
 
+mod draft;
 mod row_table;
 mod shared;
 mod stub;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
+pub(crate) use draft::Draft;
 pub use row_table::{Check, Constraint, Index, IndexColumn, Missing, RowTable};
 pub use shared::{CatalogStore, SharedCatalog, StoreFuture};
 pub(crate) use stub::Stub;
@@ -188,7 +190,7 @@ impl Catalog {
         table::fault_of(&self.tables)
     }
 
-    fn with(&self, table: Table, replace: bool) -> Result<Catalog> {
+    pub(crate) fn with(&self, table: Table, replace: bool) -> Result<Catalog> {
         let known = self.table(&table.name);
         // Files of a columnar table go by DROP TABLE alone.
         if !(replace && known.is_some_and(|known| known.kind == TableKind::External)) {
@@ -202,7 +204,7 @@ impl Catalog {
         Ok(next)
     }
 
-    fn without(&self, name: &str) -> Result<(Catalog, Table)> {
+    pub(crate) fn without(&self, name: &str) -> Result<(Catalog, Table)> {
         let mut next = self.next();
         let at = next.tables.iter().position(|table| table.name == name);
         let at = at.ok_or_else(|| self.no_table(name))?;
@@ -246,19 +248,8 @@ impl Catalog {
         Ok(Some(next))
     }
 
-    fn with_rows(&self, name: &str, was: &RowTable, rows: RowTable) -> Result<Catalog> {
-        if self.row_table(name).is_none_or(|(_, now)| now != was) {
-            let text = format!("table \"{name}\" was dropped or changed meanwhile");
-            return Err(Error::new(942, text).hint("run the statement again"));
-        }
-        let mut next = self.next();
-        let tables = next.tables.iter_mut().filter(|table| table.name == name);
-        tables.for_each(|table| table.rows = Some(rows.clone()));
-        Ok(next)
-    }
-
     /// A table in the place of another one, which may have another name.
-    fn altered(&self, was: &Table, table: Table) -> Result<Catalog> {
+    pub(crate) fn altered(&self, was: &Table, table: Table) -> Result<Catalog> {
         if self.table(&was.name) != Some(was) {
             let text = format!("table \"{}\" was dropped or changed meanwhile", was.name);
             return Err(Error::new(942, text).hint("run the statement again"));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_recursion::async_recursion as boxed;
 use event_listener::Event;
 
-use super::{Catalog, RowTable, STALE, Segment, Table};
+use super::{Catalog, STALE, Segment, Table};
 use crate::error::{Error, INTERNAL, Result};
 
 /// A boxed future of a store.
@@ -181,25 +181,6 @@ impl SharedCatalog {
         self.change(|catalog| catalog.truncated(name)).await
     }
 
-    /// Has a table of the heap have other rows than it had.
-    ///
-    /// # Errors
-    /// 00942 if it is not what it was, or what the store reports; nothing changes then.
-    #[boxed]
-    pub async fn replace_rows(&self, name: &str, was: &RowTable, rows: RowTable) -> Result<()> {
-        self.change(|catalog| Ok((catalog.with_rows(name, was, rows)?, ()))).await
-    }
-
-    /// Has a table in the place of another one, of the same name or of one that is free.
-    ///
-    /// # Errors
-    /// 00942 if the other one is not there any more, 00955 if a name is used, or what the store reports;
-    /// nothing changes then.
-    #[boxed]
-    pub(crate) async fn alter(&self, was: &Table, table: Table) -> Result<()> {
-        self.change(|catalog| Ok((catalog.altered(was, table)?, ()))).await
-    }
-
     /// Forgets a table; its files are not touched. Returns it as it was.
     ///
     /// # Errors
@@ -226,11 +207,44 @@ impl SharedCatalog {
         let _turn = self.turn().await;
         let now = self.known()?;
         let (next, answer) = next(&now)?;
+        let next = self.checked(next)?;
+        let replaced = self.store.replace(&now, &next).await;
+        self.replaced(next, replaced).await?;
+        Ok(answer)
+    }
+
+    /// As the other changes; it is made durable by `replace`, which gets the catalog as it is and as it is to be.
+    ///
+    /// # Errors
+    /// Those of `next` and `replace`; nothing changes then.
+    pub(crate) async fn change_by<F>(
+        &self,
+        next: impl FnOnce(&Arc<Catalog>) -> Result<Catalog>,
+        replace: impl FnOnce(Arc<Catalog>, Arc<Catalog>) -> F,
+    ) -> Result<()>
+    where
+        F: Future<Output = Result<()>>,
+    {
+        let _turn = self.turn().await;
+        let now = self.known()?;
+        let next = self.checked(next(&now)?)?;
+        let replaced = replace(now, Arc::clone(&next)).await;
+        self.replaced(next, replaced).await
+    }
+
+    fn checked(&self, next: Catalog) -> Result<Arc<Catalog>> {
         let next = Catalog { version: next.version_needed(), ..next };
-        if let Some(fault) = next.fault() {
-            return Err(Error::new(INTERNAL, format!("the catalog would be damaged: {fault}")));
+        match next.fault() {
+            None => Ok(Arc::new(next)),
+            Some(fault) => {
+                Err(Error::new(INTERNAL, format!("the catalog would be damaged: {fault}")))
+            }
         }
-        if let Err(error) = self.store.replace(&now, &next).await
+    }
+
+    /// Has what was to be durable in use, if it is.
+    async fn replaced(&self, next: Arc<Catalog>, replaced: Result<()>) -> Result<()> {
+        if let Err(error) = replaced
             && !self.holds(&next).await
         {
             if error.has(STALE)
@@ -240,8 +254,8 @@ impl SharedCatalog {
             }
             return Err(error);
         }
-        self.state().current = Arc::new(next);
-        Ok(answer)
+        self.state().current = next;
+        Ok(())
     }
 
     /// Whether the store holds this content although it reported a failure: only what comes after

@@ -1,33 +1,29 @@
 //! Changes of what a table of the heap is: its indexes, its columns, its name. What is to be in the heap is made
-//! and filled first; then one change of the catalog names it; then what that names no more is removed. A crash
-//! leaves the table as before, or as after: the rest is swept at the next opening.
+//! and filled first; then the catalog of the transaction names it.
 
-use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use async_recursion::async_recursion as boxed;
 use cellar_heap::{BuildIndex, Error as HeapError, LoadIndex, RowRef};
 use cellar_wait::Session;
 
-use super::Database;
+use super::Definitions;
 use crate::catalog::{Index, RowTable, Table};
 use crate::error::{Error, Result};
-use crate::heap::{Begin, IndexKey, Making, Statement, Transaction, from_heap};
+use crate::heap::{Begin, IndexKey, Statement, Transaction, from_heap};
 
 /// Keys of an index are sorted in so much memory.
 const SORT_BYTES: usize = 32 << 20;
 
 /// A table that nobody else uses, and what is made for it.
 pub struct Alteration {
-    database: Database,
+    definitions: Definitions,
     session: Session,
-    begin: Begin,
     was: Table,
     rows: RowTable,
-    alone: Transaction,
-    made: BTreeSet<u32>,
-    /// Keeps what was made from being taken for what a crash has left.
-    making: Making,
+    statement: Statement,
+    has_own_changes: bool,
+    is_snapshot: bool,
 }
 
 impl std::fmt::Debug for Alteration {
@@ -66,35 +62,29 @@ impl From<Error> for BuildError {
     }
 }
 
-impl Database {
-    /// Waits until nobody else uses a table of the heap, and keeps it so.
+impl Definitions {
+    /// Waits until nobody else uses a table of the heap, keeps it so until the transaction ends, and begins to
+    /// change what it is.
     ///
     /// # Errors
-    /// 00942 there is none; 00060, 30006 of locks; the heap is not open.
+    /// 00942 there is none; 00060, 30006 of locks.
     #[boxed]
-    pub async fn alter_row_table(
+    pub async fn alter(
         &self,
+        transaction: &mut Transaction,
         session: &Session,
         name: &str,
-        begin: Begin,
     ) -> Result<Alteration> {
-        loop {
-            let (was, rows) = self.known_row_table(name)?;
-            let mut alone = self.heap.begin(session, begin)?;
-            alone.lock_alone(&rows).await?;
-            let (now, _) = self.known_row_table(name)?;
-            if now == was {
-                let (database, session, made) = (self.clone(), session.helper(), BTreeSet::new());
-                let making = self.heap.making();
-                return Ok(Alteration { database, session, begin, was, rows, alone, made, making });
-            }
-        }
-    }
-
-    fn known_row_table(&self, name: &str) -> Result<(Table, RowTable)> {
-        let catalog = self.catalog().known()?;
-        let found = catalog.row_table(name).map(|(table, rows)| (table.clone(), rows.clone()));
-        found.ok_or_else(|| Error::new(942, format!("table \"{name}\" does not exist")))
+        let (was, rows) = self.lock_table(transaction, name).await?;
+        Ok(Alteration {
+            definitions: self.clone(),
+            session: session.helper(),
+            statement: transaction.statement().await?,
+            has_own_changes: transaction.has_changed(&rows),
+            is_snapshot: transaction.is_snapshot(),
+            was,
+            rows,
+        })
     }
 }
 
@@ -109,25 +99,28 @@ impl Alteration {
         &self.rows
     }
 
-    /// Begins to read the table as it is.
-    ///
-    /// # Errors
-    /// The store has stopped.
-    #[boxed]
-    pub async fn statement(&mut self) -> Result<Statement> {
-        self.alone.statement().await
+    /// What the transaction sees of the table.
+    pub fn statement(&self) -> Statement {
+        self.statement.clone()
     }
 
-    /// An empty table in the heap: its number.
+    /// Whether rows of it are changed by the transaction, and are not in the heap as they are to be: an index
+    /// built of what is there would lack them.
+    pub fn has_own_changes(&self) -> bool {
+        self.has_own_changes
+    }
+
+    /// An empty table in the heap, for rows written anew: its number.
     ///
     /// # Errors
-    /// No room; those of the log.
+    /// 70218 a transaction at a snapshot would not see its rows; no room; those of the log.
     #[boxed]
     pub async fn new_table(&mut self) -> Result<u32> {
-        let (store, number) = (self.database.heap.store()?, self.making.new_number().await?);
-        self.made.insert(number);
-        store.create_table(&self.session, number).await.map_err(from_heap)?;
-        Ok(number)
+        if self.is_snapshot {
+            let text = "rows are not written anew by a transaction under REPEATABLE READ";
+            return Err(Error::new(70218, text).hint("run the statement under READ COMMITTED"));
+        }
+        self.definitions.new_table(&self.session).await
     }
 
     /// Begins a transaction of its own, to fill a new table.
@@ -135,7 +128,7 @@ impl Alteration {
     /// # Errors
     /// The heap is not open.
     pub fn filling(&self) -> Result<Transaction> {
-        self.database.heap.begin(&self.session, self.begin)
+        self.definitions.database().heap().begin(&self.session, Begin::default())
     }
 
     /// An index of all rows of a table that nobody changes: its number. No snapshot that is older finds
@@ -150,9 +143,8 @@ impl Alteration {
         index: &Index,
         keys: &Keys<'_>,
     ) -> std::result::Result<u32, BuildError> {
-        let (store, number) = (self.database.heap.store()?, self.making.new_number().await?);
-        self.made.insert(number);
-        store.create_index(&self.session, number).await.map_err(from_heap)?;
+        let heap = self.definitions.database().heap();
+        let (store, number) = (heap.store()?, self.definitions.new_index(&self.session).await?);
         let (failed, repeated) = (Mutex::new(None), Mutex::new(None));
         fn set<T>(slot: &Mutex<Option<T>>, value: T) {
             slot.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(value);
@@ -184,7 +176,7 @@ impl Alteration {
         let take = |slot: Mutex<Option<Error>>| slot.into_inner().unwrap_or_default();
         match built {
             Ok(_) => {
-                self.database.heap.is_built(number)?;
+                heap.is_built(number)?;
                 Ok(number)
             }
             Err(error) => Err(match (take(failed), repeated.into_inner().unwrap_or_default()) {
@@ -195,31 +187,18 @@ impl Alteration {
         }
     }
 
-    /// Has a table, with what was made, in the place of the one that there was. Durable when it returns.
+    /// Has a table, with what was made, in the place of the one that there was.
     ///
     /// # Errors
-    /// 00955 a name is used; those of the log. All is as before then.
+    /// 00955 a name is used; 00060, 30006 of locks.
     #[boxed]
-    pub async fn commit(self, table: Table) -> Result<()> {
-        let database = self.database.clone();
-        database.to_the_end(async move { self.commit_now(table).await }).await
-    }
-
-    async fn commit_now(self, table: Table) -> Result<()> {
-        let altered = self.database.catalog().alter(&self.was, table.clone()).await;
-        let named = if altered.is_ok() { &table } else { &self.was };
-        let named: BTreeSet<u32> = named.rows.iter().flat_map(RowTable::objects).collect();
-        // Who began before may still read what was named.
-        let left = self.rows.objects().filter(|object| !named.contains(object));
-        self.database.heap.leave(left).await;
-        let unnamed = self.made.iter().copied().filter(|object| !named.contains(object));
-        self.database.remove_objects(&self.session, unnamed).await;
-        altered
-    }
-
-    /// Gives it up: what was made goes.
-    #[boxed]
-    pub async fn give_up(self) {
-        self.database.remove_objects(&self.session, self.made).await;
+    pub async fn finish(self, transaction: &mut Transaction, table: Table) -> Result<()> {
+        let names = |table: &Table| -> std::collections::BTreeSet<String> {
+            let indexes = table.rows.iter().flat_map(|rows| &rows.indexes);
+            indexes.map(|index| index.name.clone()).chain([table.name.clone()]).collect()
+        };
+        let new = names(&table).difference(&names(&self.was)).cloned().collect();
+        self.definitions.lock_names(transaction, new).await?;
+        self.definitions.define(|catalog| catalog.altered(&self.was, table))
     }
 }

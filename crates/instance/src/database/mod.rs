@@ -1,6 +1,7 @@
 //! An open database directory: the instance, its storage and its catalog.
 
 mod alter;
+mod definitions;
 mod health;
 mod host;
 mod import;
@@ -27,6 +28,7 @@ use crate::instance::Instance;
 use crate::tables::Tables;
 use crate::views::{self, Row, VHealth, Value, ViewDef};
 pub use alter::{Alteration, BuildError, Keys};
+pub use definitions::{Defined, Definitions};
 pub use import::import;
 pub use init::init;
 

@@ -104,11 +104,8 @@ impl CatalogStore for HeapCatalog {
         Box::pin(async move {
             let store = self.0.store()?;
             let session = self.0.session();
-            let mut change = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
-            write(&mut change, now, next).await?;
-            let committed = change.commit().await.map_err(from_heap)?;
-            self.0.catalog_changed(committed.lsn);
-            Ok(())
+            let change = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+            self.0.commit_change(change, now, next).await
         })
     }
 }
@@ -246,8 +243,31 @@ impl HeapCatalog {
     }
 }
 
+impl Heap {
+    /// Commits a transaction, which makes `next` of the catalog `now`.
+    pub(super) async fn commit_change(
+        &self,
+        mut change: Transaction,
+        now: &Catalog,
+        next: &Catalog,
+    ) -> Result<()> {
+        write(&mut change, now, next).await?;
+        let committed = change.commit().await.map_err(from_heap)?;
+        self.catalog_changed(committed.lsn);
+        Ok(())
+    }
+}
+
+/// Locks the name of an object until a transaction ends, also one that nothing has.
+pub(super) async fn lock_name(
+    change: &mut Transaction,
+    name: &str,
+) -> std::result::Result<(), HeapError> {
+    change.lock_key(&name_key(PUBLIC, name).key, Mode::Exclusive).await
+}
+
 /// Has a transaction make `next` of the catalog `now`. Nobody else changes it until the transaction ends.
-pub(super) async fn write(change: &mut Transaction, now: &Catalog, next: &Catalog) -> Result<()> {
+async fn write(change: &mut Transaction, now: &Catalog, next: &Catalog) -> Result<()> {
     change.lock(Resource::Table(OBJECTS), Mode::Exclusive).await.map_err(from_heap)?;
     change.begin_statement().await.map_err(from_heap)?;
     // What is in memory may be older than what is here, where somebody went away in the middle of a change.

@@ -168,7 +168,7 @@ impl Heap {
     }
 
     /// A session of its own, for what no user does.
-    fn session(&self) -> Session {
+    pub(crate) fn session(&self) -> Session {
         self.0.sessions.background("heap").waits().clone()
     }
 

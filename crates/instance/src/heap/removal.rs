@@ -124,9 +124,21 @@ impl Heap {
     pub(crate) async fn leave(&self, objects: impl Iterator<Item = u32>) {
         let lsn = self.removal().changed;
         self.removal().leaving.extend(objects.map(|object| (lsn, object)));
-        if self.remove_unseen().await {
+        if !self.remove_unseen().await {
+            self.watch_leaving();
+        }
+    }
+
+    /// Has what was made and never named go, soon.
+    pub(crate) fn let_go(&self, objects: &BTreeSet<u32>) {
+        if objects.is_empty() {
             return;
         }
+        self.removal().leaving.extend(objects.iter().map(|object| (0, *object)));
+        self.watch_leaving();
+    }
+
+    fn watch_leaving(&self) {
         if std::mem::replace(&mut self.removal().is_watched, true) {
             return;
         }

@@ -1,6 +1,7 @@
 //! A transaction of a session, and what a statement of it reads: the store's, with errors as users see them.
 
 use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
@@ -12,9 +13,10 @@ use cellar_heap::{
 };
 use cellar_wait::Session;
 
+use super::catalog_rows::lock_name;
 use super::fresh::Fresh;
 use super::{Heap, from_heap};
-use crate::catalog::{Index, RowTable};
+use crate::catalog::{Catalog, Index, RowTable};
 use crate::error::{Error, Result};
 
 /// How a transaction reads and waits.
@@ -118,6 +120,21 @@ impl Heap {
     }
 }
 
+impl Heap {
+    /// Commits a transaction, and with it a change of the catalog.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`]; 70164 the catalog is another one.
+    pub(crate) async fn commit_with(
+        &self,
+        transaction: Transaction,
+        now: Arc<Catalog>,
+        next: Arc<Catalog>,
+    ) -> Result<()> {
+        self.commit_change(transaction.0, &now, &next).await
+    }
+}
+
 impl Transaction {
     /// Locks a table against DDL until the transaction ends.
     ///
@@ -137,6 +154,26 @@ impl Transaction {
     pub async fn lock_alone(&mut self, table: &RowTable) -> Result<()> {
         let resource = Resource::Table(table.object);
         self.0.lock(resource, Mode::AccessExclusive).await.map_err(from_heap)
+    }
+
+    /// Locks the name of a table, an index or another object until the transaction ends, also one that nothing
+    /// has.
+    ///
+    /// # Errors
+    /// As [`Transaction::lock_to_read`].
+    #[boxed]
+    pub async fn lock_name(&mut self, name: &str) -> Result<()> {
+        lock_name(&mut self.0, name).await.map_err(from_heap)
+    }
+
+    /// Whether it has changed rows of a table.
+    pub fn has_changed(&self, table: &RowTable) -> bool {
+        self.0.has_changed(table.object)
+    }
+
+    /// Whether all its statements see what was committed when the first began.
+    pub fn is_snapshot(&self) -> bool {
+        self.0.isolation() == Isolation::Snapshot
     }
 
     /// Begins a statement.

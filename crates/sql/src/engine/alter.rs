@@ -32,20 +32,12 @@ impl Engine {
         if alter.if_exists && self.catalog()?.table(&name).is_none() {
             return Ok(done("There was no such table."));
         }
-        self.refuse_in_block("ALTER TABLE").await?;
         let mut alteration = self.alteration(&alter.name).await?;
-        let table = match self.altered(&mut alteration, alter).await {
-            Ok(table) => table,
-            Err(error) => {
-                alteration.give_up().await;
-                return Err(error);
-            }
-        };
-        let (table, notices) = table;
+        let (table, notices) = self.altered(&mut alteration, alter).await?;
         let message = match table {
             None => "Nothing was to be done.".to_owned(),
             Some(table) => {
-                alteration.commit(table).await?;
+                self.finish(alteration, table).await?;
                 format!("Table {name} altered.")
             }
         };
@@ -295,14 +287,13 @@ impl Engine {
             return Err(Error::new(1418, "42704", text));
         };
         self.check_free(&catalog, &new)?;
-        self.refuse_in_block("ALTER INDEX").await?;
         let quoted = ObjectName::from(vec![Ident::with_quote('"', &table.name)]);
         let alteration = self.alteration(&quoted).await?;
         let (mut table, mut rows) = (alteration.table().clone(), alteration.rows().clone());
         let indexes = rows.indexes.iter_mut().filter(|index| index.name == old);
         indexes.for_each(|index| index.name.clone_from(&new));
         table.rows = Some(rows);
-        alteration.commit(table).await?;
+        self.finish(alteration, table).await?;
         Ok(done(format!("Index {old} is {new} now.")))
     }
 }

@@ -86,6 +86,11 @@ impl Altered {
         }
     }
 
+    /// The table as it was.
+    pub fn old(&self) -> &RowColumns {
+        &self.old
+    }
+
     /// Whether nothing is to be done.
     pub fn is_as_it_was(&self) -> bool {
         self.name == self.old.name
@@ -342,7 +347,10 @@ impl Engine {
     ) -> Result<Table, Error> {
         let mut rows = altered.rows.clone();
         let added = self.added_values(altered).await?;
-        match added.filter(|_| !altered.is_written_anew()) {
+        // An index is built of what is in the heap: changes of this transaction are not, where they were made.
+        let is_built = rows.indexes.iter().any(|index| index.object == 0);
+        let lacks = is_built && alteration.has_own_changes();
+        match added.filter(|_| !altered.is_written_anew() && !lacks) {
             Some(added) => {
                 rows.missing.extend(added);
                 self.check_rows(altered, alteration, &rows).await?;
@@ -404,7 +412,7 @@ impl Engine {
         if !altered.must_check && !adds {
             return Ok(());
         }
-        OldRows::of(&columns, alteration.statement().await?)?.check(&checks).await
+        OldRows::of(&columns, alteration.statement())?.check(&checks).await
     }
 
     /// Fills a table of its own with what the rows are to be.
@@ -418,7 +426,7 @@ impl Engine {
         let table = altered.table(alteration.table(), plain_rows.clone());
         let columns = RowColumns::of(&table, &plain_rows)?;
         let checks = Checks::of(&self.state(), &columns)?;
-        let statement = alteration.statement().await?;
+        let statement = alteration.statement();
         let (alteration, database) = (&*alteration, self.row_tables()?.database());
         let filling = Filling {
             columns: &columns,

@@ -60,7 +60,7 @@ impl Engine {
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {
             return Err(Error::not_yet("this CREATE"));
         };
-        self.refuse_in_block("CREATE TABLE").await?;
+        self.refuse_in_block("CREATE TABLE of a columnar table").await?;
         let Some(schema) = self.check_create(&create)? else {
             return Ok(done(format!("Table {} is there already.", create.name.table())));
         };
@@ -168,7 +168,9 @@ impl Engine {
             }
             tables.push(bare);
         }
-        self.refuse_in_block("TRUNCATE").await?;
+        if tables.iter().any(|table| self.is_columnar(table)) {
+            self.refuse_in_block("TRUNCATE of a columnar table").await?;
+        }
         let mut count = None;
         for table in &tables {
             match self.columnar()?.has(table) {

@@ -1,7 +1,7 @@
 //! Statements that define what is in the heap, and what all of them have in common: names, and who is asked.
 
 use async_recursion::async_recursion as boxed;
-use cellar_instance::catalog::{Catalog, TableKind};
+use cellar_instance::catalog::{Catalog, Table, TableKind};
 use cellar_instance::database::Alteration;
 use datafusion::common::TableReference;
 use datafusion::sql::parser::Statement as DfStatement;
@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{ObjectName, ObjectType, Statement as SqlSt
 
 use crate::engine::{Engine, Outcome, is_public};
 use crate::error::Error;
+use crate::rows::Scope;
 
 /// The name of an object in the schema public.
 pub(super) fn bare_name(name: &ObjectName) -> Result<String, Error> {
@@ -41,9 +42,9 @@ impl Engine {
         Ok(Some(outcome))
     }
 
-    /// The catalog as it is now.
+    /// The catalog as this session sees it.
     pub(super) fn catalog(&self) -> Result<std::sync::Arc<Catalog>, Error> {
-        Ok(self.row_tables()?.database().catalog().known()?)
+        self.row_tables()?.catalog()
     }
 
     /// What has a name: in the catalog, or a view of this session, or one of ours.
@@ -76,8 +77,30 @@ impl Engine {
                 return Err(Error::new(942, "42P01", text));
             }
         }
-        let (database, session) = (rows.database(), rows.session().waits());
-        Ok(database.alter_row_table(session, &name, rows.beginning()).await?)
+        let scope = self.definer()?;
+        let mut open = scope.open().await?;
+        Ok(scope.definitions.alter(&mut open, rows.session().waits(), &name).await?)
+    }
+
+    /// Has what a table was altered to in its place.
+    pub(super) async fn finish(&self, alteration: Alteration, table: Table) -> Result<(), Error> {
+        let scope = self.definer()?;
+        let mut open = scope.open().await?;
+        Ok(alteration.finish(&mut open, table).await?)
+    }
+
+    /// The transaction in which the statement in progress defines something.
+    ///
+    /// # Errors
+    /// 25006 it is read-only; the heap is not open.
+    pub(super) fn definer(&self) -> Result<Scope, Error> {
+        let Some(scope) = self.scope() else {
+            let text = "the statement has no transaction: the heap is not open";
+            return Err(Error::new(70162, "55000", text)
+                .next("see why: cellar status DIR tells what the redo log lacks"));
+        };
+        scope.check_writable()?;
+        Ok(scope)
     }
 }
 

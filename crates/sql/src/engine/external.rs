@@ -96,10 +96,15 @@ impl Engine {
                 return Err(Error::new(942, "42P01", format!("table \"{bare}\" does not exist")));
             }
         }
-        self.refuse_in_block("DROP TABLE").await?;
+        if dropped.iter().any(|name| !self.is_row_table(name)) {
+            self.refuse_in_block("DROP TABLE of another than a heap table").await?;
+        }
         // Nothing is dropped unless all can be.
         for name in &dropped {
-            self.host.drop_table(name).await?;
+            match self.is_row_table(name) {
+                true => self.drop_rows(name).await?,
+                false => drop(self.host.drop_table(name).await?),
+            }
             self.tables.set_broken(name, None);
             let reference = TableReference::bare(name.as_str());
             self.context.deregister_table(reference).map_err(|e| from_datafusion(&e))?;

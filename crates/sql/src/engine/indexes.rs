@@ -9,11 +9,11 @@ use datafusion::sql::sqlparser::ast::{
     CreateIndex, Expr as SqlExpr, IndexColumn as SqlColumn, IndexType, ObjectName,
 };
 
+use crate::engine::altered::Altered;
 use crate::engine::ddl::bare_name;
-use crate::engine::rows::refuse_keys;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
-use crate::rows::{RowColumns, built, free_name, name_of};
+use crate::rows::{RowColumns, free_name, name_of};
 
 /// The most columns of an index: PostgreSQL's.
 const COLUMNS_MAX: usize = 32;
@@ -31,17 +31,9 @@ impl Engine {
             }
             self.check_free(&catalog, name)?;
         }
-        self.refuse_in_block("CREATE INDEX").await?;
         let mut alteration = self.alteration(&create.table_name).await?;
-        let made = self.indexed(&mut alteration, create, named).await;
-        let (table, name) = match made {
-            Ok(made) => made,
-            Err(error) => {
-                alteration.give_up().await;
-                return Err(error);
-            }
-        };
-        alteration.commit(table).await?;
+        let (table, name) = self.indexed(&mut alteration, create, named).await?;
+        self.finish(alteration, table).await?;
         let notice = "CONCURRENTLY: changes of the table have waited while the index was built";
         Ok(Outcome::Done {
             message: format!("Index {name} created."),
@@ -56,8 +48,9 @@ impl Engine {
         create: &CreateIndex,
         named: Option<String>,
     ) -> Result<(Table, String), Error> {
-        let (mut table, mut rows) = (alteration.table().clone(), alteration.rows().clone());
-        let columns = columns_of(&RowColumns::of(&table, &rows)?, &create.columns)?;
+        let table = alteration.table().clone();
+        let mut altered = Altered::of(RowColumns::of(&table, alteration.rows())?);
+        let columns = columns_of(altered.old(), &create.columns)?;
         let name = match named {
             Some(name) => name,
             None => {
@@ -67,17 +60,14 @@ impl Engine {
                 free_name(parts, |name| self.kind_of(&catalog, name).is_none())
             }
         };
-        rows.indexes.push(Index {
+        altered.rows.indexes.push(Index {
             object: 0,
             name: name.clone(),
             columns: columns.into_iter().map(|(_, column)| column).collect(),
             is_unique: create.unique,
             constraint: None,
         });
-        let (of, at) = (RowColumns::of(&table, &rows)?, rows.indexes.len() - 1);
-        refuse_keys(&of)?;
-        rows.indexes[at].object = built(alteration, &of, at).await?;
-        table.rows = Some(rows);
+        let table = self.carried_out(&mut altered, alteration).await?;
         Ok((table, name))
     }
 
@@ -111,14 +101,13 @@ impl Engine {
         if dropped.is_empty() {
             return Ok(done("There was no such index."));
         }
-        self.refuse_in_block("DROP INDEX").await?;
         for (table, names) in &dropped {
             let quoted = datafusion::sql::sqlparser::ast::Ident::with_quote('"', table);
             let alteration = self.alteration(&ObjectName::from(vec![quoted])).await?;
             let (mut table, mut rows) = (alteration.table().clone(), alteration.rows().clone());
             rows.indexes.retain(|index| index.constraint.is_some() || !names.contains(&index.name));
             table.rows = Some(rows);
-            alteration.commit(table).await?;
+            self.finish(alteration, table).await?;
         }
         let names: Vec<String> = dropped.into_values().flatten().collect();
         Ok(done(format!("Index {} dropped.", names.join(", "))))

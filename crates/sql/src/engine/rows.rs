@@ -68,8 +68,6 @@ impl Engine {
         made: &Made,
         definition: &Definition,
     ) -> Result<Outcome, Error> {
-        let rows = self.row_tables()?;
-        self.refuse_in_block("CREATE TABLE").await?;
         if let Some(group) = &made.group {
             return Err(Error::not_yet(format!("a table in the heap in \"+{group}\""))
                 .next("leave it out: the heap is in the first disk group"));
@@ -99,9 +97,20 @@ impl Engine {
         if let Some(columns) = &checked {
             Checks::of(&self.state(), columns)?;
         }
-        let (database, session) = (rows.database(), rows.session().waits());
-        database.add_row_table(session, table, &|_, _| ()).await?;
+        self.add_row_table(table).await?;
         Ok(done(format!("Table {name} created.")))
+    }
+
+    /// Adds a table to the heap: the first one in a transaction of its own, with the heap itself.
+    async fn add_row_table(&self, table: Table) -> Result<(), Error> {
+        let rows = self.row_tables()?;
+        let (database, session) = (rows.database(), rows.session().waits());
+        if !rows.are_open() {
+            return Ok(database.add_row_table(session, table, &|_, _| ()).await?);
+        }
+        let scope = self.definer()?;
+        let mut open = scope.open().await?;
+        Ok(scope.definitions.create_table(&mut open, session, table).await?)
     }
 
     /// The columns with what is said of them beside their types.
@@ -119,11 +128,18 @@ impl Engine {
         Ok(Schema::new(fields))
     }
 
+    /// DROP TABLE of one in the heap.
+    pub(super) async fn drop_rows(&self, name: &str) -> Result<(), Error> {
+        let scope = self.definer()?;
+        let mut open = scope.open().await?;
+        Ok(scope.definitions.drop_table(&mut open, name).await?)
+    }
+
     /// TRUNCATE of a table in the heap.
     pub(super) async fn truncate_rows(&self, name: &str) -> Result<(), Error> {
-        let rows = self.row_tables()?;
-        let (database, session) = (rows.database(), rows.session().waits());
-        Ok(database.truncate_row_table(session, name, rows.beginning()).await?)
+        let (session, scope) = (self.row_tables()?.session().waits(), self.definer()?);
+        let mut open = scope.open().await?;
+        Ok(scope.definitions.truncate_table(&mut open, session, name).await?)
     }
 }
 

@@ -37,7 +37,7 @@ async fn duplicate(
     let index = &columns.rows.indexes[at];
     let text = format!("unique index \"{}\" cannot be made", index.name);
     let error = Error::new(1452, "23505", text);
-    let statement = alteration.statement().await?;
+    let statement = alteration.statement();
     let own = RowTable::plain(columns.rows.object);
     let Some(bytes) = statement.row(&own, row).await? else { return Ok(error) };
     let batch = columns.batch(&statement, &[bytes]).await?;

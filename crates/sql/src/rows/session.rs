@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cellar_instance::catalog::{RowTable, Table};
-use cellar_instance::database::Database;
+use cellar_instance::catalog::{Catalog, RowTable, Table};
+use cellar_instance::database::{Database, Defined, Definitions};
 use cellar_instance::heap::{Begin, Mark, Statement, Transaction};
 use cellar_instance::session::Session;
 use futures_util::lock::{MappedMutexGuard, Mutex, MutexGuard};
@@ -30,9 +30,16 @@ enum State {
 /// A transaction that BEGIN has begun.
 struct Begun {
     transaction: Shared,
+    definitions: Definitions,
     /// Names of places among its changes, in their order.
-    savepoints: Vec<(String, Mark)>,
+    savepoints: Vec<(String, Place)>,
     is_read_only: bool,
+}
+
+/// A place among the changes of a transaction.
+struct Place {
+    rows: Mark,
+    defined: Defined,
 }
 
 impl Begun {
@@ -49,11 +56,19 @@ impl Begun {
         })
     }
 
+    /// Takes all changes back.
+    async fn roll_back(&self) {
+        let transaction = self.transaction.lock().await.take();
+        self.definitions.roll_back(transaction).await;
+    }
+
     /// Takes the changes back that came behind a savepoint.
     async fn back_to(&self, at: usize) {
+        let place = &self.savepoints[at].1;
         if let Some(transaction) = self.transaction.lock().await.as_mut() {
-            transaction.back_to(self.savepoints[at].1);
+            transaction.back_to(place.rows);
         }
+        self.definitions.back_to(&place.defined);
     }
 }
 
@@ -82,6 +97,8 @@ pub struct RowTables {
     database: Arc<Database>,
     session: Session,
     state: Mutex<State>,
+    /// What the transaction that is open, or that of the statement at work, defines.
+    defined: std::sync::Mutex<Option<Definitions>>,
     begin: std::sync::Mutex<Begin>,
     /// A statement is at work. One that is given up half-way leaves it so: its transaction has failed.
     at_work: AtomicBool,
@@ -100,11 +117,12 @@ pub(crate) struct Scope {
     pub transaction: Shared,
     /// What is seen of the tables.
     pub statement: Statement,
+    /// What the transaction defines.
+    pub definitions: Definitions,
     /// Whether the transaction goes on behind the statement.
     pub in_block: bool,
     /// Nothing may be changed: of the database, which then has no transaction, or of the transaction.
     read_only: ReadOnly,
-    database: Arc<Database>,
 }
 
 /// What may not be changed.
@@ -147,7 +165,8 @@ impl RowTables {
     /// The tables of `database` for `session`.
     pub fn new(database: Arc<Database>, session: Session) -> RowTables {
         let (state, begin) = (Mutex::default(), std::sync::Mutex::default());
-        RowTables { database, session, state, begin, at_work: AtomicBool::new(false) }
+        let (defined, at_work) = (std::sync::Mutex::default(), AtomicBool::new(false));
+        RowTables { database, session, state, defined, begin, at_work }
     }
 
     /// The database.
@@ -165,15 +184,32 @@ impl RowTables {
         self.database.heap().is_open()
     }
 
-    /// A table as the catalog has it now.
+    /// The catalog as the session sees it: with what its transaction has defined.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn catalog(&self) -> Result<Arc<Catalog>, Error> {
+        let defined = self.defined.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match &*defined {
+            Some(definitions) => Ok(definitions.catalog()?),
+            None => Ok(self.database.catalog().known()?),
+        }
+    }
+
+    fn set_defined(&self, definitions: Option<&Definitions>) {
+        let mut defined = self.defined.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *defined = definitions.cloned();
+    }
+
+    /// A table as the session sees it.
     pub(crate) fn table(&self, name: &str) -> Option<(Table, RowTable)> {
-        let catalog = self.database.catalog().current();
+        let catalog = self.catalog().ok()?;
         catalog.row_table(name).map(|(table, rows)| (table.clone(), rows.clone()))
     }
 
     /// The names of all of them.
     pub fn names(&self) -> Vec<String> {
-        let catalog = self.database.catalog().current();
+        let catalog = self.catalog().unwrap_or_default();
         let tables = catalog.tables.iter().filter(|table| table.rows.is_some());
         tables.map(|table| table.name.clone()).collect()
     }
@@ -192,19 +228,21 @@ impl RowTables {
         let database = Arc::clone(&self.database);
         if let Some(statement) = database.heap().reading(self.session.waits()) {
             let (transaction, read_only) = (Shared::default(), ReadOnly::Database);
-            return Ok(Scope { transaction, statement, in_block: false, read_only, database });
+            let (definitions, in_block) = (database.definitions(), false);
+            return Ok(Scope { transaction, statement, definitions, in_block, read_only });
         }
-        let (transaction, in_block, read_only) = match &*self.state.lock().await {
+        let (transaction, definitions, in_block, read_only) = match &*self.state.lock().await {
             State::Failed(_) => return Err(ended_in_failure()),
             State::Open(begun) => {
                 let only =
                     if begun.is_read_only { ReadOnly::Transaction } else { ReadOnly::Nothing };
-                (Arc::clone(&begun.transaction), true, only)
+                (Arc::clone(&begun.transaction), begun.definitions.clone(), true, only)
             }
             State::Idle => {
                 let waits = self.session.waits();
                 let begun = self.database.heap().begin(waits, self.beginning())?;
-                (Arc::new(Mutex::new(Some(begun))), false, ReadOnly::Nothing)
+                let transaction = Arc::new(Mutex::new(Some(begun)));
+                (transaction, database.definitions(), false, ReadOnly::Nothing)
             }
         };
         let statement = match transaction.lock().await.as_mut() {
@@ -212,7 +250,8 @@ impl RowTables {
             None => return Err(is_over()),
         };
         self.at_work.store(true, Ordering::Release);
-        Ok(Scope { transaction, statement, in_block, read_only, database })
+        self.set_defined(Some(&definitions));
+        Ok(Scope { transaction, statement, definitions, in_block, read_only })
     }
 
     /// Gives a transaction up whose last statement was given up half-way.
@@ -234,15 +273,20 @@ impl RowTables {
             }
             return Ok(());
         }
+        self.set_defined(None);
         let transaction = scope.transaction.lock().await.take();
-        match transaction.filter(|_| is_done) {
-            Some(transaction) => Ok(transaction.commit().await?),
-            None => Ok(()),
+        match transaction {
+            Some(transaction) if is_done => Ok(scope.definitions.commit(transaction).await?),
+            transaction => {
+                scope.definitions.roll_back(transaction).await;
+                Ok(())
+            }
         }
     }
 
     /// A statement that only reads has given its rows' stream: what it needs the stream keeps.
     pub(crate) fn leave_statement(&self) {
+        self.set_defined(None);
         self.at_work.store(false, Ordering::Release);
     }
 
@@ -257,7 +301,8 @@ impl RowTables {
         let mut state = self.state.lock().await;
         *state = match std::mem::take(&mut *state) {
             State::Open(begun) if begun.savepoints.is_empty() => {
-                begun.transaction.lock().await.take();
+                begun.roll_back().await;
+                self.set_defined(None);
                 State::Failed(None)
             }
             State::Open(begun) => {
@@ -290,8 +335,11 @@ impl RowTables {
             State::Idle => {
                 let begin = Begin { is_snapshot: modes.is_snapshot, ..self.beginning() };
                 let begun = self.database.heap().begin(self.session.waits(), begin)?;
+                let definitions = self.database.definitions();
+                self.set_defined(Some(&definitions));
                 *state = State::Open(Begun {
                     transaction: Arc::new(Mutex::new(Some(begun))),
+                    definitions,
                     savepoints: Vec::new(),
                     is_read_only: modes.is_read_only,
                 });
@@ -307,22 +355,26 @@ impl RowTables {
     pub(crate) async fn end(&self, commits: bool) -> Result<Block, Error> {
         self.fail_if_given_up().await;
         let ended = std::mem::take(&mut *self.state.lock().await);
+        self.set_defined(None);
         match ended {
             State::Idle => Ok(Block::None),
             State::Failed(begun) => {
                 if let Some(begun) = begun {
-                    begun.transaction.lock().await.take();
+                    begun.roll_back().await;
                 }
                 Ok(Block::RolledBack)
             }
             State::Open(begun) => {
                 let transaction = begun.transaction.lock().await.take();
-                match transaction.filter(|_| commits) {
-                    Some(transaction) => {
-                        transaction.commit().await?;
+                match transaction {
+                    Some(transaction) if commits => {
+                        begun.definitions.commit(transaction).await?;
                         Ok(Block::Committed)
                     }
-                    None => Ok(Block::RolledBack),
+                    transaction => {
+                        begun.definitions.roll_back(transaction).await;
+                        Ok(Block::RolledBack)
+                    }
                 }
             }
         }
@@ -340,8 +392,9 @@ impl RowTables {
             State::Failed(_) => return Err(ended_in_failure()),
             State::Open(begun) => begun,
         };
-        let mark = begun.transaction.lock().await.as_ref().map(Transaction::mark);
-        begun.savepoints.push((name, mark.ok_or_else(is_over)?));
+        let rows = begun.transaction.lock().await.as_ref().map(Transaction::mark);
+        let (rows, defined) = (rows.ok_or_else(is_over)?, begun.definitions.mark());
+        begun.savepoints.push((name, Place { rows, defined }));
         Ok(())
     }
 
@@ -398,8 +451,9 @@ impl Scope {
         statement: Statement,
     ) -> Scope {
         let transaction = Arc::new(Mutex::new(Some(transaction)));
-        let (in_block, read_only, database) = (false, ReadOnly::Nothing, Arc::clone(database));
-        Scope { transaction, statement, in_block, read_only, database }
+        let (in_block, read_only) = (false, ReadOnly::Nothing);
+        let definitions = database.definitions();
+        Scope { transaction, statement, definitions, in_block, read_only }
     }
 
     /// The transaction, which nobody else uses meanwhile.
@@ -433,7 +487,7 @@ impl Scope {
             if self.read_only != ReadOnly::Database {
                 self.open().await?.lock_to_read(&columns.rows).await?;
             }
-            let catalog = self.database.catalog().current();
+            let catalog = self.definitions.catalog()?;
             let now = catalog.row_table(&columns.name);
             match now {
                 Some((_, rows)) if *rows == columns.rows => return Ok(columns),

@@ -1,0 +1,166 @@
+//! The catalog as a transaction has it: what it was, and what the transaction has made of it. Others change the
+//! catalog meanwhile: what they have changed and the transaction has not is theirs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Catalog, RowTable, Table};
+use crate::error::{Error, Result};
+
+/// A catalog, and what has become of it.
+#[derive(Clone)]
+pub(crate) struct Draft {
+    was: Arc<Catalog>,
+    now: Arc<Catalog>,
+}
+
+/// Numbers of what is in the heap for tables: before the changes, and behind them.
+pub(crate) struct Objects {
+    /// What only the catalog as it was names.
+    pub left: BTreeSet<u32>,
+    /// What the catalog names now, of all that changed.
+    pub named: BTreeSet<u32>,
+}
+
+/// What differs between two lists of things with names.
+fn differing<'a, T: PartialEq>(
+    was: &'a [T],
+    now: &'a [T],
+    name: impl Fn(&T) -> &str,
+) -> Vec<(Option<&'a T>, Option<&'a T>)> {
+    let mut all: BTreeMap<String, (Option<&T>, Option<&T>)> = BTreeMap::new();
+    for one in was {
+        all.entry(name(one).to_owned()).or_default().0 = Some(one);
+    }
+    for one in now {
+        all.entry(name(one).to_owned()).or_default().1 = Some(one);
+    }
+    all.into_values().filter(|(was, now)| was != now).collect()
+}
+
+/// The same changes of another list; the name of a thing that others have changed as well is the error.
+fn merged<T: PartialEq + Clone>(
+    changes: &[(Option<&T>, Option<&T>)],
+    current: &[T],
+    name: impl Fn(&T) -> &str,
+) -> std::result::Result<Vec<T>, String> {
+    let mut next: BTreeMap<String, T> =
+        current.iter().map(|one| (name(one).to_owned(), one.clone())).collect();
+    for (was, now) in changes {
+        let Some(own) = was.or(*now).map(|one| name(one).to_owned()) else { continue };
+        if next.get(&own) != *was {
+            return Err(own);
+        }
+        match now {
+            Some(now) => drop(next.insert(own, (*now).clone())),
+            None => drop(next.remove(&own)),
+        }
+    }
+    Ok(next.into_values().collect())
+}
+
+fn table_name(table: &Table) -> &str {
+    &table.name
+}
+
+impl Draft {
+    /// One that changes nothing.
+    pub fn of(was: Arc<Catalog>) -> Draft {
+        Draft { now: Arc::clone(&was), was }
+    }
+
+    /// The same with other changes.
+    pub fn with(&self, now: Catalog) -> Draft {
+        Draft { was: Arc::clone(&self.was), now: Arc::new(now) }
+    }
+
+    /// What it makes of the catalog.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.now
+    }
+
+    /// Whether it was made of this one.
+    pub fn is_of(&self, catalog: &Arc<Catalog>) -> bool {
+        Arc::ptr_eq(&self.was, catalog)
+    }
+
+    /// Whether it changes anything.
+    pub fn is_changed(&self) -> bool {
+        self.was.tables != self.now.tables
+    }
+
+    /// Its changes, made of a newer catalog.
+    ///
+    /// # Errors
+    /// 08177 others have changed the same.
+    pub fn onto(&self, current: &Arc<Catalog>) -> Result<Draft> {
+        let changes = differing(&self.was.tables, &self.now.tables, table_name);
+        let tables = merged(&changes, &current.tables, table_name).map_err(|name| {
+            let text = format!("others have made or changed \"{name}\" since this transaction did");
+            Error::new(8177, text).hint("run the transaction again")
+        })?;
+        let serial = current.serial + u64::from(!changes.is_empty());
+        let mut now = Catalog { tables, serial, ..Catalog::clone(current) };
+        now.version = now.version_needed();
+        Ok(Draft { was: Arc::clone(current), now: Arc::new(now) })
+    }
+
+    /// What is in the heap for the tables that it changes.
+    pub fn objects(&self) -> Objects {
+        let changes = differing(&self.was.tables, &self.now.tables, table_name);
+        let of = |tables: Vec<Option<&Table>>| -> BTreeSet<u32> {
+            let rows = tables.into_iter().flatten().filter_map(|table| table.rows.as_ref());
+            rows.flat_map(RowTable::objects).collect()
+        };
+        let (was, now): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
+        let (was, named) = (of(was), of(now));
+        Objects { left: was.difference(&named).copied().collect(), named }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalog(tables: &[(&str, u32)]) -> Arc<Catalog> {
+        let table = |(name, object): &(&str, u32)| {
+            Table::in_heap(*name, String::new(), RowTable::plain(*object))
+        };
+        let mut tables: Vec<Table> = tables.iter().map(table).collect();
+        tables.sort_by(|a, b| a.name.cmp(&b.name));
+        Arc::new(Catalog { tables, ..Catalog::default() })
+    }
+
+    fn draft(was: &[(&str, u32)], now: &[(&str, u32)]) -> Draft {
+        Draft { was: catalog(was), now: catalog(now) }
+    }
+
+    fn names(draft: &Draft) -> Vec<&str> {
+        draft.catalog().tables.iter().map(|table| table.name.as_str()).collect()
+    }
+
+    #[test]
+    fn changes_of_others_stay() {
+        let own = draft(&[("a", 1), ("b", 2)], &[("b", 2), ("c", 3)]);
+        let others = catalog(&[("a", 1), ("b", 9), ("d", 4)]);
+        let merged = own.onto(&others).ok();
+        let merged = merged.as_ref().map(|draft| (names(draft), draft.catalog().serial));
+        assert_eq!(merged, Some((vec!["b", "c", "d"], 1)));
+    }
+
+    #[test]
+    fn two_changes_of_one_table_are_told() {
+        let own = draft(&[("a", 1)], &[("a", 2)]);
+        assert!(own.onto(&catalog(&[("a", 3)])).is_err_and(|error| error.has(8177)));
+        assert!(own.onto(&catalog(&[])).is_err());
+        let new = draft(&[], &[("a", 2)]);
+        assert!(new.onto(&catalog(&[("a", 2)])).is_err());
+    }
+
+    #[test]
+    fn a_table_with_another_name_keeps_what_it_has() {
+        let own = draft(&[("a", 1), ("b", 2)], &[("c", 1)]);
+        let Objects { left, named } = own.objects();
+        assert_eq!((left, named), (BTreeSet::from([2]), BTreeSet::from([1])));
+    }
+}

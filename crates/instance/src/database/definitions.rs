@@ -1,0 +1,309 @@
+//! What a transaction defines: the catalog as it is when that commits, and what was made in the heap for it. What
+//! is in the heap is made at once, under numbers that nothing names; the catalog names it in the very commit of
+//! the transaction, and what it names no more goes when nobody sees it. If the transaction is rolled back, or the
+//! machine stops before, what was made goes.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_recursion::async_recursion as boxed;
+use cellar_wait::Session;
+
+use super::Database;
+use crate::catalog::{Catalog, Draft, RowTable, Table};
+use crate::error::{Error, INTERNAL, Result};
+use crate::heap::{Heap, Making, Transaction, from_heap};
+
+/// What a transaction defines. Clones are of the same transaction.
+#[derive(Clone)]
+pub struct Definitions {
+    database: Database,
+    inner: Arc<Mutex<Inner>>,
+}
+
+struct Inner {
+    heap: Heap,
+    /// `None`: nothing is defined yet.
+    draft: Option<Draft>,
+    /// What was made in the heap.
+    made: BTreeSet<u32>,
+    /// Keeps that from being taken for what a crash has left.
+    making: Option<Making>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // A transaction that was given up, without being rolled back.
+        self.heap.let_go(&std::mem::take(&mut self.made));
+    }
+}
+
+/// What was defined at one time.
+#[derive(Clone)]
+pub struct Defined(Option<Draft>);
+
+impl std::fmt::Debug for Definitions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Definitions").field("made", &self.inner().made).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Defined {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Defined({})", self.0.is_some())
+    }
+}
+
+impl Database {
+    /// What a transaction that has just begun defines: nothing.
+    pub fn definitions(&self) -> Definitions {
+        let (heap, made) = (self.heap.clone(), BTreeSet::new());
+        let inner = Inner { heap, draft: None, made, making: None };
+        Definitions { database: self.clone(), inner: Arc::new(Mutex::new(inner)) }
+    }
+}
+
+impl Definitions {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The database.
+    pub(super) fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// The catalog as the transaction sees it: with its own changes, and with what others have committed.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn catalog(&self) -> Result<Arc<Catalog>> {
+        let shared = self.database.catalog().known()?;
+        let mut inner = self.inner();
+        let Some(draft) = &mut inner.draft else { return Ok(shared) };
+        // What others have changed as well is told by the COMMIT.
+        if !draft.is_of(&shared)
+            && let Ok(newer) = draft.onto(&shared)
+        {
+            *draft = newer;
+        }
+        Ok(Arc::clone(draft.catalog()))
+    }
+
+    /// What is defined now.
+    pub fn mark(&self) -> Defined {
+        Defined(self.inner().draft.clone())
+    }
+
+    /// What was defined at a mark is defined again, and nothing else.
+    pub fn back_to(&self, mark: &Defined) {
+        self.inner().draft.clone_from(&mark.0);
+    }
+
+    /// Changes the catalog for this transaction. Its names are [locked](Definitions::lock_names) first, and
+    /// tables that change [alone](Definitions::lock_table).
+    ///
+    /// # Errors
+    /// Those of the change.
+    pub fn define(&self, next: impl FnOnce(&Catalog) -> Result<Catalog>) -> Result<()> {
+        if !self.database.kept.is_in_heap() {
+            let text = "the catalog is not in the heap yet";
+            return Err(Error::new(INTERNAL, text));
+        }
+        let now = self.catalog()?;
+        let next = next(&now)?;
+        if let Some(fault) = next.fault() {
+            return Err(Error::new(INTERNAL, format!("the catalog would be damaged: {fault}")));
+        }
+        let mut inner = self.inner();
+        let draft = inner.draft.get_or_insert_with(|| Draft::of(now)).with(next);
+        inner.draft = Some(draft);
+        Ok(())
+    }
+
+    /// Locks names until the transaction ends: who else wants to make something of one waits.
+    ///
+    /// # Errors
+    /// 00060, 30006 of locks.
+    #[boxed]
+    pub async fn lock_names(
+        &self,
+        transaction: &mut Transaction,
+        names: BTreeSet<String>,
+    ) -> Result<()> {
+        for name in names {
+            transaction.lock_name(&name).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until nobody else uses a table of the heap, and keeps it so until the transaction ends.
+    ///
+    /// # Errors
+    /// 00942 there is none; 00060, 30006 of locks.
+    #[boxed]
+    pub async fn lock_table(
+        &self,
+        transaction: &mut Transaction,
+        name: &str,
+    ) -> Result<(Table, RowTable)> {
+        loop {
+            let (was, rows) = self.row_table(name)?;
+            transaction.lock_alone(&rows).await?;
+            let (now, _) = self.row_table(name)?;
+            if now == was {
+                return Ok((was, rows));
+            }
+        }
+    }
+
+    fn row_table(&self, name: &str) -> Result<(Table, RowTable)> {
+        let catalog = self.catalog()?;
+        let found = catalog.row_table(name).map(|(table, rows)| (table.clone(), rows.clone()));
+        found.ok_or_else(|| Error::new(942, format!("table \"{name}\" does not exist")))
+    }
+
+    /// An empty table in the heap: its number.
+    ///
+    /// # Errors
+    /// No room; those of the log.
+    #[boxed]
+    pub async fn new_table(&self, session: &Session) -> Result<u32> {
+        let number = self.new_number().await?;
+        let store = self.database.heap.store()?;
+        store.create_table(session, number).await.map_err(from_heap)?;
+        Ok(number)
+    }
+
+    /// An empty index in the heap: its number.
+    ///
+    /// # Errors
+    /// As [`Definitions::new_table`].
+    #[boxed]
+    pub async fn new_index(&self, session: &Session) -> Result<u32> {
+        let number = self.new_number().await?;
+        let store = self.database.heap.store()?;
+        store.create_index(session, number).await.map_err(from_heap)?;
+        Ok(number)
+    }
+
+    async fn new_number(&self) -> Result<u32> {
+        let mut making = self.inner().making.take().unwrap_or_else(|| self.database.heap.making());
+        let number = making.new_number().await;
+        let mut inner = self.inner();
+        inner.making = Some(making);
+        inner.made.extend(number.iter());
+        number
+    }
+
+    /// Makes what a table has in the heap.
+    async fn make_objects(&self, session: &Session, rows: &mut RowTable) -> Result<()> {
+        rows.object = self.new_table(session).await?;
+        for index in &mut rows.indexes {
+            index.object = self.new_index(session).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds a table to the heap, with numbers of its own in place of those that it and its indexes have.
+    ///
+    /// # Errors
+    /// 00955 a name is used; 00060, 30006 of locks; no room.
+    #[boxed]
+    pub async fn create_table(
+        &self,
+        transaction: &mut Transaction,
+        session: &Session,
+        mut table: Table,
+    ) -> Result<()> {
+        let indexes = table.rows.iter().flat_map(|rows| &rows.indexes);
+        let names = indexes.map(|index| index.name.clone()).chain([table.name.clone()]);
+        self.lock_names(transaction, names.collect()).await?;
+        self.catalog()?.with(table.clone(), false)?;
+        if let Some(rows) = &mut table.rows {
+            self.make_objects(session, rows).await?;
+        }
+        self.define(|catalog| catalog.with(table, false))
+    }
+
+    /// Drops a table of the heap, when nobody else uses it any more.
+    ///
+    /// # Errors
+    /// 00942 there is none; 00060, 30006 of locks.
+    #[boxed]
+    pub async fn drop_table(&self, transaction: &mut Transaction, name: &str) -> Result<()> {
+        self.lock_table(transaction, name).await?;
+        self.define(|catalog| Ok(catalog.without(name)?.0))
+    }
+
+    /// Takes all rows from a table of the heap, when nobody else uses it any more.
+    ///
+    /// # Errors
+    /// As [`Definitions::drop_table`]; no room.
+    #[boxed]
+    pub async fn truncate_table(
+        &self,
+        transaction: &mut Transaction,
+        session: &Session,
+        name: &str,
+    ) -> Result<()> {
+        let (was, mut rows) = self.lock_table(transaction, name).await?;
+        self.make_objects(session, &mut rows).await?;
+        let table = Table { rows: Some(rows), ..was.clone() };
+        self.define(|catalog| catalog.altered(&was, table))
+    }
+
+    /// Commits a transaction with all that it defines: durable when it returns.
+    ///
+    /// # Errors
+    /// Those of the commit; 08177 others have defined the same. All is as before then.
+    #[boxed]
+    pub async fn commit(&self, transaction: Transaction) -> Result<()> {
+        let draft = self.inner().draft.take().filter(Draft::is_changed);
+        let Some(draft) = draft else {
+            let committed = transaction.commit().await;
+            self.remove_made(&BTreeSet::new()).await;
+            return committed;
+        };
+        // Whoever asked may go away half-way: what is in memory must be what is kept.
+        let (this, database) = (self.clone(), self.database.clone());
+        database.to_the_end(async move { this.commit_draft(transaction, draft).await }).await
+    }
+
+    async fn commit_draft(&self, transaction: Transaction, draft: Draft) -> Result<()> {
+        let (database, heap) = (&self.database, self.database.heap());
+        let objects = draft.objects();
+        let next = |current: &Arc<Catalog>| Ok(Catalog::clone(draft.onto(current)?.catalog()));
+        let replace =
+            |now: Arc<Catalog>, next: Arc<Catalog>| heap.commit_with(transaction, now, next);
+        let committed = database.catalog().change_by(next, replace).await;
+        match &committed {
+            Ok(()) => {
+                // Who began before may still read what was named.
+                heap.leave(objects.left.into_iter()).await;
+                self.remove_made(&objects.named).await;
+            }
+            Err(_) => self.remove_made(&BTreeSet::new()).await,
+        }
+        committed
+    }
+
+    /// Rolls a transaction back, with all that it has defined.
+    #[boxed]
+    pub async fn roll_back(&self, transaction: Option<Transaction>) {
+        drop(transaction);
+        self.inner().draft = None;
+        self.remove_made(&BTreeSet::new()).await;
+    }
+
+    /// Removes what was made and is not named: what cannot be removed now is swept at the next opening.
+    async fn remove_made(&self, named: &BTreeSet<u32>) {
+        let made = std::mem::take(&mut self.inner().made);
+        let session = self.database.heap.session();
+        let Ok(store) = self.database.heap.store() else { return };
+        for object in made.difference(named) {
+            let _ = store.drop_object(&session, *object).await;
+        }
+        self.inner().making = None;
+    }
+}

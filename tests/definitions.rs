@@ -1,0 +1,222 @@
+//! What defines tables is part of a transaction: seen by it alone until it commits, gone with it, and taken back to
+//! a savepoint.
+
+#![cfg(feature = "sql")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod sessions;
+
+use sessions::{Session, TestDatabase};
+
+/// A database with a table of some goods.
+fn goods(session: &Session<'_>) {
+    session.run("create table goods (id int primary key, name text, price int)");
+    session.run("insert into goods select value, 'good ' || value, value * 10 from generate_series(1, 20) s(value)");
+}
+
+#[test]
+fn a_table_is_seen_by_its_transaction_alone_until_it_commits() {
+    let database = TestDatabase::new();
+    let (one, two) = (database.session(), database.session());
+    goods(&one);
+    one.answers(&[
+        ("begin", "Transaction begun."),
+        ("create table t (id int primary key, v text)", "Table t created."),
+        ("insert into t values (1, 'a'), (2, 'b')", "2 rows inserted."),
+        ("select count(*) from t", "2"),
+        ("update goods set price = 0 where id = 1", "1 row updated."),
+    ]);
+    two.refuses(&[("select * from t", "CELLAR-00942"), ("drop table t", "CELLAR-00942")]);
+    one.answers(&[("commit", "Transaction committed.")]);
+    two.answers(&[
+        ("select * from t order by id", "1,a 2,b"),
+        ("select price from goods where id = 1", "0"),
+    ]);
+}
+
+#[test]
+fn what_is_rolled_back_is_as_it_was() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    goods(&at);
+    at.answers(&[
+        ("begin", "Transaction begun."),
+        ("create table t (id int primary key)", "Table t created."),
+        ("insert into t values (1)", "1 row inserted."),
+        ("create index on goods (price)", "Index goods_price_idx created."),
+        ("alter table goods add column made int default 7", "Table goods altered."),
+        ("alter table goods drop column name", "Table goods altered."),
+        ("select * from goods where id = 2", "2,20,7"),
+        ("alter table goods rename to things", "Table goods altered."),
+        ("delete from things where id > 2", "18 rows deleted."),
+        ("select count(*) from things", "2"),
+        ("rollback", "Transaction rolled back."),
+        ("select * from goods where id = 2", "2,good 2,20"),
+        ("select count(*), sum(price) from goods", "20,2100"),
+    ]);
+    at.refuses(&[("select * from t", "CELLAR-00942"), ("select * from things", "CELLAR-00942")]);
+    at.answers(&[
+        ("create index on goods (price)", "Index goods_price_idx created."),
+        ("begin", "Transaction begun."),
+        ("drop table goods", "Table goods dropped."),
+    ]);
+    at.refuses(&[("select * from goods", "CELLAR-00942")]);
+    at.answers(&[
+        ("rollback", "Transaction rolled back."),
+        ("select count(*) from goods where price > 100", "10"),
+    ]);
+}
+
+#[test]
+fn a_savepoint_takes_definitions_back_with_the_rows() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    goods(&at);
+    at.answers(&[
+        ("begin", "Transaction begun."),
+        ("create table t (id int primary key)", "Table t created."),
+        ("insert into t values (1)", "1 row inserted."),
+        ("savepoint a", "Savepoint a created."),
+        ("truncate t", "Table t truncated."),
+        ("insert into t values (2), (3)", "2 rows inserted."),
+        ("drop table goods", "Table goods dropped."),
+        ("create table goods (only int primary key)", "Table goods created."),
+        ("insert into goods values (77)", "1 row inserted."),
+        ("select * from goods", "77"),
+        ("rollback to a", "Rolled back to savepoint a."),
+        ("select * from t", "1"),
+        ("select count(*) from goods", "20"),
+    ]);
+    at.refuses(&[
+        ("create table t (id int primary key)", "CELLAR-00955"),
+        ("select 1", "CELLAR-70170"),
+    ]);
+    at.answers(&[
+        ("rollback to a", "Rolled back to savepoint a."),
+        ("truncate goods", "Table goods truncated."),
+        ("insert into goods values (5, 'five', 1)", "1 row inserted."),
+        ("commit", "Transaction committed."),
+        ("select * from goods", "5,five,1"),
+        ("select * from t", "1"),
+    ]);
+}
+
+/// What is built of the rows in the heap lacks what the transaction has changed: rows are written anew then.
+#[test]
+fn an_index_has_what_its_transaction_has_changed() {
+    let database = TestDatabase::new();
+    let (at, other) = (database.session(), database.session());
+    goods(&at);
+    at.answers(&[
+        ("begin", "Transaction begun."),
+        ("insert into goods values (21, 'new', 5)", "1 row inserted."),
+        ("delete from goods where id = 3", "1 row deleted."),
+        ("update goods set price = 6 where id = 4", "1 row updated."),
+        ("create index on goods (price)", "Index goods_price_idx created."),
+        ("select id from goods where price < 10 order by id", "4 21"),
+        ("insert into goods values (22, 'more', 4)", "1 row inserted."),
+        ("select id from goods where price < 10 order by id", "4 21 22"),
+        ("update goods set price = 9000 where id = 21", "1 row updated."),
+        ("commit", "Transaction committed."),
+    ]);
+    other.answers(&[
+        ("select id from goods where price < 10 order by id", "4 22"),
+        ("select id from goods where price = 9000", "21"),
+        ("select count(*) from goods where price = 30 or price = 40", "0"),
+        ("select count(*) from goods where id between 1 and 100", "21"),
+    ]);
+    at.answers(&[
+        ("begin", "Transaction begun."),
+        ("update goods set name = 'same' where id in (1, 2)", "2 rows updated."),
+    ]);
+    at.refuses(&[("create unique index on goods (name)", "CELLAR-01452")]);
+    at.answers(&[
+        ("rollback", "Transaction rolled back."),
+        ("create unique index on goods (name)", "Index goods_name_idx created."),
+    ]);
+}
+
+#[test]
+fn who_wants_the_same_name_waits() {
+    let database = TestDatabase::new();
+    let (one, two, three) = (database.session(), database.session(), database.session());
+    goods(&one);
+    one.answers(&[
+        ("begin", "Transaction begun."),
+        ("create table t (id int primary key)", "Table t created."),
+        ("insert into t values (1)", "1 row inserted."),
+    ]);
+    let waiting = two.begin("create table t (other text primary key)");
+    let free = three.begin("create table u (id int primary key)");
+    assert_eq!(free.get(), "Table u created.");
+    one.answers(&[("commit", "Transaction committed.")]);
+    assert!(waiting.get().contains("CELLAR-00955"));
+    // Both tables: what others have defined meanwhile stays.
+    two.answers(&[("select * from t", "1"), ("select count(*) from u", "0")]);
+
+    one.answers(&[
+        ("begin", "Transaction begun."),
+        ("create table w (id int primary key)", "Table w created."),
+    ]);
+    let waiting = two.begin("create table w (other text primary key)");
+    one.answers(&[("rollback", "Transaction rolled back.")]);
+    assert_eq!(waiting.get(), "Table w created.");
+    two.answers(&[("insert into w values ('x')", "1 row inserted."), ("select * from w", "x")]);
+}
+
+#[test]
+fn others_wait_for_a_table_that_is_altered() {
+    let database = TestDatabase::new();
+    let (one, two) = (database.session(), database.session());
+    goods(&one);
+    one.answers(&[
+        ("begin", "Transaction begun."),
+        ("alter table goods add column stock int default 1", "Table goods altered."),
+        ("update goods set stock = 2 where id = 1", "1 row updated."),
+    ]);
+    let insert = two.begin("insert into goods (id, name) values (30, 'thirty')");
+    one.answers(&[("commit", "Transaction committed.")]);
+    assert!(insert.get().contains("1 row inserted."), "it is planned with the table as it is then");
+    two.answers(&[("select id, stock from goods where id in (1, 30) order by id", "1,2 30,1")]);
+}
+
+#[test]
+fn a_session_that_goes_away_leaves_nothing() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    goods(&at);
+    let gone = database.session();
+    gone.answers(&[
+        ("begin", "Transaction begun."),
+        ("create table t (id int primary key)", "Table t created."),
+        ("insert into t values (1)", "1 row inserted."),
+        ("alter table goods drop column name", "Table goods altered."),
+    ]);
+    drop(gone);
+    at.answers(&[
+        ("select name from goods where id = 1", "good 1"),
+        ("create table t (id int primary key)", "Table t created."),
+        ("select count(*) from t", "0"),
+    ]);
+}
+
+#[test]
+fn a_snapshot_is_told_what_it_cannot_do() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    goods(&at);
+    at.answers(&[
+        ("begin isolation level repeatable read", "Transaction begun."),
+        ("select count(*) from goods", "20"),
+        ("create table t (id int primary key)", "Table t created."),
+        ("insert into t select id from goods", "20 rows inserted."),
+        ("select count(*) from t", "20"),
+        ("create index on goods (name)", "Index goods_name_idx created."),
+        ("select id from goods where name = 'good 7'", "7"),
+    ]);
+    at.refuses(&[("alter table goods alter column price type text", "CELLAR-70218")]);
+    at.answers(&[("rollback", "Transaction rolled back.")]);
+    at.answers(&[("begin read only", "Transaction begun.")]);
+    at.refuses(&[("create table x (id int primary key)", "CELLAR-01456")]);
+    at.answers(&[("rollback", "Transaction rolled back.")]);
+}
