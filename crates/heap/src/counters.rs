@@ -47,10 +47,42 @@ struct State {
     next: i64,
     /// The log says that it goes on here.
     logged: i64,
+    /// What the log says is not known.
+    is_unknown: bool,
     /// What was given is durable when the log is up to here.
     end: u64,
     /// Somebody logs.
     is_logging: bool,
+}
+
+/// How a counter goes on, and within which bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// What is added for each value; not 0.
+    pub step: i64,
+    /// The least value.
+    pub least: i64,
+    /// The greatest value.
+    pub most: i64,
+    /// Whether it begins again behind its last value.
+    pub cycles: bool,
+}
+
+impl Steps {
+    /// The value behind which it goes on from the other end.
+    fn again(&self) -> i64 {
+        if self.step < 0 { self.most } else { self.least }
+    }
+}
+
+/// What somebody who wants all values to be durable that were taken ahead gets.
+pub(crate) enum Flush {
+    /// The log has them, and is to be durable up to here.
+    Done(u64),
+    /// The right to log this value first.
+    Log(Logging, i64),
+    /// Somebody logs: look again then.
+    Wait(EventListener),
 }
 
 /// What somebody who wants a value gets.
@@ -71,8 +103,8 @@ impl Drop for Logging {
         let mut state = self.0.lock();
         state.is_logging = false;
         if !self.1 {
-            // What the log says is not known: the next value is logged first.
-            state.logged = state.next;
+            // The next value is logged first.
+            state.is_unknown = true;
         }
         drop(state);
         self.0.logged.notify(usize::MAX);
@@ -84,7 +116,7 @@ impl Logging {
     pub fn done(mut self, logged: i64, end: u64, next: Option<i64>) {
         self.1 = true;
         let mut state = self.0.lock();
-        (state.logged, state.end) = (logged, end);
+        (state.logged, state.end, state.is_unknown) = (logged, end, false);
         state.next = next.unwrap_or(state.next);
     }
 }
@@ -96,7 +128,7 @@ impl Counters {
 
     /// Adds a counter that goes on with `next`; false where the number is taken.
     pub fn add(&self, number: u32, id: RowId, next: i64) -> bool {
-        let state = State { next, logged: next, end: 0, is_logging: false };
+        let state = State { next, logged: next, is_unknown: false, end: 0, is_logging: false };
         let counter = Counter { id, state: Mutex::new(state), logged: Event::new() };
         match self.lock().entry(number) {
             Entry::Occupied(_) => false,
@@ -124,6 +156,15 @@ impl Counters {
     }
 }
 
+impl State {
+    /// Whether the log says that it goes on there, or behind. It goes up or down; a step in the other direction
+    /// than what was logged is logged anew.
+    fn covers(&self, next: i64, step: i64) -> bool {
+        let is_behind = if step >= 0 { next <= self.logged } else { next >= self.logged };
+        is_behind && !self.is_unknown
+    }
+}
+
 impl Counter {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -132,14 +173,9 @@ impl Counter {
     /// Takes the next value, behind which the counter goes on `step` further.
     pub fn take(self: &Arc<Self>, number: u32, step: i64) -> Result<Take, Error> {
         let mut state = self.lock();
-        let State { next, logged, end, is_logging } = *state;
+        let State { next, end, is_logging, .. } = *state;
         let after = next.checked_add(step).ok_or(Error::CounterEnds { number, value: next })?;
-        // It goes up or down; a step in the other direction than what was logged is logged anew.
-        let is_covered = match step >= 0 {
-            true => after <= logged,
-            false => after >= logged,
-        };
-        if is_covered {
+        if state.covers(after, step) {
             state.next = after;
             return Ok(Take::Value(next, end));
         }
@@ -160,5 +196,62 @@ impl Counter {
         }
         drop(state);
         Ok(Logging(Arc::clone(self), false))
+    }
+
+    /// The value that is taken next.
+    pub fn peek(&self) -> i64 {
+        self.lock().next
+    }
+
+    /// Takes the next value at once, whether or not the log has it: nobody else may see it before
+    /// [`Counter::flush`].
+    pub fn take_ahead(&self, number: u32, steps: &Steps) -> Result<i64, Error> {
+        let mut state = self.lock();
+        let mut value = state.next;
+        if value < steps.least || value > steps.most {
+            if !steps.cycles {
+                return Err(Error::CounterEnds { number, value });
+            }
+            value = steps.again();
+            // Where it was is behind what comes now.
+            state.is_unknown = true;
+        }
+        state.next = match value.checked_add(steps.step) {
+            Some(next) => next,
+            None if steps.cycles => steps.again(),
+            None => return Err(Error::CounterEnds { number, value }),
+        };
+        Ok(value)
+    }
+
+    /// Has it go on with `next` at once, whether or not the log has that.
+    pub fn set_ahead(&self, next: i64) {
+        let mut state = self.lock();
+        (state.next, state.is_unknown) = (next, true);
+    }
+
+    /// Has the log say exactly where it goes on, if it says something else.
+    pub fn settle(&self) {
+        let mut state = self.lock();
+        state.is_unknown |= state.next != state.logged;
+    }
+
+    /// Sees to it that the log has what was taken ahead, or set.
+    pub fn flush(self: &Arc<Self>, step: i64) -> Flush {
+        let mut state = self.lock();
+        if state.is_logging {
+            return Flush::Wait(self.logged.listen());
+        }
+        if state.covers(state.next, step) {
+            return Flush::Done(state.end);
+        }
+        state.is_logging = true;
+        // What was set is logged as it is.
+        let ahead = match state.is_unknown {
+            true => state.next,
+            false => state.next.saturating_add(step.saturating_mul(AHEAD)),
+        };
+        drop(state);
+        Flush::Log(Logging(Arc::clone(self), false), ahead)
     }
 }

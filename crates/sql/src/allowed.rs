@@ -54,7 +54,8 @@ fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
         | S::AlterTable(_)
         | S::AlterIndex { .. }
         | S::Drop {
-            object_type: ObjectType::Table | ObjectType::View | ObjectType::Index, ..
+            object_type: ObjectType::Table | ObjectType::View | ObjectType::Index | ObjectType::Sequence,
+            ..
         } => Ok(()),
         S::Prepare { statement, .. } => match statement.as_ref() {
             S::Query(_) => Ok(()),

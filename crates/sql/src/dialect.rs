@@ -111,6 +111,7 @@ impl VisitorMut for Rewriter {
         {
             *expr = literal::least_bigint();
         }
+        of_sequence(expr);
         negative_first(expr);
         without_order(expr);
         fields_by_name(expr);
@@ -315,6 +316,18 @@ fn rewrite_type(data_type: &mut DataType) -> Result<(), Error> {
     check_digits(&replacement)?;
     *data_type = replacement;
     Ok(())
+}
+
+/// Oracle's `s.nextval` and `s.currval`.
+fn of_sequence(expr: &mut Expr) {
+    let Expr::CompoundIdentifier(parts) = &*expr else { return };
+    let [names @ .., last] = &parts[..] else { return };
+    let words = ["nextval", "currval"];
+    let word = words.into_iter().find(|word| last.value.eq_ignore_ascii_case(word));
+    let (Some(word), None, false) = (word, last.quote_style, names.is_empty()) else { return };
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let name = Value::SingleQuotedString(names.join("."));
+    *expr = call(word, vec![Expr::Value(name.into())]);
 }
 
 /// `'\x80'` as bytes: what PostgreSQL reads and shows of them.

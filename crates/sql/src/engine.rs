@@ -13,6 +13,8 @@ mod made;
 mod open;
 mod rows;
 mod run;
+mod sequence_calls;
+mod sequences;
 mod tables;
 mod targets;
 mod transactions;
@@ -38,7 +40,9 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement, TableObject};
+use datafusion::sql::sqlparser::ast::{
+    ObjectType, Statement as SqlStatement, TableObject, TruncateIdentityOption,
+};
 use futures_util::StreamExt;
 use object_store::ObjectStore;
 
@@ -332,6 +336,7 @@ impl Engine {
                 self.plan_and_run(*statement).await
             }
             Statement::Explain(options, statement) => self.explained(&options, *statement).await,
+            Statement::Define(define) => self.defined(define).await,
             Statement::Query(statement) => self.in_transaction(sql, *statement).await,
         }
     }
@@ -364,7 +369,8 @@ impl Engine {
                 }
                 SqlStatement::Truncate(truncate) => {
                     let names = truncate.table_names.iter().map(|t| t.name.to_string());
-                    return self.truncate_tables(names.collect()).await;
+                    let restarts = truncate.identity == Some(TruncateIdentityOption::Restart);
+                    return self.truncate_tables(names.collect(), restarts).await;
                 }
                 SqlStatement::Insert(insert)
                     if matches!(&insert.table, TableObject::TableName(name)
@@ -421,13 +427,14 @@ impl Engine {
         &self,
         plan: LogicalPlan,
     ) -> Result<SendableRecordBatchStream, DataFusionError> {
-        match plan {
+        let rows = match plan {
             LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
-                self.context.execute_logical_plan(plan).await?.execute_stream().await
+                self.context.execute_logical_plan(plan).await?.execute_stream().await?
             }
             // The context would plan it with the options that it began with.
-            plan => Planned::of(self.state(), &plan).await?.rows(plan),
-        }
+            plan => Planned::of(self.state(), &plan).await?.rows(plan)?,
+        };
+        Ok(self.kept(rows))
     }
 
     async fn plan_and_run(&self, statement: DfStatement) -> Result<Outcome, Error> {

@@ -6,7 +6,9 @@ mod explain;
 mod locks;
 mod logfile;
 mod offline;
+pub(crate) mod overriding;
 mod scrub;
+mod sequence;
 pub(crate) mod table_kind;
 mod templates;
 
@@ -42,6 +44,8 @@ pub fn parse(sql: &str) -> Result<Statement, Error> {
     let explained = explain::take_out(&mut tokens)?;
     table_kind::take_out(&mut tokens)?;
     locks::take_out(&mut tokens);
+    let overriding = overriding::take_out(&mut tokens);
+    sequence::order_identities(&mut tokens)?;
     let mut statements = DFParserBuilder::new(tokens)
         .with_dialect(&CellarDialect)
         .with_recursion_limit(RECURSION_MAX)
@@ -54,6 +58,9 @@ pub fn parse(sql: &str) -> Result<Statement, Error> {
     };
     if more {
         return Err(Error::syntax("more than one statement where one is expected"));
+    }
+    if let Some(whose) = overriding {
+        overriding::put(&mut statement, whose)?;
     }
     rewrite(&mut statement)?;
     Ok(match explained {
@@ -143,12 +150,15 @@ impl<'a> Cursor<'a> {
     }
 
     fn own_statement(&mut self) -> Result<Option<Statement>, Error> {
-        let heads: [(&[&str], Rest<'a>); 7] = [
+        let heads: [(&[&str], Rest<'a>); 10] = [
             (&["CREATE", "DISKGROUP"], Self::create_diskgroup),
             (&["DROP", "DISKGROUP"], Self::drop_diskgroup),
             (&["ALTER", "DISKGROUP"], Self::alter_diskgroup),
             (&["ALTER", "SYSTEM"], Self::alter_system),
             (&["ALTER", "DATABASE"], Self::alter_database),
+            (&["CREATE", "SEQUENCE"], Self::create_sequence),
+            (&["CREATE", "TEMP|TEMPORARY", "SEQUENCE"], Self::create_temporary_sequence),
+            (&["ALTER", "SEQUENCE"], Self::alter_sequence),
             (&["SHOW", "PARAMETER|PARAMETERS"], Self::show_parameter),
             (&["EXPLAIN", "WORK"], Self::explain_work),
         ];

@@ -3,7 +3,10 @@
 use cellar_instance::administration::Command;
 use cellar_storage::request::WorkRequest;
 
+use datafusion::common::TableReference;
+
 use crate::explain::options::ExplainOptions;
+use crate::rows::SequenceOptions;
 
 /// A statement.
 #[derive(Clone, Debug)]
@@ -16,6 +19,44 @@ pub enum Statement {
     ExplainWork(WorkRequest),
     /// `EXPLAIN` of a statement for DataFusion.
     Explain(ExplainOptions, Box<datafusion::sql::parser::Statement>),
+    /// For the engine: what DataFusion's parser does not know of what defines something.
+    Define(Define),
     /// For DataFusion.
     Query(Box<datafusion::sql::parser::Statement>),
+}
+
+/// The column that a sequence goes with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnedBy {
+    /// None.
+    Nobody,
+    /// This one, of this table.
+    Column(TableReference, String),
+}
+
+/// A statement that defines something.
+#[derive(Clone, Debug)]
+pub enum Define {
+    /// CREATE SEQUENCE.
+    CreateSequence {
+        /// Its name.
+        name: TableReference,
+        /// IF NOT EXISTS.
+        if_not_exists: bool,
+        /// What is said of it.
+        options: SequenceOptions,
+        /// OWNED BY.
+        owned_by: Option<OwnedBy>,
+    },
+    /// ALTER SEQUENCE.
+    AlterSequence {
+        /// Its name.
+        name: TableReference,
+        /// IF EXISTS.
+        if_exists: bool,
+        /// What is said of it.
+        options: SequenceOptions,
+        /// OWNED BY.
+        owned_by: Option<OwnedBy>,
+    },
 }

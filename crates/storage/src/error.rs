@@ -375,6 +375,7 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (2065, "42704", "no such parameter"),
     (2095, "55P02", "parameter cannot be changed while running"),
     (2097, "22023", "parameter not changed: the value is not valid"),
+    (2289, "42P01", "sequence does not exist"),
     (4031, "53200", "memory budget used up"),
     (8004, "2200H", "a sequence has no value left"),
     (8177, "40001", "others have changed the same"),

@@ -8,7 +8,7 @@ use cellar_wait::Session;
 
 use super::plan::Plan;
 use super::{Change, Inner, LongValues, Store};
-use crate::counters::{COUNTERS, Counter, Take, decode, encode};
+use crate::counters::{COUNTERS, Counter, Flush, Steps, Take, decode, encode};
 use crate::error::Error;
 use crate::space::allocate::Use;
 
@@ -75,6 +75,74 @@ impl Store {
         let (value, end) = self.take_undurable(session, number, step).await?;
         self.wait_end(session, end).await?;
         Ok(value)
+    }
+
+    /// The next value of a counter, taken at once. It is not durable: nobody else may see it, and nothing may
+    /// be committed that has it, before [`Store::flush_counter`].
+    ///
+    /// # Errors
+    /// [`Error::WrongObject`]; [`Error::CounterEnds`] behind the last value.
+    pub fn take_ahead(&self, number: u32, steps: &Steps) -> Result<i64, Error> {
+        self.0.check_running()?;
+        self.0.counters.get(number)?.take_ahead(number, steps)
+    }
+
+    /// Has a counter go on with `next`, at once; durable behind [`Store::flush_counter`].
+    ///
+    /// # Errors
+    /// [`Error::WrongObject`].
+    pub fn set_ahead(&self, number: u32, next: i64) -> Result<(), Error> {
+        self.0.check_running()?;
+        self.0.counters.get(number)?.set_ahead(next);
+        Ok(())
+    }
+
+    /// The value of a counter that is taken next.
+    ///
+    /// # Errors
+    /// [`Error::WrongObject`].
+    pub fn peek_counter(&self, number: u32) -> Result<i64, Error> {
+        Ok(self.0.counters.get(number)?.peek())
+    }
+
+    /// Waits until all that was taken from a counter is durable: with one record where many values were.
+    ///
+    /// # Errors
+    /// [`Error::WrongObject`]; those of the log.
+    #[boxed]
+    pub async fn flush_counter(
+        &self,
+        session: &Session,
+        number: u32,
+        step: i64,
+    ) -> Result<(), Error> {
+        self.0.check_running()?;
+        let counter = self.0.counters.get(number)?;
+        loop {
+            match counter.flush(step) {
+                Flush::Done(end) => return self.wait_end(session, end).await,
+                Flush::Wait(logged) => logged.await,
+                Flush::Log(logging, ahead) => {
+                    let queued = self.0.log_counter(session, number, &counter, ahead).await?;
+                    logging.done(ahead, queued.appended.end.0, None);
+                }
+            }
+        }
+    }
+
+    /// Has the log say exactly where each counter goes on: after a close no value is left out.
+    ///
+    /// # Errors
+    /// Those of the log.
+    #[boxed]
+    pub async fn settle_counters(&self, session: &Session) -> Result<(), Error> {
+        for number in self.counters() {
+            // One that is gone meanwhile has nothing to say.
+            let Ok(counter) = self.0.counters.get(number) else { continue };
+            counter.settle();
+            self.flush_counter(session, number, 1).await?;
+        }
+        Ok(())
     }
 
     /// Has a counter go on with `next`.

@@ -107,3 +107,40 @@ fn a_counter_is_set_ends_and_is_dropped() {
         assert!(store.create_table(&session, u32::MAX).await.is_err());
     });
 }
+
+#[test]
+fn values_taken_ahead_stay_within_their_bounds_and_are_given_once() {
+    use cellar_heap::Steps;
+    let rig = Rig::new(5, 4 << 20, 1 << 20);
+    let up = Steps { step: 3, least: 1, most: 10, cycles: false };
+    let far = Steps { step: 1, least: i64::MIN, most: i64::MAX, cycles: false };
+    rig.run(async {
+        rig.create().await;
+        let (store, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        store.create_counter(&session, COUNTER, 1).await.unwrap();
+        let given: Vec<i64> = (0..4).map(|_| store.take_ahead(COUNTER, &up).unwrap()).collect();
+        assert_eq!(given, [1, 4, 7, 10]);
+        let ends = store.take_ahead(COUNTER, &up);
+        assert!(matches!(ends, Err(Error::CounterEnds { value: 13, .. })), "{ends:?}");
+        let again = Steps { cycles: true, ..up };
+        assert_eq!(store.take_ahead(COUNTER, &again).unwrap(), 1);
+        let down = Steps { step: -4, ..again };
+        store.set_ahead(COUNTER, 5).unwrap();
+        let given: Vec<i64> = (0..3).map(|_| store.take_ahead(COUNTER, &down).unwrap()).collect();
+        assert_eq!(given, [5, 1, 10]);
+        store.set_ahead(COUNTER, 100).unwrap();
+        for value in 100..1100 {
+            assert_eq!(store.take_ahead(COUNTER, &far).unwrap(), value);
+        }
+        store.flush_counter(&session, COUNTER, 1).await.unwrap();
+        assert_eq!(store.peek_counter(COUNTER).unwrap(), 1100);
+    });
+    rig.sim.crash();
+    rig.sim.restart();
+    rig.run(async {
+        let (store, _) = rig.open().await.unwrap();
+        let value = store.take_ahead(COUNTER, &far).unwrap();
+        assert!((1100..=1132).contains(&value), "{value}");
+    });
+}

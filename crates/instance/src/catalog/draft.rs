@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Catalog, RowTable, Table};
+use super::{Catalog, Table};
 use crate::error::{Error, Result};
 
 /// A catalog, and what has become of it.
@@ -109,8 +109,7 @@ impl Draft {
     pub fn objects(&self) -> Objects {
         let changes = differing(&self.was.tables, &self.now.tables, table_name);
         let of = |tables: Vec<Option<&Table>>| -> BTreeSet<u32> {
-            let rows = tables.into_iter().flatten().filter_map(|table| table.rows.as_ref());
-            rows.flat_map(RowTable::objects).collect()
+            tables.into_iter().flatten().flat_map(Table::objects).collect()
         };
         let (was, now): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
         let (was, named) = (of(was), of(now));
@@ -121,6 +120,7 @@ impl Draft {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::RowTable;
 
     fn catalog(tables: &[(&str, u32)]) -> Arc<Catalog> {
         let table = |(name, object): &(&str, u32)| {

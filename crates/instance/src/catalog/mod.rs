@@ -5,6 +5,7 @@
 
 mod draft;
 mod row_table;
+mod sequence;
 mod shared;
 mod stub;
 mod table;
@@ -15,13 +16,17 @@ use crate::error::{Error, Result};
 
 pub(crate) use draft::Draft;
 pub use row_table::{Check, Constraint, Index, IndexColumn, Missing, RowTable};
+pub use sequence::{Identity, Owned, Sequence, SequenceType};
 pub use shared::{CatalogStore, SharedCatalog, StoreFuture};
 pub(crate) use stub::Stub;
 pub use table::{Segment, Table, TableKind};
 
-/// The newest version of the content that this program reads: the one with columns that rows may lack. (Version
-/// 3 is a stub in the catalog's place.)
-pub const VERSION: u32 = 4;
+/// The newest version of the content that this program reads: the one with sequences. (Version 3 is a stub in
+/// the catalog's place.)
+pub const VERSION: u32 = 5;
+
+/// The version of a catalog with columns that rows may lack.
+const VERSION_MISSING: u32 = 4;
 
 /// The version of a catalog with columnar tables.
 const VERSION_COLUMNAR: u32 = 2;
@@ -76,6 +81,7 @@ impl Catalog {
         let table = self.table(name).ok_or_else(|| self.no_table(name))?;
         match table.kind {
             TableKind::Columnar => Ok(table),
+            TableKind::Sequence => Err(self.no_table(name)),
             TableKind::Heap => {
                 let text = format!("the rows of table \"{name}\" are in the heap, not in columns");
                 Err(Error::new(70118, text).hint("INSERT adds rows, and DELETE takes them away"))
@@ -107,7 +113,7 @@ impl Catalog {
     /// What has this name: tables, views, indexes and sequences share their names.
     pub fn kind_of(&self, name: &str) -> Option<&'static str> {
         let is_index = self.index(name).is_some();
-        self.table(name).map(|_| "table").or_else(|| is_index.then_some("index"))
+        self.table(name).map(Table::word).or_else(|| is_index.then_some("index"))
     }
 
     /// Refuses a name that is used.
@@ -143,8 +149,14 @@ impl Catalog {
     /// The version in which it is written: the oldest that can hold it.
     pub(crate) fn version_needed(&self) -> u32 {
         let mut rows = self.tables.iter().filter_map(|table| table.rows.as_ref());
-        if rows.any(|rows| !rows.missing.is_empty()) {
+        let is_new = |table: &Table| {
+            table.sequence.is_some() || table.rows.as_ref().is_some_and(|r| !r.owned.is_empty())
+        };
+        if self.tables.iter().any(is_new) {
             return VERSION;
+        }
+        if rows.any(|rows| !rows.missing.is_empty()) {
+            return VERSION_MISSING;
         }
         match self.columnar_tables().next() {
             Some(_) => VERSION_COLUMNAR,
@@ -209,7 +221,23 @@ impl Catalog {
         let at = next.tables.iter().position(|table| table.name == name);
         let at = at.ok_or_else(|| self.no_table(name))?;
         let table = next.tables.remove(at);
+        let owned: Vec<&String> =
+            table.rows.iter().flat_map(|rows| &rows.owned).map(|owned| &owned.sequence).collect();
+        next.tables.retain(|other| other.sequence.is_none() || !owned.contains(&&other.name));
         Ok((next, table))
+    }
+
+    /// The sequence of that name.
+    pub fn sequence(&self, name: &str) -> Option<&Sequence> {
+        self.table(name)?.sequence.as_ref()
+    }
+
+    /// The table, and the column of it, with which a sequence goes.
+    pub fn owner_of(&self, sequence: &str) -> Option<(&Table, &Owned)> {
+        self.tables.iter().find_map(|table| {
+            let owned = &table.rows.as_ref()?.owned;
+            owned.iter().find(|owned| owned.sequence == sequence).map(|owned| (table, owned))
+        })
     }
 
     /// Refuses a columnar table that is not the one with this id any more.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::sequence::Owned;
+
 /// The rows of a table, its indexes and its checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowTable {
@@ -16,6 +18,9 @@ pub struct RowTable {
     /// What columns are in rows that were written before there were these columns, where it is not NULL.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<Missing>,
+    /// Sequences that go with its columns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owned: Vec<Owned>,
 }
 
 /// What a column is in rows that lack it: those from before it was added.
@@ -76,7 +81,7 @@ impl RowTable {
     /// A table without indexes, whose rows are in this object.
     pub fn plain(object: u32) -> RowTable {
         let (indexes, checks, missing) = (Vec::new(), Vec::new(), Vec::new());
-        RowTable { object, indexes, checks, missing }
+        RowTable { object, indexes, checks, missing, owned: Vec::new() }
     }
 
     /// The numbers of all that it has in the heap.

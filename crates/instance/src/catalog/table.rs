@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::RowTable;
+use super::{RowTable, Sequence};
 
 /// The option with the locations of an external table behind its first, as a JSON array.
 const MORE_LOCATIONS: &str = "more_locations";
@@ -19,6 +19,8 @@ pub enum TableKind {
     Columnar,
     /// Rows in the heap, which change.
     Heap,
+    /// A sequence: no table, but among their names.
+    Sequence,
 }
 
 /// A table.
@@ -47,6 +49,9 @@ pub struct Table {
     /// Of a table in the heap: where its rows are, its indexes and constraints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<RowTable>,
+    /// Of a sequence: what it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<Sequence>,
 }
 
 /// Rows that came to a columnar table together: a file that is never changed.
@@ -88,6 +93,7 @@ impl Table {
             id: 0,
             segments: Vec::new(),
             rows: None,
+            sequence: None,
         }
     }
 
@@ -108,7 +114,14 @@ impl Table {
             id,
             segments: Vec::new(),
             rows: None,
+            sequence: None,
         }
+    }
+
+    /// A sequence.
+    pub fn of_sequence(name: impl Into<String>, sequence: Sequence) -> Table {
+        let plain = Table::external(name, "", "", "", BTreeMap::new());
+        Table { kind: TableKind::Sequence, sequence: Some(sequence), ..plain }
     }
 
     /// A table in the heap.
@@ -123,6 +136,21 @@ impl Table {
             id: 0,
             segments: Vec::new(),
             rows: Some(rows),
+            sequence: None,
+        }
+    }
+
+    /// The numbers of all that it has in the heap.
+    pub fn objects(&self) -> impl Iterator<Item = u32> {
+        let rows = self.rows.iter().flat_map(RowTable::objects);
+        rows.chain(self.sequence.iter().map(|sequence| sequence.counter))
+    }
+
+    /// What it is, in words.
+    pub fn word(&self) -> &'static str {
+        match self.kind {
+            TableKind::External | TableKind::Columnar | TableKind::Heap => "table",
+            TableKind::Sequence => "sequence",
         }
     }
 
@@ -173,6 +201,12 @@ impl Table {
         if (self.kind == TableKind::Heap) != self.rows.is_some() {
             return Some(format!("table \"{name}\" is in the heap, or it is not"));
         }
+        if (self.kind == TableKind::Sequence) != self.sequence.is_some() {
+            return Some(format!("\"{name}\" is a sequence, or it is not"));
+        }
+        if self.kind == TableKind::Sequence {
+            return None;
+        }
         if self.kind == TableKind::Heap {
             let more = self.id != 0 || !self.segments.is_empty();
             return more.then(|| format!("table \"{name}\" in the heap has segments"));
@@ -212,8 +246,7 @@ pub(super) fn fault_of(tables: &[Table]) -> Option<String> {
         if table.kind == TableKind::Columnar && !ids.insert(table.id) {
             return Some(format!("table \"{}\" has the id of another one", table.name));
         }
-        let objects = table.rows.iter().flat_map(RowTable::objects);
-        if let Some(number) = objects.into_iter().find(|number| !numbers.insert(*number)) {
+        if let Some(number) = table.objects().find(|number| !numbers.insert(*number)) {
             return Some(format!("number {number} of the heap is of two tables or indexes"));
         }
         let twice = table.segments.iter().find(|s| !files.insert((&table.location, &s.file)));

@@ -12,7 +12,7 @@ use cellar_wait::Session;
 use super::Database;
 use crate::catalog::{Catalog, Draft, RowTable, Table};
 use crate::error::{Error, INTERNAL, Result};
-use crate::heap::{Heap, Making, Transaction, from_heap};
+use crate::heap::{Heap, Making, Transaction, from_heap, remove_number};
 
 /// What a transaction defines. Clones are of the same transaction.
 #[derive(Clone)]
@@ -187,7 +187,7 @@ impl Definitions {
         Ok(number)
     }
 
-    async fn new_number(&self) -> Result<u32> {
+    pub(super) async fn new_number(&self) -> Result<u32> {
         let mut making = self.inner().making.take().unwrap_or_else(|| self.database.heap.making());
         let number = making.new_number().await;
         let mut inner = self.inner();
@@ -302,7 +302,7 @@ impl Definitions {
         let session = self.database.heap.session();
         let Ok(store) = self.database.heap.store() else { return };
         for object in made.difference(named) {
-            let _ = store.drop_object(&session, *object).await;
+            let _ = remove_number(&store, &session, *object).await;
         }
         self.inner().making = None;
     }

@@ -9,6 +9,7 @@ mod init;
 mod kept_catalog;
 mod parameters;
 mod row_tables;
+mod sequences;
 mod takeover;
 
 use std::sync::Arc;

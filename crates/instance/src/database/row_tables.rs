@@ -9,7 +9,7 @@ use cellar_storage::Progress;
 use cellar_wait::Session;
 
 use super::{Database, Definitions};
-use crate::catalog::{Catalog, RowTable, Table};
+use crate::catalog::{Catalog, Sequence, Table};
 use crate::error::{Error, INTERNAL, Result};
 use crate::heap::{Begin, Transaction};
 
@@ -29,6 +29,34 @@ impl Database {
         self.use_heap(progress).await?;
         let (definitions, mut own) = self.defining(session, Begin::default())?;
         let created = definitions.create_table(&mut own, session, table).await;
+        self.end(definitions, own, created).await
+    }
+
+    /// Adds sequences, and a table that they are for, to the heap: the first of them that there are. Durable when
+    /// it returns.
+    ///
+    /// # Errors
+    /// As [`Database::add_row_table`].
+    #[boxed]
+    pub async fn add_with_sequences(
+        &self,
+        session: &Session,
+        sequences: Vec<(String, Sequence)>,
+        table: Option<Table>,
+        progress: &Progress<'_>,
+    ) -> Result<()> {
+        self.use_heap(progress).await?;
+        let (definitions, mut own) = self.defining(session, Begin::default())?;
+        let created = async {
+            for (name, sequence) in sequences {
+                definitions.create_sequence(&mut own, session, name, sequence).await?;
+            }
+            match table {
+                Some(table) => definitions.create_table(&mut own, session, table).await,
+                None => Ok(()),
+            }
+        };
+        let created = created.await;
         self.end(definitions, own, created).await
     }
 
@@ -103,8 +131,7 @@ impl Database {
         // A change that failed may have got as far as the log: what either names stays.
         let current = self.catalog().current();
         let objects = |catalog: &Catalog| -> Vec<u32> {
-            let rows = catalog.tables.iter().filter_map(|table| table.rows.as_ref());
-            rows.flat_map(RowTable::objects).collect()
+            catalog.tables.iter().flat_map(Table::objects).collect()
         };
         let named: BTreeSet<u32> =
             [&stored, &*current].iter().flat_map(|catalog| objects(catalog)).collect();

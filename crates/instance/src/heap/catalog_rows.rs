@@ -141,7 +141,7 @@ impl HeapCatalog {
     /// The catalog as a view sees it; `None`: it is not here.
     async fn read(&self, view: &View) -> std::result::Result<Option<Catalog>, HeapFault> {
         let session = self.0.session();
-        let (mut itself, mut tables) = (None, Vec::new());
+        let (mut itself, mut definitions) = (None, Vec::new());
         for (_, row) in view.scan(&session, OBJECTS).await? {
             let values = decode(&row, &OBJECT).map_err(damaged)?;
             let [_, Value::Text(kind), _, Value::Text(name), definition] = values[..] else {
@@ -160,7 +160,7 @@ impl HeapCatalog {
                 CATALOG => {
                     itself = Some(serde_json::from_str::<Itself>(definition).map_err(damaged)?)
                 }
-                TABLE => tables.push(serde_json::from_str::<Table>(definition).map_err(damaged)?),
+                TABLE => definitions.push(definition.to_owned()),
                 other => return Err(damaged(format!("\"{name}\" is a {other}")).into()),
             }
         }
@@ -171,6 +171,9 @@ impl HeapCatalog {
             let error = Error::new(70109, text).hint("use the program that wrote it, or newer");
             return Err(error.into());
         }
+        let table = |text: String| serde_json::from_str::<Table>(&text).map_err(damaged);
+        let tables = definitions.into_iter().map(table).collect::<Result<Vec<_>>>();
+        let mut tables = tables.map_err(HeapFault::Catalog)?;
         let mut segments = self.read_segments(view).await?;
         for table in &mut tables {
             let own = segments.remove(&table.id).unwrap_or_default();

@@ -83,6 +83,8 @@ impl LogUser for Heap {
         Box::pin(async move {
             let Some(store) = self.take() else { return Ok(()) };
             let log = store.log().clone();
+            // What fails here is told by the close.
+            let _ = store.settle_counters(&self.session()).await;
             let closed = store.clone().close().await;
             if closed.is_err() {
                 // Its tasks would go on, and those of the log.

@@ -7,6 +7,7 @@ mod file;
 mod fresh;
 mod log_user;
 mod removal;
+mod sequence;
 mod transaction;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,8 +27,8 @@ pub(crate) use catalog_rows::{HeapCatalog, check_names};
 pub(crate) use error::from_heap;
 pub use file::HEAP_PATH;
 use fresh::Fresh;
-pub(crate) use removal::Making;
 use removal::Removal;
+pub(crate) use removal::{Making, remove_number};
 pub use transaction::{
     Begin, ChangeError, Entries, IndexKey, LockedRow, Mark, RowLock, Rows, Scan, Shares, Statement,
     Transaction,

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cellar_heap::Store;
+use cellar_heap::{Error as HeapError, Store};
 use cellar_io::EnvExt;
+use cellar_wait::Session;
 
 use super::catalog_rows::FIRST_NUMBER;
 use super::{Heap, State};
@@ -60,10 +61,18 @@ impl Drop for Making {
     }
 }
 
-/// The numbers of the tables and indexes of a store, without those of the catalog.
+/// Removes the table, index or counter of a number; whether it is gone.
+pub(crate) async fn remove_number(store: &Store, session: &Session, number: u32) -> bool {
+    match store.drop_object(session, number).await {
+        Err(HeapError::WrongObject { .. }) => store.drop_counter(session, number).await.is_ok(),
+        dropped => dropped.is_ok(),
+    }
+}
+
+/// The numbers of the tables, indexes and counters of a store, without those of the catalog.
 fn numbers(store: &Store) -> impl Iterator<Item = u32> {
-    let numbers = store.objects().into_iter().map(|object| object.number);
-    numbers.filter(|number| i64::from(*number) >= FIRST_NUMBER)
+    let objects = store.objects().into_iter().map(|object| object.number);
+    objects.chain(store.counters()).filter(|number| i64::from(*number) >= FIRST_NUMBER)
 }
 
 impl Heap {
@@ -89,7 +98,7 @@ impl Heap {
         removal.changed = removal.changed.max(lsn);
     }
 
-    /// The numbers of all tables and indexes, without those of the catalog.
+    /// The numbers of all tables, indexes and counters, without those of the catalog.
     ///
     /// # Errors
     /// 70162 the heap is not open, 70041 it is open read-only.
@@ -114,7 +123,7 @@ impl Heap {
     pub(crate) async fn sweep(&self, objects: Vec<u32>) {
         let Ok(store) = self.store() else { return };
         for object in objects {
-            let gone = store.drop_object(&self.session(), object).await.is_ok();
+            let gone = remove_number(&store, &self.session(), object).await;
             self.removal().swept += usize::from(gone);
         }
     }
@@ -177,7 +186,7 @@ impl Heap {
             self.removal().leaving.extract_if(.., |(lsn, _)| *lsn < oldest).collect();
         for (_, object) in gone {
             // What cannot go now is found at the next opening.
-            let _ = store.drop_object(&self.session(), object).await;
+            let _ = remove_number(&store, &self.session(), object).await;
         }
         self.removal().leaving.is_empty()
     }

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_instance::catalog::{Index, IndexColumn, RowTable, Table};
+use cellar_instance::catalog::{
+    Index, IndexColumn, Owned, RowTable, Sequence, SequenceType, Table,
+};
 use cellar_instance::heap::{Begin, IndexKey, Statement};
 use cellar_instance::{Database, Error};
 use cellar_io::EnvExt;
@@ -28,16 +30,33 @@ fn new_table(name: &str) -> Table {
         constraint: None,
     };
     let indexes = vec![index(&format!("{name}_one"), true), index(&format!("{name}_two"), false)];
-    Table::in_heap(name, "{\"columns\":[]}", RowTable { indexes, ..RowTable::plain(0) })
+    let owned = vec![Owned { column: 0, sequence: format!("{name}_seq"), identity: None }];
+    Table::in_heap(name, "{\"columns\":[]}", RowTable { indexes, owned, ..RowTable::plain(0) })
 }
 
 fn rows_of(database: &Database, name: &str) -> Option<RowTable> {
     database.catalog().current().row_table(name).map(|(_, rows)| rows.clone())
 }
 
+/// A table, with a sequence that goes with it.
 async fn create(database: &Database, name: &str) {
     let (session, table) = (session(database), new_table(name));
-    database.add_row_table(&session, table, &|_, _| ()).await.unwrap();
+    let sequence = Sequence {
+        id: 0,
+        counter: 0,
+        of: SequenceType::Bigint,
+        start: 5,
+        increment: 1,
+        least: 1,
+        most: i64::MAX,
+        cache: 1,
+        cycles: false,
+    };
+    let sequences = vec![(format!("{name}_seq"), sequence)];
+    database.add_with_sequences(&session, sequences, Some(table), &|_, _| ()).await.unwrap();
+    let catalog = database.catalog().current();
+    let made = catalog.sequence(&format!("{name}_seq")).unwrap();
+    assert_eq!(database.heap().next_value(made).unwrap(), Some(5));
 }
 
 async fn truncate(database: &Database, name: &str) {
@@ -97,8 +116,7 @@ async fn count_now(database: &Database, name: &str) -> Option<usize> {
 /// What the catalog names.
 fn named(database: &Database) -> BTreeSet<u32> {
     let catalog = database.catalog().current();
-    let rows = catalog.tables.iter().filter_map(|table| table.rows.as_ref());
-    rows.flat_map(RowTable::objects).collect()
+    catalog.tables.iter().flat_map(Table::objects).collect()
 }
 
 /// What is in the heap.
@@ -202,7 +220,7 @@ fn rows_that_somebody_reads_stay_until_that_is_over() {
         drop_table(&database, "u").await;
         assert_eq!(count_now(&database, "t").await, Some(0));
         database.env().sleep(Duration::from_secs(5)).await;
-        assert_eq!(objects(&database).len(), named(&database).len() + 6);
+        assert_eq!(objects(&database).len(), named(&database).len() + 7);
         assert_eq!(count(&statement, &t).await, 50);
         assert_eq!(count(&statement, &u).await, 30);
         drop(statement);

@@ -1,11 +1,13 @@
 //! ALTER TABLE: what each action makes of the table is noted first ([`Altered`]); then all of it is done at once.
 
+use std::collections::BTreeSet;
+
 use async_recursion::async_recursion as boxed;
 use cellar_instance::catalog::{Constraint, Table};
 use cellar_instance::database::Alteration;
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation as Action,
-    ColumnDef, DropBehavior, Expr as SqlExpr, Ident, ObjectName, RenameTableNameKind,
+    ColumnDef, DropBehavior, Expr as SqlExpr, GeneratedAs, Ident, ObjectName, RenameTableNameKind,
     TableConstraint,
 };
 
@@ -14,7 +16,7 @@ use crate::engine::altered::{Altered, From, NewColumn, renamed};
 use crate::engine::ddl::bare_name;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
-use crate::rows::{Definition, RowColumns, added, default_value, name_of};
+use crate::rows::{Definition, NewSequence, RowColumns, added, default_value, identity, name_of};
 
 /// An action that there is not, in its words.
 fn not_yet(action: &impl std::fmt::Display) -> Error {
@@ -33,34 +35,38 @@ impl Engine {
             return Ok(done("There was no such table."));
         }
         let mut alteration = self.alteration(&alter.name).await?;
-        let (table, notices) = self.altered(&mut alteration, alter).await?;
+        let (table, notices, dropped) = self.altered(&mut alteration, alter).await?;
         let message = match table {
             None => "Nothing was to be done.".to_owned(),
             Some(table) => {
                 self.finish(alteration, table).await?;
+                if !dropped.is_empty() {
+                    let scope = self.definer()?;
+                    scope.definitions.drop_names(&mut *scope.open().await?, dropped).await?;
+                }
                 format!("Table {name} altered.")
             }
         };
         Ok(Outcome::Done { message, notices })
     }
 
-    /// The table as it is to be, with all that is in the heap for it (`None`: as it is), and what the user should
-    /// know.
+    /// The table as it is to be, with all that is in the heap for it (`None`: as it is), what the user should
+    /// know, and the sequences that go with its columns.
     async fn altered(
         &self,
         alteration: &mut Alteration,
         alter: &AlterTable,
-    ) -> Result<(Option<Table>, Vec<String>), Error> {
+    ) -> Result<(Option<Table>, Vec<String>, BTreeSet<String>), Error> {
         let old = RowColumns::of(alteration.table(), alteration.rows())?;
         let mut altered = Altered::of(old);
         for action in &alter.operations {
             self.act(&mut altered, action).await?;
         }
         if altered.is_as_it_was() {
-            return Ok((None, altered.notices));
+            return Ok((None, altered.notices, altered.dropped));
         }
         let table = self.carried_out(&mut altered, alteration).await?;
-        Ok((Some(table), altered.notices))
+        Ok((Some(table), altered.notices, altered.dropped))
     }
 
     async fn act(&self, altered: &mut Altered, action: &Action) -> Result<(), Error> {
@@ -113,11 +119,29 @@ impl Engine {
             }
             return Err(altered.is_there(&name));
         }
-        let mut field = self.column_field(&column.name, &column.data_type).await?;
         let (mut column, mut names) = (column.clone(), altered.names());
         names.push(name);
+        let data_type = column.data_type.clone();
         let definition = added(names, Some(&mut column), None)?;
+        let at = altered.columns.len();
         let mut from = None;
+        let mut field;
+        if column.data_type != data_type || !definition.sequences.is_empty() {
+            // SERIAL stands for another type.
+            field = self.column_field(&column.name, &column.data_type).await?;
+            let mut fields: Vec<_> =
+                altered.columns.iter().map(|column| column.field.clone()).collect();
+            fields.push(field);
+            let (made, owned) =
+                self.sequences_of(&altered.name, &definition.sequences, &mut fields)?;
+            field = fields.swap_remove(at);
+            self.add_sequences(made, None).await?;
+            altered.rows.owned.extend(owned);
+            let text = crate::columnar::table::default_of(&field).unwrap_or("NULL").to_owned();
+            from = Some(default_value(&self.state(), &text, field.data_type())?);
+        } else {
+            field = self.column_field(&column.name, &column.data_type).await?;
+        }
         if let Some((_, text)) = definition.defaults.first() {
             from = Some(default_value(&self.state(), text, field.data_type())?);
             field = with_default(field, text);
@@ -219,6 +243,23 @@ impl Engine {
         let field = altered.columns[at].field.clone();
         match action {
             AlterColumnOperation::SetNotNull => altered.set_nullable(at, false),
+            AlterColumnOperation::DropNotNull
+            | AlterColumnOperation::SetDefault { .. }
+            | AlterColumnOperation::DropDefault
+                if altered
+                    .rows
+                    .owned
+                    .iter()
+                    .any(|own| own.column == at && own.identity.is_some()) =>
+            {
+                let text = format!("column \"{name}\" is an identity column");
+                return Err(Error::new(30673, "42601", text).next("its values are of its sequence"));
+            }
+            AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
+                let kind = generated_as.unwrap_or(GeneratedAs::ByDefault);
+                let said = sequence_options.clone().unwrap_or_default();
+                self.add_identity(altered, at, identity(at, kind, &said)?).await?;
+            }
             AlterColumnOperation::DropNotNull => {
                 if altered.primary().is_some_and(|key| key.columns.iter().any(|c| c.column == at)) {
                     let text = format!("column \"{name}\" is in the primary key");
@@ -241,8 +282,31 @@ impl Engine {
                 let new = self.column_field(&ident, data_type).await?;
                 self.retype(altered, at, new, using.as_ref()).await?;
             }
-            other => return Err(not_yet(&format!("ALTER COLUMN {name} {other}"))),
         }
+        Ok(())
+    }
+
+    /// Gives a column a sequence of its own.
+    async fn add_identity(
+        &self,
+        altered: &mut Altered,
+        at: usize,
+        sequence: NewSequence,
+    ) -> Result<(), Error> {
+        let field = altered.columns[at].field.clone();
+        let name = field.name();
+        let has_default = crate::columnar::table::default_of(&field).is_some();
+        if field.is_nullable() || has_default {
+            let what = if has_default { "a DEFAULT" } else { "no NOT NULL" };
+            let text = format!("column \"{name}\" has {what}: it cannot be an identity column");
+            return Err(Error::new(30673, "55000", text)
+                .next(format!("alter column {name} set not null, or drop default, first")));
+        }
+        let mut fields: Vec<_> = altered.columns.iter().map(|c| c.field.clone()).collect();
+        let (made, owned) = self.sequences_of(&altered.name, &[sequence], &mut fields)?;
+        self.add_sequences(made, None).await?;
+        altered.rows.owned.extend(owned);
+        altered.columns[at].field = fields.swap_remove(at);
         Ok(())
     }
 

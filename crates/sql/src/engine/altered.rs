@@ -1,6 +1,7 @@
 //! A table as it is to be: what the actions of an ALTER TABLE make of it, and how that is carried out. Rows are
 //! written anew only where columns go or change their type, or where a new one differs from row to row.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -65,6 +66,8 @@ pub(super) struct Altered {
     pub must_check: bool,
     /// What the user should know.
     pub notices: Vec<String>,
+    /// Sequences that go with columns that are dropped.
+    pub dropped: BTreeSet<String>,
     /// A column has gone.
     is_narrower: bool,
 }
@@ -81,6 +84,7 @@ impl Altered {
             rows: old.rows.clone(),
             must_check: false,
             notices: Vec::new(),
+            dropped: BTreeSet::new(),
             is_narrower: false,
             old,
         }
@@ -199,6 +203,11 @@ impl Altered {
         self.is_narrower |= !matches!(column.from, From::Added(_));
         self.rows.indexes.retain(|index| index.columns.iter().all(|own| own.column != at));
         self.rows.checks.retain(|check| !checks.contains(&check.name));
+        let gone = self.rows.owned.extract_if(.., |owned| owned.column == at);
+        self.dropped.extend(gone.map(|owned| owned.sequence));
+        for owned in &mut self.rows.owned {
+            owned.column -= usize::from(owned.column > at);
+        }
         for own in self.rows.indexes.iter_mut().flat_map(|index| &mut index.columns) {
             own.column -= usize::from(own.column > at);
         }
@@ -356,8 +365,8 @@ impl Engine {
                 self.check_rows(altered, alteration, &rows).await?;
             }
             None => {
-                rows =
-                    RowTable { checks: rows.checks, indexes: rows.indexes, ..RowTable::plain(0) };
+                let RowTable { checks, indexes, owned, .. } = rows;
+                rows = RowTable { checks, indexes, owned, ..RowTable::plain(0) };
                 rows.object = alteration.new_table().await?;
                 rows.indexes.iter_mut().for_each(|index| index.object = 0);
                 self.write_anew(altered, alteration, &rows).await?;

@@ -153,7 +153,11 @@ impl Engine {
         Ok(done(format!("{} written.", rows(count))))
     }
 
-    pub(super) async fn truncate_tables(&self, names: Vec<String>) -> Result<Outcome, Error> {
+    pub(super) async fn truncate_tables(
+        &self,
+        names: Vec<String>,
+        restarts: bool,
+    ) -> Result<Outcome, Error> {
         let mut tables = Vec::new();
         for name in &names {
             let reference = TableReference::parse_str(name);
@@ -175,7 +179,12 @@ impl Engine {
         for table in &tables {
             match self.columnar()?.has(table) {
                 true => *count.get_or_insert(0) += self.columnar()?.truncate(table).await?,
-                false => self.truncate_rows(table).await?,
+                false => {
+                    self.truncate_rows(table).await?;
+                    if restarts {
+                        self.restart_sequences(table).await?;
+                    }
+                }
             }
         }
         let removed = count.map(|count| format!(", {} removed", rows(count))).unwrap_or_default();

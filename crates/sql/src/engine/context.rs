@@ -18,6 +18,7 @@ use crate::common_aggregates::ShareAggregates;
 use crate::correlated::ForEachRow;
 use crate::dialect::LikeEscape;
 use crate::distinct_on::KeysOfDistinctOn;
+use crate::engine::sequence_calls::OfSequence;
 use crate::engine::{CATALOG, EngineOptions, PUBLIC, Stores};
 use crate::guarded::Guarded;
 use crate::host::Host;
@@ -122,6 +123,7 @@ pub(super) fn context(
     context.register_udf(Coalesce::udf());
     context.register_udf(LikeEscape::udf());
     context.register_udf(Apart::udf());
+    OfSequence::udfs(host).into_iter().for_each(|function| context.register_udf(function));
     context.state_ref().write().register_expr_planner(Arc::new(IntervalTimes))?;
     Ok(context)
 }

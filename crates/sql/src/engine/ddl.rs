@@ -37,6 +37,13 @@ impl Engine {
             SqlStatement::Drop { object_type: ObjectType::Index, names, if_exists, .. } => {
                 self.drop_indexes(names, *if_exists).await?
             }
+            SqlStatement::Drop {
+                object_type: ObjectType::Sequence,
+                names,
+                if_exists,
+                cascade,
+                ..
+            } => self.drop_sequences(names, (*if_exists, *cascade)).await?,
             _ => return Ok(None),
         };
         Ok(Some(outcome))
@@ -68,6 +75,14 @@ impl Engine {
         let (rows, name) = (self.row_tables()?, bare_name(name)?);
         match self.catalog()?.table(&name).map(|table| table.kind) {
             Some(TableKind::Heap) => {}
+            Some(TableKind::Sequence) => {
+                return Err(Error::new(
+                    942,
+                    "42809",
+                    format!("\"{name}\" is a sequence, no table"),
+                )
+                .next(format!("alter sequence {name} ..")));
+            }
             Some(kind) => return Err(not_of(kind, &name)),
             None if self.is_view(&reference).await => {
                 return Err(Error::new(942, "42809", format!("\"{name}\" is a view, no table")));
@@ -109,7 +124,7 @@ fn not_of(kind: TableKind, name: &str) -> Error {
     let kind = match kind {
         TableKind::Columnar => "columnar",
         TableKind::External => "external",
-        TableKind::Heap => "heap",
+        TableKind::Heap | TableKind::Sequence => "heap",
     };
     Error::not_yet(format!("an index, or ALTER TABLE, of the {kind} table \"{name}\""))
         .next("a table made with USING heap has them: create one, and INSERT the rows there")

@@ -2,7 +2,7 @@
 
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use cellar_format::rows::RowLayout;
-use cellar_instance::catalog::Table;
+use cellar_instance::catalog::{RowTable, Table};
 use datafusion::common::TableReference;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::sql::parser::Statement as DfStatement;
@@ -85,11 +85,14 @@ impl Engine {
             return Err(Error::new(911, "42602", text).next("choose another name"));
         }
         let schema = self.defined_schema(&made.with_lengths(&schema), definition)?;
+        let mut fields: Vec<Field> = schema.fields().iter().map(|f| f.as_ref().clone()).collect();
+        let (sequences, owned) = self.sequences_of(&name, &definition.sequences, &mut fields)?;
+        let schema = Schema::new(fields);
         RowLayout::of(&schema).map_err(|error| row_error(&name, &error))?;
         let catalog = self.catalog()?;
         let is_free = |name: &str| self.kind_of(&catalog, name).is_none();
-        let table =
-            Table::in_heap(&name, schema_text(&schema), definition.rows(&name, &is_free, &[]));
+        let rows = RowTable { owned, ..definition.rows(&name, &is_free, &[]) };
+        let table = Table::in_heap(&name, schema_text(&schema), rows);
         let checked = table.rows.as_ref().map(|rows| RowColumns::of(&table, rows)).transpose()?;
         if let Some(columns) = &checked {
             refuse_keys(columns)?;
@@ -97,20 +100,8 @@ impl Engine {
         if let Some(columns) = &checked {
             Checks::of(&self.state(), columns)?;
         }
-        self.add_row_table(table).await?;
+        self.add_sequences(sequences, Some(table)).await?;
         Ok(done(format!("Table {name} created.")))
-    }
-
-    /// Adds a table to the heap: the first one in a transaction of its own, with the heap itself.
-    async fn add_row_table(&self, table: Table) -> Result<(), Error> {
-        let rows = self.row_tables()?;
-        let (database, session) = (rows.database(), rows.session().waits());
-        if !rows.are_open() {
-            return Ok(database.add_row_table(session, table, &|_, _| ()).await?);
-        }
-        let scope = self.definer()?;
-        let mut open = scope.open().await?;
-        Ok(scope.definitions.create_table(&mut open, session, table).await?)
     }
 
     /// The columns with what is said of them beside their types.

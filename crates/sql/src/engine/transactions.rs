@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::explain::options::ExplainOptions;
 use crate::names::folded;
 use crate::rows::{Block, Modes, RowTables, Scope};
+use crate::statement::Define;
 
 impl Engine {
     /// Runs a statement for DataFusion, or one about transactions.
@@ -50,10 +51,37 @@ impl Engine {
             return outcome;
         }
         let outcome = outcome.map(|outcome| self.fails_with_its_rows(outcome));
-        let ended = rows.end_statement(&scope, outcome.is_ok()).await;
+        self.ended(rows, &scope, outcome).await
+    }
+
+    /// Ends a statement that has made changes, when the values that it has taken of sequences are durable.
+    async fn ended(
+        &self,
+        rows: &RowTables,
+        scope: &Scope,
+        outcome: Result<Outcome, Error>,
+    ) -> Result<Outcome, Error> {
+        let outcome = match rows.keep_values().await {
+            Ok(()) => outcome,
+            Err(error) => outcome.and(Err(error)),
+        };
+        let ended = rows.end_statement(scope, outcome.is_ok()).await;
         let outcome = outcome?;
         ended?;
         Ok(outcome)
+    }
+
+    /// Runs a statement of our own that defines something.
+    pub(super) async fn defined(&self, define: Define) -> Result<Outcome, Error> {
+        let Some(rows) = self.host.rows().filter(|rows| rows.are_open()) else {
+            return self.define(define).await;
+        };
+        let _turn = self.turn.lock().await;
+        let scope = rows.begin_statement().await?;
+        let in_scope = self.in_scope(scope.clone());
+        let outcome = self.define(define).await;
+        drop(in_scope);
+        self.ended(rows, &scope, outcome).await
     }
 
     /// An error among the rows that are still to be read fails the transaction, as one before would.

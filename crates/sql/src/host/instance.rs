@@ -117,6 +117,7 @@ impl Host for InstanceHost {
         match self.database.catalog().current().table(name).map(|table| table.kind) {
             None => return Ok(false),
             Some(TableKind::Columnar) => self.database.tables().drop_columnar(name).await?,
+            Some(TableKind::Sequence) => return Ok(false),
             Some(TableKind::External) => self.database.catalog().drop_table(name).await?,
             Some(TableKind::Heap) => {
                 let (session, begin) = (self.session.waits(), self.rows.beginning());

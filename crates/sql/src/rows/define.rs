@@ -1,11 +1,15 @@
 //! A table in the heap as CREATE TABLE defines it: what its columns and constraints say beside their types.
 
-use cellar_instance::catalog::{Check, Constraint, Index, IndexColumn, RowTable};
+use cellar_instance::catalog::{
+    Check, Constraint, Identity, Index, IndexColumn, RowTable, SequenceType,
+};
 use datafusion::sql::sqlparser::ast::{
-    CheckConstraint, ColumnDef, ColumnOption, CreateTable, Expr, Ident, TableConstraint,
+    CheckConstraint, ColumnDef, ColumnOption, CreateTable, DataType, Expr, GeneratedAs, Ident,
+    SequenceOptions as SqlOptions, TableConstraint,
 };
 
 use super::naming::free_name;
+use super::sequence::SequenceOptions;
 use crate::error::Error;
 
 /// What a statement says of a table in the heap.
@@ -19,6 +23,19 @@ pub(crate) struct Definition {
     pub defaults: Vec<(usize, String)>,
     keys: Vec<Key>,
     checks: Vec<Check>,
+    /// Sequences of columns, which are to be made.
+    pub sequences: Vec<NewSequence>,
+}
+
+/// A sequence that is made for a column.
+#[derive(Clone, Debug)]
+pub(crate) struct NewSequence {
+    /// Which column, from 0.
+    pub column: usize,
+    /// Of an identity column: how it gets its values.
+    pub identity: Option<Identity>,
+    /// What is said of it.
+    pub options: SequenceOptions,
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +69,8 @@ pub(crate) fn defined(create: &mut CreateTable) -> Result<Option<Definition>, Er
     let is_plain = found.not_null.is_empty()
         && found.defaults.is_empty()
         && found.keys.is_empty()
-        && found.checks.is_empty();
+        && found.checks.is_empty()
+        && found.sequences.is_empty();
     Ok((!is_plain).then_some(found))
 }
 
@@ -79,6 +97,12 @@ pub(crate) fn added(
 
 impl Definition {
     fn take_column(&mut self, at: usize, column: &mut ColumnDef, table: &str) -> Result<(), Error> {
+        if let Some((data_type, of)) = serial(&column.data_type) {
+            column.data_type = data_type;
+            let options = SequenceOptions { of: Some(of), ..SequenceOptions::default() };
+            self.not_null.push(at);
+            self.sequences.push(NewSequence { column: at, identity: None, options });
+        }
         for option in std::mem::take(&mut column.options) {
             let name = option.name.as_ref().map(name_of);
             match option.option {
@@ -98,11 +122,29 @@ impl Definition {
                     self.add_check(name, check, Some(&column), table);
                 }
                 ColumnOption::ForeignKey(_) => return Err(foreign_key()),
+                ColumnOption::Generated {
+                    generated_as: kind @ (GeneratedAs::Always | GeneratedAs::ByDefault),
+                    sequence_options,
+                    generation_expr: None,
+                    ..
+                } => {
+                    let options = sequence_options.unwrap_or_default();
+                    self.not_null.push(at);
+                    self.sequences.push(identity(at, kind, &options)?);
+                }
                 other => {
                     let what = format!("{other} of column \"{}\"", self.names[at]);
                     return Err(Error::not_yet(what).next("leave it out"));
                 }
             }
+        }
+        let own = self.sequences.iter().filter(|sequence| sequence.column == at).count();
+        let has_default = self.defaults.iter().any(|(own, _)| *own == at);
+        if own > 1 || (own == 1 && has_default) {
+            let name = &self.names[at];
+            let text =
+                format!("column \"{name}\" has more than one of DEFAULT, serial and identity");
+            return Err(Error::new(957, "42601", text).next("leave all but one out"));
         }
         Ok(())
     }
@@ -223,6 +265,57 @@ impl Definition {
         let checks = self.checks.iter().map(check).collect();
         RowTable { indexes, checks, ..RowTable::plain(0) }
     }
+}
+
+/// The type that `serial` and its kin stand for.
+fn serial(data_type: &DataType) -> Option<(DataType, SequenceType)> {
+    let DataType::Custom(name, modifiers) = data_type else { return None };
+    if !modifiers.is_empty() {
+        return None;
+    }
+    match name.to_string().to_ascii_lowercase().as_str() {
+        "smallserial" | "serial2" => Some((DataType::SmallInt(None), SequenceType::Smallint)),
+        "serial" | "serial4" => Some((DataType::Integer(None), SequenceType::Integer)),
+        "bigserial" | "serial8" => Some((DataType::BigInt(None), SequenceType::Bigint)),
+        _ => None,
+    }
+}
+
+/// The sequence of an identity column.
+///
+/// # Errors
+/// A value that is no whole number.
+pub(crate) fn identity(
+    column: usize,
+    kind: GeneratedAs,
+    said: &[SqlOptions],
+) -> Result<NewSequence, Error> {
+    let number = |expr: &Expr| {
+        let text = expr.to_string();
+        let wrong = || Error::syntax(format!("{text} is no whole number of 64 bits"));
+        text.parse::<i64>().map_err(|_| wrong())
+    };
+    let mut options = SequenceOptions::default();
+    for option in said {
+        match option {
+            SqlOptions::IncrementBy(value, _) => options.increment = Some(number(value)?),
+            SqlOptions::MinValue(value) => {
+                options.least = Some(value.as_ref().map(number).transpose()?);
+            }
+            SqlOptions::MaxValue(value) => {
+                options.most = Some(value.as_ref().map(number).transpose()?);
+            }
+            SqlOptions::StartWith(value, _) => options.start = Some(number(value)?),
+            SqlOptions::Cache(value) => options.cache = Some(number(value)?),
+            // The parser's flag says NO CYCLE.
+            SqlOptions::Cycle(no) => options.cycles = Some(!no),
+        }
+    }
+    let identity = match kind {
+        GeneratedAs::Always => Identity::Always,
+        _ => Identity::Default,
+    };
+    Ok(NewSequence { column, identity: Some(identity), options })
 }
 
 /// Refuses what a key would not keep.

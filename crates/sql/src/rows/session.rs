@@ -9,6 +9,7 @@ use cellar_instance::heap::{Begin, Mark, Statement, Transaction};
 use cellar_instance::session::Session;
 use futures_util::lock::{MappedMutexGuard, Mutex, MutexGuard};
 
+use super::sequence::Values;
 use super::table::RowColumns;
 use crate::error::Error;
 
@@ -100,6 +101,8 @@ pub struct RowTables {
     /// What the transaction that is open, or that of the statement at work, defines.
     defined: std::sync::Mutex<Option<Definitions>>,
     begin: std::sync::Mutex<Begin>,
+    /// What it has taken from sequences.
+    pub(super) values: std::sync::Mutex<Values>,
     /// A statement is at work. One that is given up half-way leaves it so: its transaction has failed.
     at_work: AtomicBool,
 }
@@ -166,7 +169,8 @@ impl RowTables {
     pub fn new(database: Arc<Database>, session: Session) -> RowTables {
         let (state, begin) = (Mutex::default(), std::sync::Mutex::default());
         let (defined, at_work) = (std::sync::Mutex::default(), AtomicBool::new(false));
-        RowTables { database, session, state, defined, begin, at_work }
+        let values = std::sync::Mutex::default();
+        RowTables { database, session, state, defined, begin, values, at_work }
     }
 
     /// The database.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
+use cellar_instance::catalog::Identity;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, cast, ident};
 use datafusion::sql::sqlparser::ast::{
@@ -14,7 +15,7 @@ use futures_util::TryStreamExt;
 
 use super::Effect;
 use super::returning::Returning;
-use super::target::{alias_of, column, number_of, numbered, query_of, value_of};
+use super::target::{alias_of, column, is_default, number_of, numbered, query_of, value_of};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::rows::{Change, Changed, Checks, ROW_ID, RowColumns, Scope};
@@ -145,6 +146,12 @@ pub(super) fn assignments(
         if assigned.iter().any(|(own, _)| *own == at) {
             let text = format!("column \"{}\" is set twice", columns.schema.field(at).name());
             return Err(Error::new(957, "42601", text));
+        }
+        let mut owned = columns.rows.owned.iter().filter(|owned| owned.column == at);
+        if owned.any(|owned| owned.identity == Some(Identity::Always)) && !is_default(value) {
+            let name = columns.schema.field(at).name();
+            let text = format!("column \"{name}\" can only be updated to DEFAULT");
+            return Err(Error::new(32796, "428C9", text).next("it is GENERATED ALWAYS"));
         }
         assigned.push((at, value_of(columns, at, value)?));
         Ok(())

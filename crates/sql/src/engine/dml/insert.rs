@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use cellar_instance::catalog::Identity;
 use datafusion::common::TableReference;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{LogicalPlan, WriteOp};
@@ -22,6 +23,7 @@ use super::target::{is_default, query_of, value_of};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::names::folded;
+use crate::parse::overriding::{self, Overriding};
 use crate::rows::{
     Change, Changed, Checks, Conflict, OnUpdate, RowColumns, Scope, Written, parsed,
 };
@@ -48,6 +50,8 @@ impl Engine {
         // DataFusion knows no other name of a table that rows are added to.
         (insert.table_alias, insert.insert_alias) = (None, None);
         insert.source = insert.source.map(|source| Box::new(with_before(with, *source)));
+        let overriding = overriding::take(&mut insert);
+        self.check_identities(&columns, &mut insert, overriding).await?;
         insert.source = Some(Box::new(self.source_of(&columns, &mut insert).await?));
         let columns = scope.current(&Arc::new(columns)).await?;
         let conflict = on.map(|on| self.conflict(&columns, &alias, on)).transpose()?;
@@ -129,6 +133,48 @@ impl Engine {
         Ok(source)
     }
 
+    /// Refuses values for columns that get those of a sequence, or leaves the values out.
+    async fn check_identities(
+        &self,
+        columns: &RowColumns,
+        insert: &mut Insert,
+        overriding: Option<Overriding>,
+    ) -> Result<(), Error> {
+        let ours = columns.rows.owned.iter().filter(|owned| match (owned.identity, overriding) {
+            (None, _) | (_, Some(Overriding::System)) => false,
+            (Some(_), Some(Overriding::User)) => true,
+            (Some(identity), None) => identity == Identity::Always,
+        });
+        let ours: Vec<usize> = ours.map(|owned| owned.column).collect();
+        let (Some(source), false) = (&mut insert.source, ours.is_empty()) else { return Ok(()) };
+        let place = |name: &ObjectName| super::target::column(columns, name);
+        let named = insert.columns.iter().map(place).collect::<Result<Vec<usize>, Error>>()?;
+        let places =
+            if named.is_empty() { (0..columns.schema.fields().len()).collect() } else { named };
+        let ours = places.iter().enumerate().filter(|(_, column)| ours.contains(column));
+        let ours: Vec<(usize, usize)> = ours.map(|(place, column)| (place, *column)).collect();
+        let SetExpr::Values(values) = source.body.as_mut() else {
+            let count = self.columns_of(source).await?;
+            return match ours.into_iter().find(|(place, _)| *place < count) {
+                None => Ok(()),
+                Some((_, column)) if overriding.is_none() => Err(not_given(columns, column)),
+                Some(_) => Err(Error::not_yet("OVERRIDING USER VALUE of a query")
+                    .next("leave the column out of the query")),
+            };
+        };
+        for row in &mut values.rows {
+            for (place, column) in &ours {
+                let Some(value) = row.content.get_mut(*place) else { continue };
+                if overriding.is_some() {
+                    *value = Expr::Identifier(Ident::new("DEFAULT"));
+                } else if !is_default(value) {
+                    return Err(not_given(columns, *column));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// How many columns a query gives.
     async fn columns_of(&self, query: &Query) -> Result<usize, Error> {
         let plan = self.plan_of(SqlStatement::Query(Box::new(query.clone()))).await?;
@@ -195,6 +241,14 @@ fn refuse_queries(set: &[Assignment], selection: Option<&Expr>) -> Result<(), Er
         }
     }
     Ok(())
+}
+
+/// The error of a value for a column that takes none.
+fn not_given(columns: &RowColumns, column: usize) -> Error {
+    let name = columns.schema.field(column).name();
+    let text = format!("a value other than DEFAULT cannot be inserted into column \"{name}\"");
+    Error::new(32795, "428C9", text)
+        .next("it is GENERATED ALWAYS: leave it out, or insert .. overriding system value ..")
 }
 
 /// The name by which an INSERT knows its table.
