@@ -220,3 +220,56 @@ fn a_snapshot_is_told_what_it_cannot_do() {
     at.refuses(&[("create table x (id int primary key)", "CELLAR-01456")]);
     at.answers(&[("rollback", "Transaction rolled back.")]);
 }
+
+#[test]
+fn columnar_and_external_tables_are_parts_of_a_transaction() {
+    let database = TestDatabase::new();
+    let (at, other) = (database.session(), database.session());
+    // Before there is any table whose rows change.
+    at.answers(&[
+        ("begin", "Transaction begun."),
+        (
+            "create table c as select value as n from generate_series(1, 1000) s(value)",
+            "Table c created, 1000 rows.",
+        ),
+        (
+            "insert into c select value from generate_series(1001, 1010) s(value)",
+            "10 rows written.",
+        ),
+        ("create table h (n bigint primary key)", "Table h created."),
+        ("insert into h select n from c", "1010 rows inserted."),
+        ("select count(*), sum(n) from c", "1010,510555"),
+    ]);
+    other.refuses(&[("select * from c", "CELLAR-00942")]);
+    at.answers(&[("commit", "Transaction committed.")]);
+    other.answers(&[("select count(*) from c join h on c.n = h.n", "1010")]);
+    at.answers(&[
+        ("begin", "Transaction begun."),
+        ("savepoint a", "Savepoint a created."),
+        ("truncate c", "Table c truncated, 1010 rows removed."),
+        ("insert into c values (5)", "1 row written."),
+        ("select * from c", "5"),
+    ]);
+    // Rows that others add meanwhile stay: the transaction adds to them, or is told.
+    other.answers(&[
+        ("select count(*) from c", "1010"),
+        ("insert into c select value from generate_series(1, 2000) s(value)", "2000 rows written."),
+    ]);
+    at.answers(&[
+        ("rollback to a", "Rolled back to savepoint a."),
+        ("insert into c values (7)", "1 row written."),
+        ("commit", "Transaction committed."),
+        ("select count(*) from c", "3011"),
+        ("begin", "Transaction begun."),
+        ("drop table c", "Table c dropped."),
+        ("create table c (n int primary key)", "Table c created."),
+        ("insert into c values (1)", "1 row inserted."),
+        ("rollback", "Transaction rolled back."),
+        ("select count(*) from c", "3011"),
+        ("begin", "Transaction begun."),
+        ("truncate c", "Table c truncated, 3011 rows removed."),
+    ]);
+    other.answers(&[("insert into c values (8)", "1 row written.")]);
+    at.refuses(&[("commit", "CELLAR-08177")]);
+    at.answers(&[("select count(*) from c", "3012")]);
+}

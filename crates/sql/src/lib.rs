@@ -27,6 +27,7 @@ pub mod view;
 
 mod allowed;
 mod call;
+mod catalog;
 mod common_aggregates;
 mod correlated;
 mod dialect;

@@ -38,18 +38,28 @@ fn differing<'a, T: PartialEq>(
     all.into_values().filter(|(was, now)| was != now).collect()
 }
 
-/// The same changes of another list; the name of a thing that others have changed as well is the error.
+/// The same changes of another list, where others may have changed a thing as well if `both` can say what that makes
+/// of it; else its name is the error.
 fn merged<T: PartialEq + Clone>(
     changes: &[(Option<&T>, Option<&T>)],
     current: &[T],
     name: impl Fn(&T) -> &str,
+    both: impl Fn(&T, &T, &T) -> Option<T>,
 ) -> std::result::Result<Vec<T>, String> {
     let mut next: BTreeMap<String, T> =
         current.iter().map(|one| (name(one).to_owned(), one.clone())).collect();
     for (was, now) in changes {
         let Some(own) = was.or(*now).map(|one| name(one).to_owned()) else { continue };
         if next.get(&own) != *was {
-            return Err(own);
+            let both = match (was, now, next.get(&own)) {
+                (Some(was), Some(now), Some(current)) => both(was, now, current),
+                _ => None,
+            };
+            match both {
+                Some(both) => drop(next.insert(own, both)),
+                None => return Err(own),
+            }
+            continue;
         }
         match now {
             Some(now) => drop(next.insert(own, (*now).clone())),
@@ -57,6 +67,17 @@ fn merged<T: PartialEq + Clone>(
         }
     }
     Ok(next.into_values().collect())
+}
+
+/// A columnar table to which a transaction has added rows, with what others have made of its segments.
+fn both_added(was: &Table, now: &Table, current: &Table) -> Option<Table> {
+    let new = now.segments.strip_prefix(&was.segments[..])?;
+    let plain = |table: &Table| Table { segments: Vec::new(), ..table.clone() };
+    if plain(was) != plain(now) || plain(was) != plain(current) {
+        return None;
+    }
+    let segments = current.segments.iter().chain(new).cloned().collect();
+    Some(Table { segments, ..current.clone() })
 }
 
 fn table_name(table: &Table) -> &str {
@@ -79,6 +100,11 @@ impl Draft {
         &self.now
     }
 
+    /// What it was made of.
+    pub fn before(&self) -> &Arc<Catalog> {
+        &self.was
+    }
+
     /// Whether it was made of this one.
     pub fn is_of(&self, catalog: &Arc<Catalog>) -> bool {
         Arc::ptr_eq(&self.was, catalog)
@@ -95,7 +121,8 @@ impl Draft {
     /// 08177 others have changed the same.
     pub fn onto(&self, current: &Arc<Catalog>) -> Result<Draft> {
         let changes = differing(&self.was.tables, &self.now.tables, table_name);
-        let tables = merged(&changes, &current.tables, table_name).map_err(|name| {
+        let tables = merged(&changes, &current.tables, table_name, both_added);
+        let tables = tables.map_err(|name| {
             let text = format!("others have made or changed \"{name}\" since this transaction did");
             Error::new(8177, text).hint("run the transaction again")
         })?;
@@ -155,6 +182,34 @@ mod tests {
         assert!(own.onto(&catalog(&[])).is_err());
         let new = draft(&[], &[("a", 2)]);
         assert!(new.onto(&catalog(&[("a", 2)])).is_err());
+    }
+
+    #[test]
+    fn rows_that_others_add_to_a_columnar_table_stay() {
+        let of = |files: &[&str]| {
+            let segment = |file: &&str| crate::catalog::Segment {
+                file: (*file).to_owned(),
+                rows: 1,
+                row_groups: 1,
+                bytes: 1,
+                created: 0,
+            };
+            let mut table = Table::columnar("c", 7, "DATA", "");
+            table.segments = files.iter().map(segment).collect();
+            Arc::new(Catalog { tables: vec![table], ..Catalog::default() })
+        };
+        let own = Draft { was: of(&["a"]), now: of(&["a", "own"]) };
+        let files = |draft: Draft| -> Vec<String> {
+            let segments = draft.catalog().tables[0].segments.iter();
+            segments.map(|segment| segment.file.clone()).collect()
+        };
+        assert_eq!(
+            own.onto(&of(&["a", "b"])).map(files).ok(),
+            Some(vec!["a".into(), "b".into(), "own".into()])
+        );
+        assert_eq!(own.onto(&of(&["ab"])).map(files).ok(), Some(vec!["ab".into(), "own".into()]));
+        let emptied = Draft { was: of(&["a"]), now: of(&[]) };
+        assert!(emptied.onto(&of(&["a", "b"])).is_err());
     }
 
     #[test]

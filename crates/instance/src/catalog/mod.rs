@@ -249,7 +249,7 @@ impl Catalog {
         })
     }
 
-    fn appended(&self, name: &str, id: u64, segment: Segment) -> Result<Catalog> {
+    pub(crate) fn appended(&self, name: &str, id: u64, segment: Segment) -> Result<Catalog> {
         self.check_same(name, id)?;
         let mut next = self.next();
         let tables = next.tables.iter_mut().filter(|table| table.name == name);
@@ -290,7 +290,7 @@ impl Catalog {
         Ok(next)
     }
 
-    fn truncated(&self, name: &str) -> Result<(Catalog, Table)> {
+    pub(crate) fn truncated(&self, name: &str) -> Result<(Catalog, Table)> {
         let before = self.columnar(name)?.clone();
         let mut next = self.next();
         let tables = next.tables.iter_mut().filter(|table| table.name == name);

@@ -9,10 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_recursion::async_recursion as boxed;
 use cellar_wait::Session;
 
+use cellar_diskgroup::File;
+
 use super::Database;
-use crate::catalog::{Catalog, Draft, RowTable, Table};
+use super::define_columnar::{files_of, left_segments};
+use crate::catalog::{Catalog, Draft, RowTable, Segment, Table};
 use crate::error::{Error, INTERNAL, Result};
-use crate::heap::{Heap, Making, Transaction, from_heap, remove_number};
+use crate::heap::{Making, Transaction, from_heap, remove_number};
+use crate::tables::{Published, SegmentFigures};
 
 /// What a transaction defines. Clones are of the same transaction.
 #[derive(Clone)]
@@ -22,19 +26,22 @@ pub struct Definitions {
 }
 
 struct Inner {
-    heap: Heap,
+    of: Database,
     /// `None`: nothing is defined yet.
     draft: Option<Draft>,
     /// What was made in the heap.
     made: BTreeSet<u32>,
     /// Keeps that from being taken for what a crash has left.
     making: Option<Making>,
+    /// Segments of columnar tables that have their names, and are in no catalog.
+    published: Vec<Published>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         // A transaction that was given up, without being rolled back.
-        self.heap.let_go(&std::mem::take(&mut self.made));
+        self.of.heap.let_go(&std::mem::take(&mut self.made));
+        self.of.tables.let_go(std::mem::take(&mut self.published));
     }
 }
 
@@ -57,8 +64,8 @@ impl std::fmt::Debug for Defined {
 impl Database {
     /// What a transaction that has just begun defines: nothing.
     pub fn definitions(&self) -> Definitions {
-        let (heap, made) = (self.heap.clone(), BTreeSet::new());
-        let inner = Inner { heap, draft: None, made, making: None };
+        let (of, made, published) = (self.clone(), BTreeSet::new(), Vec::new());
+        let inner = Inner { of, draft: None, made, making: None, published };
         Definitions { database: self.clone(), inner: Arc::new(Mutex::new(inner)) }
     }
 }
@@ -205,6 +212,19 @@ impl Definitions {
         Ok(())
     }
 
+    /// Makes a segment durable, and names it.
+    pub(super) async fn publish(
+        &self,
+        table: &Table,
+        file: File,
+        figures: SegmentFigures,
+    ) -> Result<Segment> {
+        let published = self.database.tables.publish(table, file, figures).await?;
+        let segment = published.segment().clone();
+        self.inner().published.push(published);
+        Ok(segment)
+    }
+
     /// Adds a table to the heap, with numbers of its own in place of those that it and its indexes have.
     ///
     /// # Errors
@@ -262,7 +282,7 @@ impl Definitions {
         let draft = self.inner().draft.take().filter(Draft::is_changed);
         let Some(draft) = draft else {
             let committed = transaction.commit().await;
-            self.remove_made(&BTreeSet::new()).await;
+            self.remove_made(&BTreeSet::new(), None).await;
             return committed;
         };
         // Whoever asked may go away half-way: what is in memory must be what is kept.
@@ -281,9 +301,12 @@ impl Definitions {
             Ok(()) => {
                 // Who began before may still read what was named.
                 heap.leave(objects.left.into_iter()).await;
-                self.remove_made(&objects.named).await;
+                for table in left_segments(draft.before(), draft.catalog()) {
+                    database.tables.remove_segments(&table).await;
+                }
+                self.remove_made(&objects.named, Some(draft.catalog())).await;
             }
-            Err(_) => self.remove_made(&BTreeSet::new()).await,
+            Err(_) => self.remove_made(&BTreeSet::new(), None).await,
         }
         committed
     }
@@ -293,16 +316,27 @@ impl Definitions {
     pub async fn roll_back(&self, transaction: Option<Transaction>) {
         drop(transaction);
         self.inner().draft = None;
-        self.remove_made(&BTreeSet::new()).await;
+        self.remove_made(&BTreeSet::new(), None).await;
     }
 
-    /// Removes what was made and is not named: what cannot be removed now is swept at the next opening.
-    async fn remove_made(&self, named: &BTreeSet<u32>) {
-        let made = std::mem::take(&mut self.inner().made);
+    /// Removes what was made and is not named: what cannot be removed now is swept at the next opening. `catalog`:
+    /// the one that was committed.
+    async fn remove_made(&self, named: &BTreeSet<u32>, catalog: Option<&Catalog>) {
+        let (made, published) = {
+            let mut inner = self.inner();
+            (std::mem::take(&mut inner.made), std::mem::take(&mut inner.published))
+        };
+        let files: BTreeSet<&str> = catalog.map(|now| files_of(now).collect()).unwrap_or_default();
+        for one in published {
+            if !files.contains(&*one.segment().file) {
+                self.database.tables.remove_unnamed(one).await;
+            }
+        }
         let session = self.database.heap.session();
-        let Ok(store) = self.database.heap.store() else { return };
-        for object in made.difference(named) {
-            let _ = remove_number(&store, &session, *object).await;
+        if let Ok(store) = self.database.heap.store() {
+            for object in made.difference(named) {
+                let _ = remove_number(&store, &session, *object).await;
+            }
         }
         self.inner().making = None;
     }

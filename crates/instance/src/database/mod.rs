@@ -1,6 +1,7 @@
 //! An open database directory: the instance, its storage and its catalog.
 
 mod alter;
+mod define_columnar;
 mod definitions;
 mod health;
 mod host;

@@ -71,10 +71,17 @@ pub struct SegmentFigures {
 }
 
 /// A segment that has its name and is not in the catalog yet.
-struct Published {
+pub(crate) struct Published {
     segment: Segment,
     group: Group,
     _under_way: under_way::Publishing,
+}
+
+impl Published {
+    /// The segment.
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
 }
 
 impl std::fmt::Debug for Tables {
@@ -332,7 +339,7 @@ impl Tables {
     }
 
     /// Makes a segment durable, and names it. Its handle is let go of: the name keeps it now.
-    async fn publish(
+    pub(crate) async fn publish(
         &self,
         table: &Table,
         file: File,
@@ -373,23 +380,42 @@ impl Tables {
     /// Ends what publishing began: a segment that did not come into the catalog is removed again.
     async fn settle(&self, changed: Result<()>, published: Published) -> Result<()> {
         if changed.is_err() {
-            let (group, path) = (&published.group, &published.segment.file);
-            // What the disk holds counts, not what was meant: a catalog that failed half-way may
-            // name the file. If nobody can tell, the sweep does later.
-            let is_named = match self.catalog.stored().await {
-                Ok(stored) => stored.is_some_and(|c| c.owner(group.name(), path).is_some()),
-                Err(_) => true,
-            };
-            if !is_named {
-                let _ = group.remove(path).await;
-            }
+            self.remove_unnamed(published).await;
         }
         changed
     }
 
+    /// Removes a segment that did not come into the catalog.
+    pub(crate) async fn remove_unnamed(&self, published: Published) {
+        let (group, path) = (&published.group, &published.segment.file);
+        // What the disk holds counts, not what was meant: a catalog that failed half-way may
+        // name the file. If nobody can tell, the sweep does later.
+        let is_named = match self.catalog.stored().await {
+            Ok(stored) => stored.is_some_and(|c| c.owner(group.name(), path).is_some()),
+            Err(_) => true,
+        };
+        if !is_named {
+            let _ = group.remove(path).await;
+        }
+    }
+
+    /// As [`Tables::remove_unnamed`], of several, soon.
+    pub(crate) fn let_go(&self, published: Vec<Published>) {
+        if published.is_empty() {
+            return;
+        }
+        let tables = self.clone();
+        let removal = async move {
+            for one in published {
+                tables.remove_unnamed(one).await;
+            }
+        };
+        self.env.spawn("removal of segments", Box::pin(removal));
+    }
+
     /// Removes files that the catalog does not name any more. What cannot be removed now is swept
     /// later: the table has changed all the same.
-    async fn remove_segments(&self, table: &Table) {
+    pub(crate) async fn remove_segments(&self, table: &Table) {
         let Ok(group) = self.group_of(table) else { return };
         let paths: Vec<&str> = table.segments.iter().map(|segment| segment.file.as_str()).collect();
         self.scans.let_go(group.name(), Some(&paths));

@@ -17,11 +17,12 @@ use cellar_wait::Session;
 
 use crate::machine::Machine;
 
-fn session(database: &Database) -> Session {
+pub fn session(database: &Database) -> Session {
     database.instance().sessions().background("test").waits().clone()
 }
 
-fn new_table(name: &str) -> Table {
+/// A table with two indexes.
+pub fn plain_table(name: &str) -> Table {
     let index = |name: &str, is_unique| Index {
         object: 0,
         name: name.to_owned(),
@@ -30,16 +31,23 @@ fn new_table(name: &str) -> Table {
         constraint: None,
     };
     let indexes = vec![index(&format!("{name}_one"), true), index(&format!("{name}_two"), false)];
-    let owned = vec![Owned { column: 0, sequence: format!("{name}_seq"), identity: None }];
-    Table::in_heap(name, "{\"columns\":[]}", RowTable { indexes, owned, ..RowTable::plain(0) })
+    Table::in_heap(name, "{\"columns\":[]}", RowTable { indexes, ..RowTable::plain(0) })
 }
 
-fn rows_of(database: &Database, name: &str) -> Option<RowTable> {
+/// One to which a sequence belongs as well.
+fn new_table(name: &str) -> Table {
+    let mut table = plain_table(name);
+    let owned = Owned { column: 0, sequence: format!("{name}_seq"), identity: None };
+    table.rows.as_mut().unwrap().owned.push(owned);
+    table
+}
+
+pub fn rows_of(database: &Database, name: &str) -> Option<RowTable> {
     database.catalog().current().row_table(name).map(|(_, rows)| rows.clone())
 }
 
 /// A table, with a sequence that goes with it.
-async fn create(database: &Database, name: &str) {
+pub async fn create(database: &Database, name: &str) {
     let (session, table) = (session(database), new_table(name));
     let sequence = Sequence {
         id: 0,
@@ -67,13 +75,13 @@ async fn drop_table(database: &Database, name: &str) {
     database.drop_row_table(&session(database), name, Begin::default()).await.unwrap();
 }
 
-fn row(number: u64, length: usize) -> Bytes {
+pub fn row(number: u64, length: usize) -> Bytes {
     let mut bytes = vec![number as u8; length];
     bytes[..8].copy_from_slice(&number.to_be_bytes());
     bytes.into()
 }
 
-async fn insert(
+pub async fn insert(
     database: &Database,
     name: &str,
     numbers: std::ops::Range<u64>,
@@ -106,7 +114,7 @@ async fn count(statement: &Statement, table: &RowTable) -> usize {
 }
 
 /// The rows of a table; `None` where there is none.
-async fn count_now(database: &Database, name: &str) -> Option<usize> {
+pub async fn count_now(database: &Database, name: &str) -> Option<usize> {
     let table = rows_of(database, name)?;
     let mut own = database.heap().begin(&session(database), Begin::default()).unwrap();
     let statement = own.statement().await.unwrap();
@@ -114,13 +122,13 @@ async fn count_now(database: &Database, name: &str) -> Option<usize> {
 }
 
 /// What the catalog names.
-fn named(database: &Database) -> BTreeSet<u32> {
+pub fn named(database: &Database) -> BTreeSet<u32> {
     let catalog = database.catalog().current();
     catalog.tables.iter().flat_map(Table::objects).collect()
 }
 
 /// What is in the heap.
-fn objects(database: &Database) -> BTreeSet<u32> {
+pub fn objects(database: &Database) -> BTreeSet<u32> {
     database.heap().objects().unwrap().into_iter().collect()
 }
 

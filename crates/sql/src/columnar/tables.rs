@@ -13,6 +13,7 @@ use cellar_instance::tables::SegmentFile;
 use cellar_instance::temp::{TempFile, TempSpace};
 use cellar_wait::{Event, Wait};
 
+use crate::catalog::SessionCatalog;
 use crate::columnar::small::{Came, rows_of, small_end, together};
 use crate::columnar::table::{OpenTable, check_kept, checked_schema, schema_of_text, schema_text};
 use crate::columnar::write::{Batches, Tell, Writing, write_segment};
@@ -26,6 +27,7 @@ const DROPPED: u32 = 942;
 pub struct Columnar {
     database: Arc<Database>,
     session: Session,
+    catalog: Arc<SessionCatalog>,
 }
 
 impl std::fmt::Debug for Columnar {
@@ -45,19 +47,23 @@ pub struct Written {
 
 impl Columnar {
     /// The tables of `database` for `session`.
-    pub fn new(database: Arc<Database>, session: Session) -> Columnar {
-        Columnar { database, session }
+    pub(crate) fn new(
+        database: Arc<Database>,
+        session: Session,
+        catalog: Arc<SessionCatalog>,
+    ) -> Columnar {
+        Columnar { database, session, catalog }
     }
 
     /// The names of all of them.
     pub fn names(&self) -> Vec<String> {
-        let catalog = self.database.catalog().current();
+        let catalog = self.catalog.current();
         catalog.columnar_tables().map(|table| table.name.clone()).collect()
     }
 
     /// Whether there is one of that name.
     pub fn has(&self, name: &str) -> bool {
-        let catalog = self.database.catalog().current();
+        let catalog = self.catalog.current();
         catalog.table(name).is_some_and(|table| table.kind == TableKind::Columnar)
     }
 
@@ -66,7 +72,7 @@ impl Columnar {
     /// # Errors
     /// There is none of that name.
     pub fn schema(&self, name: &str) -> Result<SchemaRef, Error> {
-        schema_of_text(&self.database.catalog().current().columnar(name)?.schema)
+        schema_of_text(&self.catalog.current().columnar(name)?.schema)
     }
 
     /// Opens a table for a query.
@@ -89,7 +95,7 @@ impl Columnar {
     /// A table as it is now, its columns, and all of its segments, opened.
     async fn whole(&self, name: &str) -> Result<(Table, SchemaRef, Vec<Arc<Segment>>), Error> {
         loop {
-            let catalog = self.database.catalog().current();
+            let catalog = self.catalog.current();
             let table = catalog.columnar(name)?;
             let schema = schema_of_text(&table.schema)?;
             match self.database.tables().segments(table, schema.fields().len()).await {
@@ -103,7 +109,7 @@ impl Columnar {
 
     /// Whether a table is still there, with other segments.
     fn has_changed(&self, before: &Table) -> bool {
-        let catalog = self.database.catalog().current();
+        let catalog = self.catalog.current();
         let now = catalog.columnar(&before.name);
         now.is_ok_and(|now| now.id == before.id && now.segments != before.segments)
     }
@@ -164,7 +170,7 @@ impl Columnar {
         rows: Option<Batches>,
         (threads, tell): (usize, Option<Tell>),
     ) -> Result<Written, Error> {
-        self.database.catalog().current().check_free(name)?;
+        self.catalog.current().check_free(name)?;
         check_kept(schema)?;
         let id = self.database.tables().new_table_id();
         let table = Table::columnar(name, id, group, schema_text(schema));
@@ -179,7 +185,10 @@ impl Columnar {
                 segment = Some((file, figures));
             }
         }
-        self.database.tables().add_columnar(table, segment).await?;
+        match self.catalog.of_block() {
+            Some(definitions) => definitions.add_columnar(table, segment).await?,
+            None => self.database.tables().add_columnar(table, segment).await?,
+        }
         Ok(written)
     }
 
@@ -200,7 +209,8 @@ impl Columnar {
         check_columns(name, columns, &schema)?;
         let writing = self.writing(table.id, &schema, threads, tell);
         let came = Came::of(rows).await.map_err(|e| crate::failure::from_datafusion(&e))?;
-        if let Came::Few(few) = &came
+        let in_block = self.catalog.of_block();
+        if let (None, Came::Few(few)) = (&in_block, &came)
             && let Some(written) = self.merged(&table, few, &writing).await?
         {
             return Ok(written);
@@ -208,8 +218,12 @@ impl Columnar {
         let rows = came.rows();
         let file = self.database.tables().new_segment(table.group().unwrap_or_default()).await?;
         let (file, figures) = write_segment(SegmentFile::new(file), rows, &writing).await?;
-        if figures.rows > 0 {
-            self.database.tables().append_segment(name, table.id, file, figures).await?;
+        match in_block {
+            _ if figures.rows == 0 => {}
+            Some(own) => own.append_segment(name, table.id, file, figures).await?,
+            None => {
+                self.database.tables().append_segment(name, table.id, file, figures).await?;
+            }
         }
         Ok(Written { rows: figures.rows, bytes: figures.bytes })
     }
@@ -260,7 +274,10 @@ impl Columnar {
     /// # Errors
     /// There is no such table.
     pub async fn truncate(&self, name: &str) -> Result<u64, Error> {
-        Ok(self.database.tables().truncate_columnar(name).await?.rows())
+        match self.catalog.of_block() {
+            Some(definitions) => Ok(definitions.truncate_columnar(name)?.rows()),
+            None => Ok(self.database.tables().truncate_columnar(name).await?.rows()),
+        }
     }
 }
 

@@ -60,7 +60,6 @@ impl Engine {
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {
             return Err(Error::not_yet("this CREATE"));
         };
-        self.refuse_in_block("CREATE TABLE of a columnar table").await?;
         let Some(schema) = self.check_create(&create)? else {
             return Ok(done(format!("Table {} is there already.", create.name.table())));
         };
@@ -75,6 +74,7 @@ impl Engine {
         let named = made.group.as_deref().unwrap_or("DATA");
         let group = group.ok_or_else(|| super::no_group(named, &*self.host))?;
         let is_empty = matches!(&*create.input, LogicalPlan::EmptyRelation(_));
+        self.lock_name(&name).await?;
         let batches = match is_empty {
             true => None,
             false => Some(self.batches(create.input.as_ref().clone()).await?),
@@ -137,7 +137,7 @@ impl Engine {
 
     /// `INSERT INTO` a columnar table: its rows become a segment, by direct path.
     pub(super) async fn append(&self, statement: DfStatement) -> Result<Outcome, Error> {
-        self.refuse_in_block("INSERT into a columnar table").await?;
+        self.check_block_writable()?;
         let plan = self.state().statement_to_plan(statement).await;
         let plan = plan.map_err(|e| self.failure(&e))?;
         let LogicalPlan::Dml(dml) = plan else {
@@ -172,9 +172,7 @@ impl Engine {
             }
             tables.push(bare);
         }
-        if tables.iter().any(|table| self.is_columnar(table)) {
-            self.refuse_in_block("TRUNCATE of a columnar table").await?;
-        }
+        self.check_block_writable()?;
         let mut count = None;
         for table in &tables {
             match self.columnar()?.has(table) {

@@ -104,6 +104,20 @@ impl Engine {
         Ok(alteration.finish(&mut open, table).await?)
     }
 
+    /// Refuses a definition in a transaction that is read-only.
+    pub(super) fn check_block_writable(&self) -> Result<(), Error> {
+        self.scope().map_or(Ok(()), |scope| scope.check_writable())
+    }
+
+    /// Locks a name that is about to be made: who else makes something of it waits for this transaction.
+    pub(super) async fn lock_name(&self, name: &str) -> Result<(), Error> {
+        let Some(scope) = self.scope() else { return Ok(()) };
+        scope.check_writable()?;
+        let names = std::collections::BTreeSet::from([name.to_owned()]);
+        let mut open = scope.open().await?;
+        Ok(scope.definitions.lock_names(&mut open, names).await?)
+    }
+
     /// The transaction in which the statement in progress defines something.
     ///
     /// # Errors

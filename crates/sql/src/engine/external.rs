@@ -17,7 +17,7 @@ impl Engine {
         sql: &str,
         mut create: CreateExternalTable,
     ) -> Result<Outcome, Error> {
-        self.refuse_in_block("CREATE EXTERNAL TABLE").await?;
+        self.check_block_writable()?;
         let reference = TableReference::parse_str(&create.name.to_string());
         let name = reference.table().to_string();
         self.check_own(&reference)?;
@@ -49,6 +49,7 @@ impl Engine {
         let mut locations = create.locations.iter().map(shown);
         let location = locations.next().unwrap_or_default();
         let more_locations = locations.collect();
+        self.lock_name(&name).await?;
         let new = Known { is_new: true, ..Known::default() };
         let opened = open(&self.state(), create, new).await.map_err(|e| self.noted(e))?;
         let table = TableDefinition {
@@ -96,9 +97,7 @@ impl Engine {
                 return Err(Error::new(942, "42P01", format!("table \"{bare}\" does not exist")));
             }
         }
-        if dropped.iter().any(|name| !self.is_row_table(name)) {
-            self.refuse_in_block("DROP TABLE of another than a heap table").await?;
-        }
+        self.check_block_writable()?;
         // Nothing is dropped unless all can be.
         for name in &dropped {
             match self.is_row_table(name) {

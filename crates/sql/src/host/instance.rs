@@ -13,6 +13,7 @@ use cellar_instance::views::{self as instance_views, Row, ViewDef, WorkRow, work
 use cellar_storage::request::WorkRequest;
 use object_store::ObjectStore;
 
+use crate::catalog::SessionCatalog;
 use crate::columnar::tables::Columnar;
 use crate::error::Error;
 use crate::host::{Host, Rows, TableDefinition};
@@ -30,6 +31,7 @@ pub struct InstanceHost {
     administrator: Administrator,
     columnar: Columnar,
     rows: RowTables,
+    catalog: Arc<SessionCatalog>,
 }
 
 impl std::fmt::Debug for InstanceHost {
@@ -60,10 +62,18 @@ impl From<cellar_instance::Error> for Error {
 impl InstanceHost {
     /// The host for one session.
     pub fn new(database: Arc<Database>, session: Session) -> InstanceHost {
-        let columnar = Columnar::new(Arc::clone(&database), session.clone());
+        let catalog = Arc::new(SessionCatalog::new(Arc::clone(&database)));
+        let own = || (Arc::clone(&database), session.clone(), Arc::clone(&catalog));
+        let columnar = {
+            let (database, session, catalog) = own();
+            Columnar::new(database, session, catalog)
+        };
+        let rows = {
+            let (database, session, catalog) = own();
+            RowTables::new(database, session, catalog)
+        };
         let administrator = Administrator::new(Arc::clone(&database), session.clone());
-        let rows = RowTables::new(Arc::clone(&database), session.clone());
-        InstanceHost { database, session, administrator, columnar, rows }
+        InstanceHost { database, session, administrator, columnar, rows, catalog }
     }
 }
 
@@ -87,7 +97,7 @@ impl Host for InstanceHost {
     }
 
     fn tables(&self) -> Vec<TableDefinition> {
-        let catalog = self.database.catalog().current();
+        let catalog = self.catalog.current();
         let tables = catalog.tables.iter().filter(|t| t.kind == TableKind::External);
         tables
             .map(|t| TableDefinition {
@@ -110,11 +120,21 @@ impl Host for InstanceHost {
         let options: BTreeMap<_, _> = columns.into_iter().chain(empty).collect();
         let mut table = Table::external(table.name, "", location, statement, options);
         table.set_locations(&locations);
-        Ok(self.database.catalog().add_or_replace(table).await?)
+        match self.catalog.of_block() {
+            Some(definitions) => Ok(definitions.put_external(table)?),
+            None => Ok(self.database.catalog().add_or_replace(table).await?),
+        }
     }
 
     async fn drop_table(&self, name: &str) -> Result<bool, Error> {
-        match self.database.catalog().current().table(name).map(|table| table.kind) {
+        let kind = self.catalog.current().table(name).map(|table| table.kind);
+        if let (Some(TableKind::Columnar | TableKind::External), Some(definitions)) =
+            (kind, self.catalog.of_block())
+        {
+            definitions.drop_other(name)?;
+            return Ok(true);
+        }
+        match kind {
             None => return Ok(false),
             Some(TableKind::Columnar) => self.database.tables().drop_columnar(name).await?,
             Some(TableKind::Sequence) => return Ok(false),

@@ -11,6 +11,7 @@ use futures_util::lock::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::sequence::Values;
 use super::table::RowColumns;
+use crate::catalog::SessionCatalog;
 use crate::error::Error;
 
 /// A transaction that several hold; it is taken out when it ends.
@@ -98,8 +99,7 @@ pub struct RowTables {
     database: Arc<Database>,
     session: Session,
     state: Mutex<State>,
-    /// What the transaction that is open, or that of the statement at work, defines.
-    defined: std::sync::Mutex<Option<Definitions>>,
+    catalog: Arc<SessionCatalog>,
     begin: std::sync::Mutex<Begin>,
     /// What it has taken from sequences.
     pub(super) values: std::sync::Mutex<Values>,
@@ -166,11 +166,14 @@ fn changed(table: &str) -> Error {
 
 impl RowTables {
     /// The tables of `database` for `session`.
-    pub fn new(database: Arc<Database>, session: Session) -> RowTables {
+    pub(crate) fn new(
+        database: Arc<Database>,
+        session: Session,
+        catalog: Arc<SessionCatalog>,
+    ) -> RowTables {
         let (state, begin) = (Mutex::default(), std::sync::Mutex::default());
-        let (defined, at_work) = (std::sync::Mutex::default(), AtomicBool::new(false));
-        let values = std::sync::Mutex::default();
-        RowTables { database, session, state, defined, begin, values, at_work }
+        let (values, at_work) = (std::sync::Mutex::default(), AtomicBool::new(false));
+        RowTables { database, session, state, catalog, begin, values, at_work }
     }
 
     /// The database.
@@ -193,27 +196,18 @@ impl RowTables {
     /// # Errors
     /// It cannot be read.
     pub(crate) fn catalog(&self) -> Result<Arc<Catalog>, Error> {
-        let defined = self.defined.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match &*defined {
-            Some(definitions) => Ok(definitions.catalog()?),
-            None => Ok(self.database.catalog().known()?),
-        }
-    }
-
-    fn set_defined(&self, definitions: Option<&Definitions>) {
-        let mut defined = self.defined.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        *defined = definitions.cloned();
+        self.catalog.known()
     }
 
     /// A table as the session sees it.
     pub(crate) fn table(&self, name: &str) -> Option<(Table, RowTable)> {
-        let catalog = self.catalog().ok()?;
+        let catalog = self.catalog.current();
         catalog.row_table(name).map(|(table, rows)| (table.clone(), rows.clone()))
     }
 
     /// The names of all of them.
     pub fn names(&self) -> Vec<String> {
-        let catalog = self.catalog().unwrap_or_default();
+        let catalog = self.catalog.current();
         let tables = catalog.tables.iter().filter(|table| table.rows.is_some());
         tables.map(|table| table.name.clone()).collect()
     }
@@ -254,7 +248,7 @@ impl RowTables {
             None => return Err(is_over()),
         };
         self.at_work.store(true, Ordering::Release);
-        self.set_defined(Some(&definitions));
+        self.catalog.begin(&definitions, in_block);
         Ok(Scope { transaction, statement, definitions, in_block, read_only })
     }
 
@@ -277,7 +271,7 @@ impl RowTables {
             }
             return Ok(());
         }
-        self.set_defined(None);
+        self.catalog.end();
         let transaction = scope.transaction.lock().await.take();
         match transaction {
             Some(transaction) if is_done => Ok(scope.definitions.commit(transaction).await?),
@@ -290,7 +284,7 @@ impl RowTables {
 
     /// A statement that only reads has given its rows' stream: what it needs the stream keeps.
     pub(crate) fn leave_statement(&self) {
-        self.set_defined(None);
+        self.catalog.end();
         self.at_work.store(false, Ordering::Release);
     }
 
@@ -306,7 +300,7 @@ impl RowTables {
         *state = match std::mem::take(&mut *state) {
             State::Open(begun) if begun.savepoints.is_empty() => {
                 begun.roll_back().await;
-                self.set_defined(None);
+                self.catalog.end();
                 State::Failed(None)
             }
             State::Open(begun) => {
@@ -325,11 +319,8 @@ impl RowTables {
         if self.database.is_read_only() {
             return Err(Error::new(70041, "25006", "the database is open read-only"));
         }
-        if !self.are_open() && self.names().is_empty() {
-            return Err(Error::not_yet("a transaction without a table whose rows change").next(
-                "each statement is durable when it is done; the first table with a primary key, \
-                       or USING heap, makes transactions possible",
-            ));
+        if !self.are_open() {
+            self.database.use_heap(&|_, _| ()).await?;
         }
         self.fail_if_given_up().await;
         let mut state = self.state.lock().await;
@@ -340,7 +331,7 @@ impl RowTables {
                 let begin = Begin { is_snapshot: modes.is_snapshot, ..self.beginning() };
                 let begun = self.database.heap().begin(self.session.waits(), begin)?;
                 let definitions = self.database.definitions();
-                self.set_defined(Some(&definitions));
+                self.catalog.begin(&definitions, true);
                 *state = State::Open(Begun {
                     transaction: Arc::new(Mutex::new(Some(begun))),
                     definitions,
@@ -359,7 +350,7 @@ impl RowTables {
     pub(crate) async fn end(&self, commits: bool) -> Result<Block, Error> {
         self.fail_if_given_up().await;
         let ended = std::mem::take(&mut *self.state.lock().await);
-        self.set_defined(None);
+        self.catalog.end();
         match ended {
             State::Idle => Ok(Block::None),
             State::Failed(begun) => {
