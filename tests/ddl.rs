@@ -158,7 +158,7 @@ fn columns_are_added_without_a_new_table_and_rows_of_before_have_their_values() 
     answers(at, &[(some, "1,7,x 2,7, 4000,9,new 4001,,new")]);
     // An index of it has rows of before, too.
     sql(at, "create index on goods (stock)");
-    assert!(plan(at, "select id from goods where stock = 7").contains("goods_stock_idx"));
+    assert!(plan(at, "select count(*) from goods where stock = 7").contains("goods_stock_idx"));
     answers(
         at,
         &[

@@ -48,6 +48,18 @@ pub enum Relation {
     LessOrEqual,
 }
 
+impl Relation {
+    /// Whether it is so of two numbers.
+    pub fn holds(self, left: i128, right: i128) -> bool {
+        match self {
+            Relation::Equal => left == right,
+            Relation::NotEqual => left != right,
+            Relation::Less => left < right,
+            Relation::LessOrEqual => left <= right,
+        }
+    }
+}
+
 /// A predicate on a row.
 #[derive(Clone, Debug)]
 pub enum Predicate {

@@ -2,7 +2,8 @@
 //!
 //! Pages keep such rows one by one, as `docs/format/heap.md` describes and `cellar_page::row` makes them. A
 //! [`RowLayout`] says which columns they have, a [`RowWriter`] makes rows of arrays, [`RowColumns`] makes arrays
-//! of rows, only of the columns that are wanted, and a [`KeyWriter`] makes the keys that indexes have for them.
+//! of rows, only of the columns that are wanted, and a [`KeyWriter`] makes the keys that indexes have for them. A
+//! [`RowFilter`] asks rows beforehand whether they are wanted at all.
 //!
 //! ```
 //! use std::ops::Bound;
@@ -74,6 +75,7 @@
 mod buffer;
 mod columns;
 mod error;
+mod filter;
 mod keys;
 mod layout;
 mod source;
@@ -81,6 +83,7 @@ mod write;
 
 pub use columns::RowColumns;
 pub use error::RowError;
+pub use filter::{Asking, RowFilter};
 pub use keys::{KeyWriter, before, behind};
 pub use layout::{COLUMNS_MAX, RowLayout};
 pub use write::{LongValue, ROW_BYTES_MAX, RowWriter};

@@ -3,7 +3,7 @@
 //!
 //! No key begins with another key of the same columns, and no column begins with 0xFF.
 
-use crate::row::{Type, Value};
+use crate::row::{INLINE_BYTES_MAX, Type, Value, Writer};
 
 const NOT_NULL: u8 = 1;
 const NULL: u8 = 2;
@@ -74,6 +74,57 @@ pub fn skip(key: &[u8], kind: Type, descending: bool) -> Option<(bool, &[u8])> {
         }
     };
     Some((false, rest.get(bytes..)?))
+}
+
+/// The first column of a key, which is of this type, written behind the other values of a row, and what is behind it
+/// in the key. `None`: it is no such key, or a key of that type does not tell the value itself: -0 is 0 in it, and
+/// intervals are their length.
+pub fn read<'k>(
+    key: &'k [u8],
+    kind: Type,
+    descending: bool,
+    row: &mut Writer<'_>,
+) -> Option<&'k [u8]> {
+    let (is_null, rest) = skip(key, kind, descending)?;
+    if is_null {
+        row.push(&Value::Null);
+        return Some(rest);
+    }
+    let own = key.get(1..key.len() - rest.len())?;
+    let plain = |byte: u8| if descending { !byte } else { byte };
+    // The numbers of `N` bytes, without the bit that puts negative ones first.
+    fn array<const N: usize>(own: &[u8], plain: impl Fn(u8) -> u8) -> Option<[u8; N]> {
+        let mut bytes: [u8; N] = own.try_into().ok()?;
+        bytes.iter_mut().for_each(|byte| *byte = plain(*byte));
+        Some(bytes)
+    }
+    match kind {
+        Type::Bool => row.push(&Value::Bool(plain(*own.first()?) != 0)),
+        Type::Int2 => row.push(&Value::Int2(i16::from_be_bytes(array(own, plain)?) ^ i16::MIN)),
+        Type::Int4 | Type::Date => {
+            row.push(&Value::Int4(i32::from_be_bytes(array(own, plain)?) ^ i32::MIN));
+        }
+        Type::Int8 | Type::Time | Type::Timestamp => {
+            row.push(&Value::Int8(i64::from_be_bytes(array(own, plain)?) ^ i64::MIN));
+        }
+        Type::Decimal => {
+            row.push(&Value::Decimal(i128::from_be_bytes(array(own, plain)?) ^ i128::MIN));
+        }
+        Type::Text | Type::Bytes => {
+            let mut bytes = Vec::with_capacity(own.len());
+            let mut rest = &own[..own.len().checked_sub(END.len())?];
+            while let Some((first, behind)) = rest.split_first() {
+                bytes.push(plain(*first));
+                rest = if plain(*first) == 0 { behind.get(1..)? } else { behind };
+            }
+            if bytes.len() > INLINE_BYTES_MAX {
+                return None;
+            }
+            row.push(&Value::Bytes(&bytes));
+        }
+        Type::Float4 | Type::Float8 | Type::Interval => return None,
+    }
+    Some(rest)
 }
 
 /// Bits that are in the order of the numbers.

@@ -32,6 +32,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::columnar::exec::CellScanExec;
 use crate::columnar::keys::{BuildKeys, Gather};
+use crate::rows::HeapScanExec;
 use crate::walk::Walk;
 
 /// Keys of more rows than these are not gathered where no filter has left any out.
@@ -69,6 +70,9 @@ impl PhysicalOptimizerRule for BuildWhenAsked {
         let plan = plan.map_up(lazy)?.data;
         plan.each(|plan| {
             if let Some(scan) = plan.downcast_ref::<CellScanExec>() {
+                scan.know_keys(&filters);
+            }
+            if let Some(scan) = plan.downcast_ref::<HeapScanExec>() {
                 scan.know_keys(&filters);
             }
             Ok(TreeNodeRecursion::Continue)

@@ -4,7 +4,7 @@ use std::ops::{Bound, RangeInclusive};
 
 use arrow_array::{Array, ArrayRef};
 use cellar_page::key::push;
-use cellar_page::row::{BadRow, Reader, Type, Value};
+use cellar_page::row::{BadRow, Reader, Type, Value, Writer};
 
 use super::error::RowError;
 use super::layout::{DefaultValue, RowLayout};
@@ -117,6 +117,44 @@ impl KeyWriter {
             }
         }
         false
+    }
+
+    /// The columns whose values a key tells.
+    pub fn told(&self) -> impl Iterator<Item = usize> {
+        let is_told = |column: &usize| {
+            !matches!(self.layout.types[*column], Type::Float4 | Type::Float8 | Type::Interval)
+        };
+        self.columns.iter().map(|column| column.column).filter(is_told)
+    }
+
+    /// A row with those values that a key tells, and NULL in all other columns, behind other bytes. The columns of
+    /// the key are to be [told](KeyWriter::told) where they are wanted: the others read as NULL.
+    ///
+    /// # Errors
+    /// [`RowError::Damaged`]: it is no such key.
+    pub fn row_of(&self, key: &[u8], out: &mut Vec<u8>) -> Result<(), RowError> {
+        let (mut values, mut key) = (vec![None; self.layout.columns()], key);
+        for KeyColumn { column, descending } in &self.columns {
+            let kind = self.layout.types[*column];
+            values[*column] = Some((key, *descending));
+            let (_, rest) =
+                cellar_page::key::skip(key, kind, *descending).ok_or(BadRow { column: *column })?;
+            key = rest;
+        }
+        let mut writer = Writer::new(out, values.len());
+        for (column, value) in values.iter().enumerate() {
+            let kind = self.layout.types[column];
+            let is_told = !matches!(kind, Type::Float4 | Type::Float8 | Type::Interval);
+            match value.filter(|_| is_told) {
+                None => writer.push(&Value::Null),
+                Some((key, descending)) => {
+                    cellar_page::key::read(key, kind, descending, &mut writer)
+                        .ok_or(BadRow { column })?;
+                }
+            }
+        }
+        writer.finish();
+        Ok(())
     }
 
     /// Adds what all keys begin with whose first columns have these values to `out`: one array of one value

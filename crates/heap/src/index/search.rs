@@ -60,6 +60,29 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// About how many entries lie between this place and one behind it: exactly in one leaf, else as the pages on
+    /// both ways are filled.
+    pub fn distance(&self, behind: &Cursor<'_>) -> u64 {
+        let (Some(leaf), Some(last)) = (self.way.last(), behind.way.last()) else { return 0 };
+        if leaf.image.page().number() == last.image.page().number() {
+            return last.place.saturating_sub(leaf.place) as u64;
+        }
+        let ((from, entries), (to, more)) = (self.share(), behind.share());
+        ((to - from).max(0.0) * (entries + more) / 2.0).round().max(1.0) as u64
+    }
+
+    /// The share of the index that is before this place, and about how many entries it has in all.
+    fn share(&self) -> (f64, f64) {
+        let (mut before, mut width, mut entries) = (0.0, 1.0, 1.0);
+        for Step { image, place } in &self.way {
+            let slots = image.page().slots().max(1) as f64;
+            before += width * (*place as f64 / slots).min(1.0);
+            width /= slots;
+            entries *= slots;
+        }
+        (before, entries)
+    }
+
     /// The next entry, and the place behind it.
     pub async fn next(&mut self, session: &Session) -> Result<Option<(Vec<u8>, RowId)>, Error> {
         loop {

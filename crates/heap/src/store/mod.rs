@@ -14,6 +14,7 @@ mod open;
 mod plan;
 mod read;
 mod scan;
+mod size;
 mod sorted;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,7 +47,8 @@ pub(crate) use long::{LongValues, TakenPages};
 pub use open::Reader;
 use read::Pages;
 pub use read::View;
-pub(crate) use scan::{Page, Scan};
+pub(crate) use scan::{Page, Place, Scan};
+pub use size::TableSize;
 
 /// Parameters of an open store.
 #[derive(Clone, Debug)]

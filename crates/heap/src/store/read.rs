@@ -191,4 +191,5 @@ impl View {
 }
 
 /// Bytes behind all entries.
-const END: [u8; KEY_BYTES_MAX + ROW_ID_BYTES + 1] = [0xFF; KEY_BYTES_MAX + ROW_ID_BYTES + 1];
+pub(super) const END: [u8; KEY_BYTES_MAX + ROW_ID_BYTES + 1] =
+    [0xFF; KEY_BYTES_MAX + ROW_ID_BYTES + 1];

@@ -35,25 +35,42 @@ pub(crate) struct Page {
     image: Arc<Image>,
 }
 
+/// A row that is in a page.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    /// Where it is known.
+    pub id: RowId,
+    /// Where its bytes are.
+    at: u16,
+    length: u16,
+}
+
 impl Page {
-    /// The rows that are here, each with where it is known and the slot that it is in.
-    pub fn places(&self) -> impl Iterator<Item = (RowId, u16)> {
+    /// The rows that are here.
+    pub fn places(&self) -> impl Iterator<Item = Place> {
         let page = self.image.page();
-        (0..page.slots() as u16).filter_map(move |slot| match find(page, slot) {
-            Some(Found::Here(_)) => Some((RowId { page: self.number, slot }, slot)),
-            Some(Found::Elsewhere(_)) => None,
-            None => find_moved(page, slot).map(|(home, _)| (home, slot)),
+        let start = page.bytes().as_ptr() as usize;
+        (0..page.slots() as u16).filter_map(move |slot| {
+            let (id, row) = match find(page, slot) {
+                Some(Found::Here(row)) => (RowId { page: self.number, slot }, row),
+                Some(Found::Elsewhere(_)) => return None,
+                None => find_moved(page, slot)?,
+            };
+            // They are the page's own bytes.
+            let at = row.as_ptr() as usize - start;
+            Some(Place { id, at: at as u16, length: row.len() as u16 })
         })
     }
 
-    /// The row in a slot.
-    pub fn row(&self, slot: u16) -> Option<&[u8]> {
-        let page = self.image.page();
-        match find(page, slot) {
-            Some(Found::Here(row)) => Some(row),
-            Some(Found::Elsewhere(_)) => None,
-            None => find_moved(page, slot).map(|(_, row)| row),
-        }
+    /// Places for rows, some of which may be free.
+    pub fn slots(&self) -> usize {
+        self.image.page().slots()
+    }
+
+    /// The bytes of a row.
+    pub fn row(&self, place: Place) -> &[u8] {
+        let at = usize::from(place.at);
+        self.image.page().bytes().get(at..at + usize::from(place.length)).unwrap_or_default()
     }
 
     /// The rows that begin here, and those that have moved here, each with where it is known.
@@ -114,7 +131,7 @@ impl View {
     }
 
     /// The pages of an extent that have rows, read together.
-    async fn pages_of(
+    pub(super) async fn pages_of(
         &self,
         session: &Session,
         table: u32,

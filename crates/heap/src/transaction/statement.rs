@@ -16,7 +16,7 @@ use super::own::Changes;
 use super::span::{Entry, Span};
 use crate::error::Error;
 use crate::row_id::{RowId, RowRef};
-use crate::store::{Page, Reader, Scan, View};
+use crate::store::{Page, Place, Reader, Scan, TableSize, View};
 
 /// What a statement reads. Clones read the same, also beside each other and beside its transaction, which
 /// goes on; it stays as it is until the last of them is dropped.
@@ -171,6 +171,30 @@ impl StatementView {
         Ok(RangeScan { of: self.clone(), span, last: None, is_over: false })
     }
 
+    /// About how large a table is, without what the transaction has changed itself.
+    ///
+    /// # Errors
+    /// As [`StatementView::row`]; [`Error::WrongObject`].
+    #[boxed]
+    pub async fn size(&self, table: u32) -> Result<TableSize, Error> {
+        self.0.view.size(&self.0.session, table).await
+    }
+
+    /// About how many rows have keys between these bounds, without what the transaction has changed itself.
+    ///
+    /// # Errors
+    /// As [`StatementView::size`].
+    #[boxed]
+    pub async fn expected(
+        &self,
+        index: u32,
+        bounds: (Bound<Bytes>, Bound<Bytes>),
+    ) -> Result<u64, Error> {
+        let Span { low, high, .. } = Span::new(index, bounds, false);
+        let bounds = (&low[..], high.as_deref());
+        self.0.view.expected(&self.0.session, index, bounds).await
+    }
+
     /// A long value, as a row has it: its first page, and its length in bytes.
     ///
     /// # Errors
@@ -247,9 +271,9 @@ impl TableScan {
     #[boxed]
     pub async fn next(&mut self) -> Result<Option<RowBatch>, Error> {
         while let Some(page) = self.scan.next_page(&self.session).await? {
-            let mut places: Vec<(RowId, u16)> = page.places().collect();
+            let mut places: Vec<Place> = page.places().collect();
             if !self.changed.is_empty() {
-                places.retain(|(id, _)| !self.changed.contains(id));
+                places.retain(|place| !self.changed.contains(&place.id));
             }
             if !places.is_empty() {
                 return Ok(Some(RowBatch(Rows::Stored(page, places))));
@@ -264,8 +288,8 @@ impl TableScan {
 pub struct RowBatch(Rows);
 
 enum Rows {
-    /// A page, and for each of its rows where it is known, and the slot that it is in.
-    Stored(Page, Vec<(RowId, u16)>),
+    /// A page, and where its rows are.
+    Stored(Page, Vec<Place>),
     Own(Vec<(RowRef, Bytes)>),
 }
 
@@ -293,8 +317,8 @@ impl RowBatch {
     pub fn get(&self, at: usize) -> Option<(RowRef, &[u8])> {
         match &self.0 {
             Rows::Stored(page, places) => {
-                let (id, slot) = places.get(at)?;
-                Some((RowRef::Stored(*id), page.row(*slot)?))
+                let place = *places.get(at)?;
+                Some((RowRef::Stored(place.id), page.row(place)))
             }
             Rows::Own(rows) => rows.get(at).map(|(row, bytes)| (*row, &bytes[..])),
         }

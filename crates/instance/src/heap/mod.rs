@@ -31,7 +31,7 @@ use removal::Removal;
 pub(crate) use removal::{Making, remove_number};
 pub use transaction::{
     Begin, ChangeError, Entries, IndexKey, LockedRow, Mark, RowLock, Rows, Scan, Shares, Statement,
-    Transaction,
+    TableSize, Transaction,
 };
 
 /// Bytes of a page.

@@ -437,6 +437,15 @@ pub struct Scan(TableScan);
 /// A scan of an index under way.
 pub struct Entries(RangeScan);
 
+/// About how large a table is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableSize {
+    /// Pages with rows.
+    pub pages: u64,
+    /// Rows.
+    pub rows: u64,
+}
+
 /// A table, divided among tasks that scan it beside each other.
 #[derive(Debug)]
 pub struct Shares(TableShares);
@@ -503,6 +512,29 @@ impl Statement {
         Ok(Entries(self.0.range(index.object, bounds, backwards).map_err(from_heap)?))
     }
 
+    /// About how many pages and rows a table has.
+    ///
+    /// # Errors
+    /// As [`Statement::row`].
+    #[boxed]
+    pub async fn size(&self, table: &RowTable) -> Result<TableSize> {
+        let size = self.0.size(table.object).await.map_err(from_heap)?;
+        Ok(TableSize { pages: size.pages, rows: size.rows })
+    }
+
+    /// About how many rows have keys between these bounds.
+    ///
+    /// # Errors
+    /// As [`Statement::row`].
+    #[boxed]
+    pub async fn expected(
+        &self,
+        index: &Index,
+        bounds: (Bound<Bytes>, Bound<Bytes>),
+    ) -> Result<u64> {
+        self.0.expected(index.object, bounds).await.map_err(from_heap)
+    }
+
     /// A long value, as a row has it.
     ///
     /// # Errors
@@ -543,5 +575,15 @@ impl Entries {
     pub async fn next(&mut self, count: usize) -> Result<Vec<u64>> {
         let entries = self.0.next(count).await.map_err(from_heap)?;
         Ok(entries.into_iter().map(|(_, row)| row.to_u64()).collect())
+    }
+
+    /// The next rows, each with its key, at most so many; none behind the last.
+    ///
+    /// # Errors
+    /// As [`Statement::row`].
+    #[boxed]
+    pub async fn next_keys(&mut self, count: usize) -> Result<Vec<(Bytes, u64)>> {
+        let entries = self.0.next(count).await.map_err(from_heap)?;
+        Ok(entries.into_iter().map(|(key, row)| (key, row.to_u64())).collect())
     }
 }

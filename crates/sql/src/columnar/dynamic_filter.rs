@@ -18,7 +18,7 @@ use datafusion::physical_plan::expressions::{
 
 use crate::columnar::keys::BuildKeys;
 use crate::columnar::table::OpenTable;
-use crate::columnar::translate::predicate;
+use crate::columnar::translate::{Reason, predicate};
 
 /// Numbers that a filter is asked about beforehand, at most.
 const DOMAIN_MAX: u64 = 1 << 22;
@@ -73,7 +73,11 @@ impl DynamicFilter for NarrowingFilter {
             return predicates.clone();
         }
         let (mut out, mut rest) = (Vec::new(), Vec::new());
-        understood(&self.expr, &self.table, &mut out, &mut rest);
+        let table = &self.table;
+        let know = |expr: &Arc<dyn PhysicalExpr>| {
+            predicate(expr, false, table.schema()).and_then(|known| table.fitting(known))
+        };
+        understood(&self.expr, &know, &mut out, &mut rest);
         // A filter has what is not understood only when all keys are in it.
         if !rest.is_empty()
             && let Some(members) = self.members()
@@ -95,16 +99,16 @@ impl DynamicFilter for NarrowingFilter {
 
 /// A filter that asks each part of the rows something else: what any of the parts is asked. So it is
 /// where both sides of a join are divided among the workers by a hash that only DataFusion knows.
-fn any_branch(expr: &Arc<dyn PhysicalExpr>, table: &OpenTable) -> Option<Predicate> {
+fn any_branch(expr: &Arc<dyn PhysicalExpr>, know: Know<'_>) -> Option<Predicate> {
     let case = expr.downcast_ref::<CaseExpr>()?;
-    let otherwise = case.else_expr().map(|expr| predicate(expr, false, table.schema()));
+    let otherwise = case.else_expr().map(know);
     if !matches!(otherwise, None | Some(Ok(Predicate::None))) {
         return None;
     }
     let mut any = Vec::new();
     for (_, then) in case.when_then_expr() {
         let mut all = Vec::new();
-        understood(then, table, &mut all, &mut Vec::new());
+        understood(then, know, &mut all, &mut Vec::new());
         match all.iter().any(|one| matches!(one, Predicate::None)) {
             true => {}
             // A part that is asked nothing that is understood may have any row.
@@ -175,33 +179,36 @@ fn by_domain(
     }
 }
 
+/// What an expression asks of rows of a table; or why that is not understood.
+pub(crate) type Know<'a> = &'a dyn Fn(&Arc<dyn PhysicalExpr>) -> Result<Predicate, Reason>;
+
 /// Those parts of a filter that are understood. The others only leave more rows than need be: whoever
 /// made the filter asks each row again.
-fn understood(
+pub(crate) fn understood(
     expr: &Arc<dyn PhysicalExpr>,
-    table: &OpenTable,
+    know: Know<'_>,
     out: &mut Vec<Predicate>,
     rest: &mut Vec<Arc<dyn PhysicalExpr>>,
 ) {
     if let Some(dynamic) = expr.downcast_ref::<DynamicFilterPhysicalExpr>() {
         if let Ok(current) = dynamic.current() {
-            understood(&current, table, out, rest);
+            understood(&current, know, out, rest);
         }
         return;
     }
     if let Some(both) = expr.downcast_ref::<BinaryExpr>()
         && *both.op() == Operator::And
     {
-        understood(both.left(), table, out, rest);
-        understood(both.right(), table, out, rest);
+        understood(both.left(), know, out, rest);
+        understood(both.right(), know, out, rest);
         return;
     }
-    if let Some(any) = any_branch(expr, table) {
+    if let Some(any) = any_branch(expr, know) {
         out.push(any);
         rest.push(Arc::clone(expr));
         return;
     }
-    match predicate(expr, false, table.schema()).and_then(|known| table.fitting(known)) {
+    match know(expr) {
         Ok(Predicate::All) => {}
         Err(_) => rest.push(Arc::clone(expr)),
         Ok(known) => out.push(known),

@@ -44,6 +44,7 @@ use crate::numbers::sum::Sum;
 use crate::offset::OffsetAtSort;
 use crate::one_row::{NullWithoutRow, OneRow};
 use crate::ordered::OrderOfSubquery;
+use crate::rows::InOrderOfIndex;
 use crate::set_comparison::SetComparisons;
 use crate::set_operation::CountEqualRows;
 use crate::spill::TempFiles;
@@ -166,9 +167,10 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules.insert(at.unwrap_or(0), Arc::new(PlainAntiJoins));
     let at = rules.iter().position(|rule| rule.name() == "EnsureCooperative");
     let at = at.unwrap_or(rules.len());
-    rules.insert(at, Arc::new(AggregateInCell));
+    rules.insert(at, Arc::new(InOrderOfIndex));
+    rules.insert(at + 1, Arc::new(AggregateInCell));
     // Filters of what is above one use must not reach the others.
-    rules.insert(at + 1, Arc::new(ShareAggregates));
+    rules.insert(at + 2, Arc::new(ShareAggregates));
     // Filters would not pass what it puts in.
     rules.push(Arc::new(BuildWhenAsked));
     Lids::around(rules)

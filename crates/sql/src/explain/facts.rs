@@ -156,6 +156,8 @@ pub enum Kind {
         table: String,
         /// The index that is used, and what chooses its keys; `None`: all rows are read.
         index: Option<(String, String)>,
+        /// What rows are asked as they are stored.
+        conditions: Vec<String>,
     },
     /// An operator that has no name here: as DataFusion calls it.
     Other {

@@ -125,8 +125,11 @@ fn facts(kind: &Kind, put: &mut impl FnMut(&str, Value)) {
         Kind::Shared { of } => put("Result Of", json!(of)),
         Kind::Cell(scan) => cell(scan, put),
         Kind::Files(scan) => files(scan, put),
-        Kind::Heap { table, index } => {
+        Kind::Heap { table, index, conditions } => {
             put("Relation Name", json!(table));
+            if !conditions.is_empty() {
+                put("Filter", json!(conditions.join(" and ")));
+            }
             if let Some((name, keys)) = index {
                 put("Index Name", json!(name));
                 put("Index Cond", json!(keys));

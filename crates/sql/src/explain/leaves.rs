@@ -116,7 +116,10 @@ pub(super) fn other(plan: &Plan, tables: &Tables) -> Kind {
     }
     if let Some(scan) = plan.downcast_ref::<HeapScanExec>() {
         let index = scan.index().map(|(name, keys)| (name.to_owned(), keys));
-        return Kind::Heap { table: scan.table().to_owned(), index };
+        // Those that the index answers are told with it.
+        let is_answered = index.is_some() && scan.other_filters() == 0;
+        let conditions = if is_answered { Vec::new() } else { scan.conditions() };
+        return Kind::Heap { table: scan.table().to_owned(), index, conditions };
     }
     Kind::Other { name: plan.name().to_owned() }
 }

@@ -38,9 +38,14 @@ pub(crate) fn operation(kind: &Kind) -> String {
         Kind::OneRow => "one row".to_owned(),
         Kind::Empty => "no rows".to_owned(),
         Kind::Cell(scan) => format!("cell scan {}", scan.table),
-        Kind::Heap { table, index: None } => format!("scan {table}"),
-        Kind::Heap { table, index: Some((index, keys)) } => {
-            format!("scan {table} by index {index}: {keys}")
+        Kind::Heap { table, index, conditions } => {
+            let index = index.as_ref();
+            let index = index.map(|(index, keys)| format!(" by index {index}: {keys}"));
+            let asked = match conditions.is_empty() {
+                true => String::new(),
+                false => format!(" where {}", conditions.join(" and ")),
+            };
+            format!("scan {table}{}{asked}", index.unwrap_or_default())
         }
         Kind::Files(scan) => files(scan),
         Kind::Subqueries => "scalar subqueries".to_owned(),

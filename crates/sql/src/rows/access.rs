@@ -1,66 +1,132 @@
-//! The way to the rows of a table that conditions choose: an index whose first columns have values.
+//! The ways to the rows of a table that conditions choose: indexes whose first columns have values.
 
 use std::ops::{Bound, RangeInclusive};
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{Expr, Operator};
 
 use super::table::RowColumns;
+
+/// Ranges of keys that conditions may make, at most.
+const RANGES_MAX: usize = 50_000;
 
 /// An index, and the keys of it that are looked at.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     /// Which index of the table, from 0.
     pub index: usize,
-    /// The keys, from the first on, up to the last and all that begin with it.
-    pub keys: RangeInclusive<Vec<u8>>,
+    /// The keys, from the first on, up to the last and all that begin with it: rising, and apart.
+    pub ranges: Vec<RangeInclusive<Vec<u8>>>,
+    /// The greatest come first.
+    pub backwards: bool,
     /// The conditions, in words.
     pub conditions: Vec<String>,
+    /// The values of its first columns, if each has one.
+    pub equal: Vec<ArrayRef>,
+    /// Whether the column behind these has bounds.
+    pub is_bound: bool,
+    /// One row at most is found.
+    pub is_one: bool,
 }
 
 /// What the conditions say of a column.
 #[derive(Clone, Default)]
 struct Known {
-    equal: Option<ArrayRef>,
+    /// It is one of these.
+    equal: Option<Vec<ArrayRef>>,
     low: Option<(ArrayRef, bool)>,
     high: Option<(ArrayRef, bool)>,
     words: Vec<String>,
 }
 
-/// The best index for these conditions; `None`: all rows are to be read. The conditions are asked again of
-/// each row.
-pub(crate) fn access(columns: &RowColumns, filters: &[Expr]) -> Option<Access> {
+impl Access {
+    /// All of an index, or of its keys whose first columns are these; without those that are NULL behind.
+    pub fn all(
+        columns: &RowColumns,
+        index: usize,
+        equal: Vec<ArrayRef>,
+        has_nulls: bool,
+    ) -> Option<Access> {
+        let next = columns.rows.indexes[index].columns.get(equal.len())?;
+        let null = new_null_array(columns.schema.field(next.column).data_type(), 1);
+        let high = if has_nulls { Bound::Unbounded } else { Bound::Excluded(&null) };
+        let range = columns.key_range(index, &equal, Bound::Unbounded, high).ok()?;
+        Some(Access {
+            index,
+            ranges: vec![range],
+            backwards: false,
+            conditions: Vec::new(),
+            equal,
+            is_bound: false,
+            is_one: false,
+        })
+    }
+}
+
+/// The indexes that conditions choose keys of, the best first as far as conditions tell. The conditions are asked
+/// again of each row.
+pub(crate) fn ways(columns: &RowColumns, filters: &[Expr]) -> Vec<Access> {
     let mut known = vec![Known::default(); columns.schema.fields().len()];
     for filter in filters {
         each_conjunct(filter, &mut |conjunct| learn(columns, conjunct, &mut known));
     }
-    let indexes = columns.rows.indexes.iter().enumerate();
-    let found = indexes.filter_map(|(at, index)| {
-        let own: Vec<&Known> = index.columns.iter().map(|column| &known[column.column]).collect();
-        let equal = own.iter().take_while(|known| known.equal.is_some()).count();
-        let bound = own.get(equal).filter(|known| known.low.is_some() || known.high.is_some());
-        let is_one = index.is_unique && equal == index.columns.len();
-        let score = equal * 2 + usize::from(bound.is_some());
-        (score > 0).then_some((is_one, score, std::cmp::Reverse(at), equal))
+    let scored = (0..columns.rows.indexes.len()).filter_map(|at| {
+        let (way, score) = way(columns, &known, at)?;
+        Some((way.is_one, score, std::cmp::Reverse(at), way))
     });
-    let (_, _, std::cmp::Reverse(index), equal) = found.max()?;
-    let own: Vec<&Known> =
-        columns.rows.indexes[index].columns.iter().map(|column| &known[column.column]).collect();
-    let values: Vec<ArrayRef> =
-        own[..equal].iter().filter_map(|known| known.equal.clone()).collect();
+    let mut scored: Vec<_> = scored.collect();
+    scored.sort_by_key(|(is_one, score, at, _)| std::cmp::Reverse((*is_one, *score, *at)));
+    scored.into_iter().map(|(_, _, _, way)| way).collect()
+}
+
+/// The keys of an index that conditions choose, and how many columns they choose them by, more or less.
+fn way(columns: &RowColumns, known: &[Known], at: usize) -> Option<(Access, usize)> {
+    let index = &columns.rows.indexes[at];
+    let own: Vec<&Known> = index.columns.iter().map(|column| &known[column.column]).collect();
+    // All values of the first columns with each other.
+    let mut prefixes: Vec<Vec<ArrayRef>> = vec![Vec::new()];
+    let mut equal = 0;
+    for known in &own {
+        let Some(values) = &known.equal else { break };
+        if prefixes.len() * values.len() > RANGES_MAX {
+            break;
+        }
+        let with = |prefix: &Vec<ArrayRef>, value: &ArrayRef| {
+            prefix.iter().chain([value]).cloned().collect::<Vec<_>>()
+        };
+        prefixes = prefixes
+            .iter()
+            .flat_map(|prefix| values.iter().map(move |value| with(prefix, value)))
+            .collect();
+        equal += 1;
+    }
+    let next = own.get(equal).copied().filter(|next| next.equal.is_none());
+    let is_bound = next.is_some_and(|next| next.low.is_some() || next.high.is_some());
+    let score = equal * 2 + usize::from(is_bound);
+    if score == 0 {
+        return None;
+    }
     let bound = |bound: Option<&(ArrayRef, bool)>| match bound {
         None => Bound::Unbounded,
         Some((value, true)) => Bound::Included(value.clone()),
         Some((value, false)) => Bound::Excluded(value.clone()),
     };
-    let next = own.get(equal);
     let low = bound(next.and_then(|known| known.low.as_ref()));
     let high = bound(next.and_then(|known| known.high.as_ref()));
-    let keys = columns.key_range(index, &values, low.as_ref(), high.as_ref()).ok()?;
-    let conditions = own.iter().take(equal + 1).flat_map(|known| known.words.clone()).collect();
-    Some(Access { index, keys, conditions })
+    let range =
+        |values: &Vec<ArrayRef>| columns.key_range(at, values, low.as_ref(), high.as_ref()).ok();
+    let mut ranges = prefixes.iter().map(range).collect::<Option<Vec<_>>>()?;
+    ranges.sort_unstable_by(|a, b| a.start().cmp(b.start()));
+    ranges.dedup();
+    let is_one = index.is_unique && equal == index.columns.len() && ranges.len() <= 1;
+    let used = equal + usize::from(is_bound);
+    let conditions = own.iter().take(used).flat_map(|known| known.words.clone()).collect();
+    let equal = if ranges.len() == 1 { prefixes.swap_remove(0) } else { Vec::new() };
+    let way = Access { index: at, ranges, backwards: false, conditions, equal, is_bound, is_one };
+    Some((way, score))
 }
 
 fn each_conjunct(filter: &Expr, each: &mut impl FnMut(&Expr)) {
@@ -73,39 +139,119 @@ fn each_conjunct(filter: &Expr, each: &mut impl FnMut(&Expr)) {
     }
 }
 
-/// Notes what `column OP value` says.
+/// Notes what a condition on one column says.
 fn learn(columns: &RowColumns, conjunct: &Expr, known: &mut [Known]) {
-    let Expr::BinaryExpr(compared) = conjunct else { return };
-    let (column, value, op) = match (&*compared.left, &*compared.right) {
-        (Expr::Column(column), Expr::Literal(value, _)) => (column, value, compared.op),
-        (Expr::Literal(value, _), Expr::Column(column)) => {
-            let Some(op) = compared.op.swap() else { return };
-            (column, value, op)
-        }
-        _ => return,
-    };
-    let fields = columns.schema.fields();
-    let Some(at) = fields.iter().position(|field| *field.name() == column.name) else { return };
-    let Some(value) = value_of(value, fields[at].data_type()) else { return };
+    if let Some((column, values)) = one_of(conjunct) {
+        return learn_list(columns, (column, &values), known);
+    }
+    if let Some((column, value)) = truth(conjunct)
+        && let Some(at) = position(columns, column)
+        && let Some(own) = value_of(&value.into(), columns.schema.field(at).data_type())
+    {
+        known[at].equal = Some(vec![own]);
+        known[at].words.push(match value {
+            true => column.to_owned(),
+            false => format!("not {column}"),
+        });
+        return;
+    }
+    let Some((column, value, op)) = comparison(conjunct) else { return };
+    let Some(at) = position(columns, column) else { return };
+    let Some(own) = value_of(value, columns.schema.field(at).data_type()) else { return };
     let of = &mut known[at];
     match op {
-        Operator::Eq => of.equal = Some(value),
-        Operator::Gt => of.low = Some((value, false)),
-        Operator::GtEq => of.low = Some((value, true)),
-        Operator::Lt => of.high = Some((value, false)),
-        Operator::LtEq => of.high = Some((value, true)),
+        Operator::Eq => of.equal = Some(vec![own]),
+        Operator::Gt => of.low = Some((own, false)),
+        Operator::GtEq => of.low = Some((own, true)),
+        Operator::Lt => of.high = Some((own, false)),
+        Operator::LtEq => of.high = Some((own, true)),
         _ => return,
     }
-    of.words.push(format!("{} {} {}", column.name, op, compared_words(conjunct)));
+    of.words.push(format!("{column} {op} {value}"));
 }
 
-/// The value of a comparison, as it is shown.
-fn compared_words(conjunct: &Expr) -> String {
-    let Expr::BinaryExpr(compared) = conjunct else { return String::new() };
-    match (&*compared.left, &*compared.right) {
-        (Expr::Literal(value, _), _) | (_, Expr::Literal(value, _)) => value.to_string(),
-        _ => String::new(),
+/// A column that is true, or false, by its name.
+fn truth(conjunct: &Expr) -> Option<(&str, bool)> {
+    match conjunct {
+        Expr::Column(column) => Some((&column.name, true)),
+        Expr::Not(not) => match &**not {
+            Expr::Column(column) => Some((&column.name, false)),
+            _ => None,
+        },
+        _ => None,
     }
+}
+
+fn position(columns: &RowColumns, name: &str) -> Option<usize> {
+    columns.schema.fields().iter().position(|field| field.name() == name)
+}
+
+/// A column, what it is compared with, and how.
+fn comparison(conjunct: &Expr) -> Option<(&str, &ScalarValue, Operator)> {
+    let Expr::BinaryExpr(compared) = conjunct else { return None };
+    match (&*compared.left, &*compared.right) {
+        (Expr::Column(column), Expr::Literal(value, _)) => Some((&column.name, value, compared.op)),
+        (Expr::Literal(value, _), Expr::Column(column)) => {
+            Some((&column.name, value, compared.op.swap()?))
+        }
+        _ => None,
+    }
+}
+
+/// A column, and the values of which it is one: of IN, of `= ANY`, and of what a short IN is made.
+fn one_of(conjunct: &Expr) -> Option<(&str, Vec<ScalarValue>)> {
+    match conjunct {
+        Expr::InList(InList { expr, list, negated: false }) => {
+            let Expr::Column(column) = &**expr else { return None };
+            let value = |item: &Expr| match item {
+                Expr::Literal(value, _) => Some(value.clone()),
+                _ => None,
+            };
+            Some((&column.name, list.iter().map(value).collect::<Option<_>>()?))
+        }
+        Expr::BinaryExpr(either) if either.op == Operator::Or => {
+            let side = |side| one_of(side).or_else(|| equal(side));
+            let ((column, mut values), (other, more)) = (side(&either.left)?, side(&either.right)?);
+            values.extend(more);
+            (column == other).then_some((column, values))
+        }
+        Expr::ScalarFunction(call) if call.name() == "array_has" => {
+            let [Expr::Literal(list, _), Expr::Column(column)] = &call.args[..] else {
+                return None;
+            };
+            let ScalarValue::List(list) = list else { return None };
+            let items = list.value(0);
+            let item = |at| ScalarValue::try_from_array(&items, at).ok();
+            Some((
+                &column.name,
+                (0..arrow::array::Array::len(&items)).map(item).collect::<Option<_>>()?,
+            ))
+        }
+        _ => None,
+    }
+}
+
+fn equal(conjunct: &Expr) -> Option<(&str, Vec<ScalarValue>)> {
+    let (column, value, op) = comparison(conjunct)?;
+    (op == Operator::Eq).then(|| (column, vec![value.clone()]))
+}
+
+/// Notes that a column is one of these values.
+fn learn_list(columns: &RowColumns, (column, values): (&str, &[ScalarValue]), known: &mut [Known]) {
+    let Some(at) = position(columns, column) else { return };
+    let data_type = columns.schema.field(at).data_type();
+    // NULL equals nothing.
+    let values = values.iter().filter(|value| !value.is_null());
+    let Some(own) = values.map(|value| value_of(value, data_type)).collect::<Option<Vec<_>>>()
+    else {
+        return;
+    };
+    let of = &mut known[at];
+    if own.len() > RANGES_MAX || of.equal.as_ref().is_some_and(|equal| equal.len() <= own.len()) {
+        return;
+    }
+    of.words.push(format!("{column} in {} values", own.len()));
+    of.equal = Some(own);
 }
 
 /// A value as the column has it; `None`: no value of the column is the same.

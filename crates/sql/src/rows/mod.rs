@@ -1,6 +1,7 @@
 //! Tables whose rows change, as queries and changes see them.
 
 mod access;
+mod asked;
 mod build;
 mod change;
 mod checks;
@@ -8,10 +9,13 @@ mod conflict;
 mod define;
 mod exec;
 mod naming;
+mod ordered;
 mod provider;
+mod read;
 mod rewrite;
 mod sequence;
 mod session;
+mod size;
 mod table;
 
 pub(crate) use build::built;
@@ -21,6 +25,7 @@ pub(crate) use conflict::{Conflict, OnUpdate};
 pub(crate) use define::{Definition, NewSequence, added, defined, identity, name_of};
 pub(crate) use exec::HeapScanExec;
 pub(crate) use naming::free_name;
+pub(crate) use ordered::InOrderOfIndex;
 pub(crate) use provider::{HeapTable, default_value, defaults};
 pub(crate) use rewrite::{Filling, OldRows};
 pub use sequence::SequenceOptions;

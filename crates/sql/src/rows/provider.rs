@@ -1,10 +1,13 @@
 //! A table in the heap as DataFusion plans with it.
 
 use std::collections::HashMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use async_trait::async_trait;
+use bytes::Bytes;
+use cellar_instance::heap::TableSize;
 use datafusion::catalog::Session;
 use datafusion::common::DFSchema;
 use datafusion::datasource::{TableProvider, TableType};
@@ -13,10 +16,11 @@ use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, cast};
 use datafusion::physical_plan::ExecutionPlan;
 
-use super::access::access;
+use super::access::{Access, ways};
 use super::checks::expression;
-use super::exec::HeapScanExec;
+use super::exec::{HeapScanExec, Read};
 use super::session::Scope;
+use super::size::rows_by_index;
 use super::table::RowColumns;
 use crate::columnar::table::default_of;
 use crate::error::Error;
@@ -81,7 +85,7 @@ impl TableProvider for HeapTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        // They choose an index; each row is asked again.
+        // They choose an index. Which of them rows are asked as they are stored is settled later.
         Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
@@ -101,14 +105,72 @@ impl TableProvider for HeapTable {
         let all = || (0..self.schema.fields().len()).collect();
         let projection = projection.cloned().unwrap_or_else(all);
         let schema = Arc::new(self.schema.project(&projection)?);
-        let way = access(&columns, filters)
-            .filter(|way| scope.statement.has_whole(&columns.rows.indexes[way.index]));
-        let partitions = match way {
-            Some(_) => 1,
-            None => state.config().target_partitions(),
-        };
+        let read = way_to(&scope, columns, filters, &projection).await.map_err(external)?;
+        let partitions = state.config().target_partitions();
         let scope = (*scope).clone();
-        let scan = HeapScanExec::new((columns, way), scope, projection, schema, partitions)?;
+        let scan = HeapScanExec::new(read, scope, projection, schema, partitions)?;
         Ok(Arc::new(scan))
     }
+}
+
+/// How rows that conditions choose are read: by an index where that is less work than to read all pages.
+async fn way_to(
+    scope: &Scope,
+    columns: Arc<RowColumns>,
+    filters: &[Expr],
+    projection: &[usize],
+) -> std::result::Result<Read, Error> {
+    let statement = &scope.statement;
+    let whole = |way: &Access| statement.has_whole(&columns.rows.indexes[way.index]);
+    let mut ways: Vec<Access> = ways(&columns, filters).into_iter().filter(whole).collect();
+    if ways.first().is_some_and(|way| way.is_one) {
+        let access = Some(ways.swap_remove(0));
+        return Ok(Read { columns, size: TableSize { pages: 1, rows: 1 }, access });
+    }
+    let size = statement.size(&columns.rows).await?;
+    let mut best = None;
+    let mut least = rows_by_index(size);
+    for way in ways {
+        let rows = expected(scope, &columns, &way).await?;
+        let told = columns.told(way.index);
+        let cost = match projection.iter().all(|at| told.contains(at)) {
+            true => rows / KEYS_A_ROW + way.ranges.len() as u64,
+            false => rows,
+        };
+        // Of ways with as many rows the first has more conditions.
+        if cost < least || (best.is_none() && cost == least) {
+            (best, least) = (Some((way, rows)), cost);
+        }
+    }
+    Ok(match best {
+        None => Read { columns, size, access: None },
+        Some((way, rows)) => {
+            let rows = rows.clamp(1, size.rows.max(1));
+            Read { columns, size: TableSize { rows, ..size }, access: Some(way) }
+        }
+    })
+}
+
+/// Keys that are read in the time of one row that is fetched.
+const KEYS_A_ROW: u64 = 32;
+
+/// Ranges of an index of which it is asked how many rows they have: the others are as these.
+const ASKED: usize = 8;
+
+/// About how many rows a way has, and one for each way down.
+async fn expected(
+    scope: &Scope,
+    columns: &RowColumns,
+    way: &Access,
+) -> std::result::Result<u64, Error> {
+    let index = &columns.rows.indexes[way.index];
+    let bound = |key: &Vec<u8>| Bound::Included(Bytes::copy_from_slice(key));
+    let asked = way.ranges.iter().take(ASKED);
+    let (mut rows, count) = (0, asked.len() as u64);
+    for range in asked {
+        let bounds = (bound(range.start()), bound(range.end()));
+        rows += scope.statement.expected(index, bounds).await?;
+    }
+    let all = way.ranges.len() as u64;
+    Ok((rows * all).div_ceil(count.max(1)) + all)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cellar_format::rows::{
-    KeyWriter, LongValue, RowColumns as Builder, RowError, RowLayout, RowWriter,
+    KeyWriter, LongValue, RowColumns as Builder, RowError, RowFilter, RowLayout, RowWriter,
 };
 use cellar_instance::catalog::{Missing, RowTable, Table};
 use cellar_instance::heap::{IndexKey, Statement};
@@ -176,6 +176,29 @@ impl RowColumns {
         range.map_err(|error| row_error(&self.name, &error))
     }
 
+    /// The columns that keys of an index tell.
+    pub fn told(&self, index: usize) -> Vec<usize> {
+        self.keys[index].told().collect()
+    }
+
+    /// Rows with what these keys of an index tell, each with its number.
+    ///
+    /// # Errors
+    /// A key is damaged.
+    pub fn rows_of_keys(
+        &self,
+        index: usize,
+        keys: &[(bytes::Bytes, u64)],
+    ) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+        let row = |(key, id): &(bytes::Bytes, u64)| {
+            let mut row = Vec::new();
+            let told = self.keys[index].row_of(key, &mut row);
+            told.map_err(|error| row_error(&self.name, &error))?;
+            Ok((*id, row))
+        };
+        keys.iter().map(row).collect()
+    }
+
     /// The columns as queries see them: without what only writers need, and with the numbers of the rows
     /// if these are asked for.
     pub fn query_schema(&self, row_ids: bool) -> SchemaRef {
@@ -213,12 +236,38 @@ impl RowColumns {
             Err(RowError::LongMissing { .. }) => {}
             Err(error) => return Err(row_error(&self.name, &error)),
         }
-        let failed = |error: RowError| row_error(&self.name, &error);
+        let long = self.long(builder, statement, row).await?;
+        builder.push(row, &long).map_err(|error| row_error(&self.name, &error))
+    }
+
+    /// The long values of a row that columns want, each with its column.
+    async fn long(
+        &self,
+        builder: &Builder,
+        statement: &Statement,
+        row: &[u8],
+    ) -> Result<Vec<(usize, bytes::Bytes)>, Error> {
         let mut long = Vec::new();
-        for LongValue { column, page, length } in builder.long_values(row).map_err(failed)? {
+        let named = builder.long_values(row).map_err(|error| row_error(&self.name, &error))?;
+        for LongValue { column, page, length } in named {
             long.push((column, statement.long(&self.rows, page, length).await?));
         }
-        builder.push(row, &long).map_err(failed)
+        Ok(long)
+    }
+
+    /// Whether a row passes a filter, of which a long value decides.
+    ///
+    /// # Errors
+    /// As [`RowColumns::push`].
+    pub async fn passes_long(
+        &self,
+        filter: &RowFilter,
+        statement: &Statement,
+        row: &[u8],
+    ) -> Result<bool, Error> {
+        let long = self.long(&self.all, statement, row).await?;
+        let passes = filter.ask().passes(row, &long);
+        passes.map_err(|error| row_error(&self.name, &error))
     }
 
     /// All columns of these rows.

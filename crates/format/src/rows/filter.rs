@@ -1,0 +1,351 @@
+//! Conditions that rows are asked as they are stored, before columns are made of those that pass.
+
+use bytes::Bytes;
+use cellar_page::row::{BadRow, Held, Reader, Type};
+
+use super::error::RowError;
+use super::layout::{DefaultValue, RowLayout};
+use super::source::Source;
+use crate::expr::Expr;
+use crate::predicate::{Predicate, Relation, Test};
+use crate::value::{key_of_f32, key_of_f64};
+
+/// A value of a row, as predicates know values.
+#[derive(Clone, Copy, Debug)]
+enum Item<'r> {
+    Null,
+    Number(i128),
+    Bytes(&'r [u8]),
+    /// In pages of its own, which were not given.
+    Elsewhere,
+    /// It is there; what it is no predicate asks.
+    Some,
+}
+
+/// What is to be done with a column of a row.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// So many bytes are passed; the last of their columns.
+    Pass(usize, usize),
+    /// A text is passed; its column.
+    PassText(usize),
+    /// A column that is asked, and its place among these.
+    Take(usize, usize),
+}
+
+/// A predicate with its columns as places.
+#[derive(Clone, Debug)]
+enum Node {
+    All,
+    None,
+    And(Vec<Node>),
+    Or(Vec<Node>),
+    Test(usize, Test),
+    Compare(Side, Relation, Side),
+}
+
+/// A side of a comparison.
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Column(usize),
+    Constant(i128),
+}
+
+/// Conditions on rows, all of which must hold.
+#[derive(Clone, Debug)]
+pub struct RowFilter {
+    layout: RowLayout,
+    /// The columns that are asked, rising.
+    columns: Vec<usize>,
+    steps: Vec<Step>,
+    conjuncts: Vec<Node>,
+}
+
+/// A filter at work.
+#[derive(Debug)]
+pub struct Asking<'r> {
+    filter: &'r RowFilter,
+    items: Vec<Item<'r>>,
+}
+
+/// Whether a type has numbers that are compared as whole ones.
+fn is_whole(kind: Type) -> bool {
+    !matches!(kind, Type::Float4 | Type::Float8 | Type::Interval | Type::Text | Type::Bytes)
+}
+
+impl RowFilter {
+    /// Whether rows of a layout can be asked a predicate.
+    pub fn knows(layout: &RowLayout, predicate: &Predicate) -> bool {
+        let kind = |column: &usize| layout.types.get(*column).copied();
+        let is_side = |expr: &Expr| match expr {
+            Expr::Column(column) => kind(column).is_some_and(is_whole),
+            Expr::Constant(_) => true,
+            _ => false,
+        };
+        match predicate {
+            Predicate::All | Predicate::None => true,
+            Predicate::And(all) | Predicate::Or(all) => {
+                all.iter().all(|one| RowFilter::knows(layout, one))
+            }
+            Predicate::Compare { left, right, .. } => is_side(left) && is_side(right),
+            Predicate::Test { column, test } => match (test, kind(column)) {
+                (_, None) => false,
+                (Test::Null | Test::NotNull, _) => true,
+                (_, Some(Type::Interval)) => false,
+                (Test::Numbers(..) | Test::NumberIn(_) | Test::NumberNotIn(_), Some(kind)) => {
+                    !matches!(kind, Type::Text | Type::Bytes)
+                }
+                (Test::Member(_), Some(kind)) => is_whole(kind),
+                (_, Some(kind)) => matches!(kind, Type::Text | Type::Bytes),
+            },
+        }
+    }
+
+    /// Makes conditions ready, each of which [`RowFilter::knows`] knows. What is cheap is asked first.
+    ///
+    /// # Errors
+    /// [`RowError::NoColumn`].
+    pub fn new(layout: &RowLayout, conjuncts: &[Predicate]) -> Result<RowFilter, RowError> {
+        let mut columns = std::collections::BTreeSet::new();
+        conjuncts.iter().for_each(|one| one.columns(&mut columns));
+        let columns: Vec<usize> = columns.into_iter().collect();
+        columns.iter().try_for_each(|column| layout.check(*column))?;
+        let mut conjuncts: Vec<Node> =
+            conjuncts.iter().map(|conjunct| Node::of(conjunct, &columns)).collect();
+        conjuncts.sort_by_key(Node::price);
+        let steps = steps(layout, &columns);
+        Ok(RowFilter { layout: layout.clone(), columns, steps, conjuncts })
+    }
+
+    /// Whether all rows pass.
+    pub fn is_all(&self) -> bool {
+        self.conjuncts.iter().all(|one| matches!(one, Node::All))
+    }
+
+    /// Begins to ask rows.
+    pub fn ask(&self) -> Asking<'_> {
+        Asking { filter: self, items: vec![Item::Null; self.columns.len()] }
+    }
+}
+
+impl<'r> Asking<'r> {
+    /// Whether a row passes. `long`: the bytes of those of its values that are in pages of their own, each with
+    /// its column; most rows are asked without.
+    ///
+    /// # Errors
+    /// [`RowError::Damaged`]; [`RowError::LongMissing`] where such a value decides.
+    #[inline]
+    pub fn passes(&mut self, row: &'r [u8], long: &'r [(usize, Bytes)]) -> Result<bool, RowError> {
+        let reader = Reader::new(row)?;
+        let filter = self.filter;
+        let last = filter.columns.last().map_or(0, |last| last + 1);
+        match reader.columns() >= last && !reader.has_nulls() {
+            true => self.read_whole(reader)?,
+            false => self.read(reader)?,
+        }
+        for (column, bytes) in long {
+            if let Ok(place) = filter.columns.binary_search(column) {
+                self.items[place] = Item::Bytes(bytes);
+            }
+        }
+        for conjunct in &filter.conjuncts {
+            match conjunct.holds(&self.items) {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(place) => return Err(RowError::LongMissing { column: filter.columns[place] }),
+            }
+        }
+        Ok(true)
+    }
+
+    fn read_whole(&mut self, mut reader: Reader<'r>) -> Result<(), RowError> {
+        for step in &self.filter.steps {
+            match *step {
+                Step::Pass(bytes, column) => {
+                    reader.take(bytes).ok_or(BadRow { column })?;
+                }
+                Step::PassText(column) => {
+                    reader.held().ok_or(BadRow { column })?;
+                }
+                Step::Take(column, place) => {
+                    let item = item(&mut reader, self.filter.layout.types[column]);
+                    self.items[place] = item.ok_or(BadRow { column })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, mut reader: Reader<'r>) -> Result<(), RowError> {
+        let RowFilter { layout, columns, .. } = self.filter;
+        let mut next = 0;
+        for (place, column) in columns.iter().enumerate() {
+            if *column >= reader.columns() {
+                self.items[place] = default(layout, *column)?;
+                continue;
+            }
+            while next < *column {
+                if !reader.is_null(next) {
+                    reader.skip(layout.types[next]).ok_or(BadRow { column: next })?;
+                }
+                next += 1;
+            }
+            self.items[place] = match reader.is_null(*column) {
+                true => Item::Null,
+                false => {
+                    let item = item(&mut reader, layout.types[*column]);
+                    item.ok_or(BadRow { column: *column })?
+                }
+            };
+            next = column + 1;
+        }
+        Ok(())
+    }
+}
+
+/// The next value of a row.
+#[inline]
+fn item<'r>(reader: &mut Reader<'r>, kind: Type) -> Option<Item<'r>> {
+    Some(match kind {
+        Type::Bool => match reader.array()? {
+            [bit @ (0 | 1)] => Item::Number(bit.into()),
+            _ => return None,
+        },
+        Type::Int2 => Item::Number(i16::from_le_bytes(reader.array()?).into()),
+        Type::Int4 | Type::Date => Item::Number(i32::from_le_bytes(reader.array()?).into()),
+        Type::Int8 | Type::Time | Type::Timestamp => {
+            Item::Number(i64::from_le_bytes(reader.array()?).into())
+        }
+        Type::Float4 => Item::Number(key_of_f32(f32::from_le_bytes(reader.array()?)).into()),
+        Type::Float8 => Item::Number(key_of_f64(f64::from_le_bytes(reader.array()?)).into()),
+        Type::Decimal => Item::Number(i128::from_le_bytes(reader.array()?)),
+        Type::Interval => reader.take(16).map(|_| Item::Some)?,
+        Type::Text | Type::Bytes => match reader.held()? {
+            Held::Here(bytes) => Item::Bytes(bytes),
+            Held::Elsewhere { .. } => Item::Elsewhere,
+        },
+    })
+}
+
+/// What a column is in rows that lack it.
+fn default(layout: &RowLayout, column: usize) -> Result<Item<'_>, RowError> {
+    Ok(match &layout.defaults[column] {
+        DefaultValue::Null => Item::Null,
+        DefaultValue::Row(row) => {
+            item(&mut Reader::new(row)?, layout.types[column]).ok_or(BadRow { column })?
+        }
+        DefaultValue::Long(value) => {
+            Item::Bytes(Source::of(layout, column, value)?.bytes(0).unwrap_or_default())
+        }
+    })
+}
+
+/// What is done with a row that has all columns, and no NULL.
+fn steps(layout: &RowLayout, columns: &[usize]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let last = columns.last().map_or(0, |last| last + 1);
+    for (column, kind) in layout.types[..last].iter().enumerate() {
+        let step = match (columns.binary_search(&column), kind.width()) {
+            (Ok(place), _) => Step::Take(column, place),
+            (Err(_), None) => Step::PassText(column),
+            (Err(_), Some(width)) => match steps.last_mut() {
+                Some(Step::Pass(bytes, last)) => {
+                    (*bytes, *last) = (*bytes + width, column);
+                    continue;
+                }
+                _ => Step::Pass(width, column),
+            },
+        };
+        steps.push(step);
+    }
+    steps
+}
+
+impl Node {
+    fn of(predicate: &Predicate, columns: &[usize]) -> Node {
+        let place = |column: &usize| columns.binary_search(column).unwrap_or_default();
+        let side = |expr: &Expr| match expr {
+            Expr::Column(column) => Some(Side::Column(place(column))),
+            Expr::Constant(number) => Some(Side::Constant(*number)),
+            _ => None,
+        };
+        let all = |all: &[Predicate]| all.iter().map(|one| Node::of(one, columns)).collect();
+        match predicate {
+            Predicate::All => Node::All,
+            Predicate::None => Node::None,
+            Predicate::And(own) => Node::And(all(own)),
+            Predicate::Or(own) => Node::Or(all(own)),
+            Predicate::Test { column, test } => Node::Test(place(column), test.clone()),
+            Predicate::Compare { left, relation, right } => match (side(left), side(right)) {
+                (Some(left), Some(right)) => Node::Compare(left, *relation, right),
+                // What it does not know stops nothing: whoever asks looks again.
+                _ => Node::All,
+            },
+        }
+    }
+
+    /// What a row costs, more or less.
+    fn price(&self) -> u32 {
+        match self {
+            Node::All | Node::None => 0,
+            Node::And(all) | Node::Or(all) => all.iter().map(Node::price).sum(),
+            Node::Compare(..) => 2,
+            Node::Test(_, test) => match test {
+                Test::Like(_) | Test::NotLike(_) => 20,
+                Test::Strings(..) | Test::StringIn(_) | Test::StringNotIn(_) => 5,
+                Test::NumberIn(_) | Test::NumberNotIn(_) | Test::Member(_) => 3,
+                _ => 1,
+            },
+        }
+    }
+
+    /// Whether it holds.
+    ///
+    /// # Errors
+    /// The place of a value that decides and is elsewhere.
+    #[inline]
+    fn holds(&self, items: &[Item<'_>]) -> Result<bool, usize> {
+        Ok(match self {
+            Node::All => true,
+            Node::None => false,
+            Node::And(all) => {
+                for one in all {
+                    if !one.holds(items)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            Node::Or(all) => {
+                for one in all {
+                    if one.holds(items)? {
+                        return Ok(true);
+                    }
+                }
+                false
+            }
+            Node::Test(place, test) => match (test, items[*place]) {
+                (Test::Null, item) => matches!(item, Item::Null),
+                (_, Item::Null) => false,
+                (Test::NotNull, _) => true,
+                (test, Item::Number(number)) => test.of_number(number),
+                (test, Item::Bytes(bytes)) => test.of_string(bytes),
+                (_, Item::Elsewhere | Item::Some) => return Err(*place),
+            },
+            Node::Compare(left, relation, right) => {
+                let number = |side: &Side| match side {
+                    Side::Constant(number) => Ok(Some(*number)),
+                    Side::Column(place) => match items[*place] {
+                        Item::Null => Ok(None),
+                        Item::Number(number) => Ok(Some(number)),
+                        _ => Err(*place),
+                    },
+                };
+                match (number(left)?, number(right)?) {
+                    (Some(left), Some(right)) => relation.holds(left, right),
+                    _ => false,
+                }
+            }
+        })
+    }
+}

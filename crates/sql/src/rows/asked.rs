@@ -1,0 +1,111 @@
+//! Conditions of a scan of the heap: those that rows are asked as they are stored, and those that become known
+//! while the scan runs.
+
+use std::sync::Arc;
+
+use cellar_format::rows::RowFilter;
+use cellar_format::{Predicate, Test};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr_common::physical_expr::snapshot_generation;
+use datafusion::physical_plan::expressions::Column;
+
+use super::table::{RowColumns, row_error};
+use crate::columnar::dynamic_filter::understood;
+use crate::columnar::keys::BuildKeys;
+use crate::columnar::translate::{Reason, predicate};
+use crate::error::Error;
+
+/// The predicate that a row is asked for an expression over the table's columns.
+///
+/// # Errors
+/// In words, why DataFusion has to ask.
+pub(super) fn known(
+    columns: &RowColumns,
+    expr: &Arc<dyn PhysicalExpr>,
+) -> Result<Predicate, Reason> {
+    let known = predicate(expr, false, &columns.query_schema(true))?;
+    match RowFilter::knows(columns.layout(), &known) {
+        true => Ok(known),
+        false => Err("it is computed of decoded rows".to_owned()),
+    }
+}
+
+/// A condition that becomes known while the scan runs.
+#[derive(Clone, Debug)]
+pub(super) struct Live {
+    expr: Arc<dyn PhysicalExpr>,
+    /// If it is the filter of a join: the keys.
+    keys: Option<Arc<BuildKeys>>,
+}
+
+impl Live {
+    pub fn new(expr: Arc<dyn PhysicalExpr>, keys: Option<Arc<BuildKeys>>) -> Live {
+        Live { expr, keys }
+    }
+
+    fn add(&self, columns: &RowColumns, out: &mut Vec<Predicate>) {
+        let mut rest = Vec::new();
+        let know = |expr: &Arc<dyn PhysicalExpr>| known(columns, expr);
+        understood(&self.expr, &know, out, &mut rest);
+        if !rest.is_empty()
+            && let Some(members) = self.members(columns)
+        {
+            out.push(members);
+        }
+    }
+
+    /// The keys of a join, if they are of one column of whole numbers.
+    fn members(&self, columns: &RowColumns) -> Option<Predicate> {
+        let [key] = self.expr.children()[..] else { return None };
+        let column = key.downcast_ref::<Column>()?.index();
+        let field = columns.schema.fields().get(column)?;
+        let members = self.keys.as_ref().filter(|_| field.data_type().is_integer())?.all()?;
+        Some(Predicate::Test { column, test: Test::Member(members) })
+    }
+}
+
+/// What rows are asked now, and as of when.
+#[derive(Debug)]
+pub(super) struct Asked {
+    fixed: Vec<Predicate>,
+    live: Vec<Live>,
+    generation: u64,
+    filter: Option<RowFilter>,
+}
+
+impl Asked {
+    /// Conditions that do not change, and those that do.
+    pub fn new(
+        columns: &RowColumns,
+        fixed: Vec<Predicate>,
+        live: Vec<Live>,
+    ) -> Result<Asked, Error> {
+        let mut asked = Asked { fixed, live, generation: 0, filter: None };
+        asked.renew(columns)?;
+        Ok(asked)
+    }
+
+    fn newest(&self) -> u64 {
+        let of = |live: &Live| snapshot_generation(&live.expr);
+        self.live.iter().map(of).fold(0, u64::wrapping_add)
+    }
+
+    fn renew(&mut self, columns: &RowColumns) -> Result<(), Error> {
+        // Before the conditions are looked at: what changes meanwhile is looked at again.
+        self.generation = self.newest();
+        let mut all = self.fixed.clone();
+        self.live.iter().for_each(|live| live.add(columns, &mut all));
+        let filter = RowFilter::new(columns.layout(), &all);
+        let filter = filter.map_err(|error| row_error(&columns.name, &error))?;
+        self.filter = Some(filter).filter(|filter| !filter.is_all());
+        Ok(())
+    }
+
+    /// The filter as of now; `None`: all rows pass.
+    pub fn filter(&mut self, columns: &RowColumns) -> Result<Option<&RowFilter>, Error> {
+        if !self.live.is_empty() && self.newest() != self.generation {
+            self.renew(columns)?;
+        }
+        Ok(self.filter.as_ref())
+    }
+}

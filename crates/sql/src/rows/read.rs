@@ -1,0 +1,196 @@
+//! A partition of a scan of the heap under way: rows as they are stored, asked and made columns.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::datatypes::SchemaRef;
+use cellar_format::rows::{RowColumns as Builder, RowError, RowFilter};
+use cellar_instance::heap::{Entries, Scan, Statement};
+
+use super::asked::Asked;
+use super::table::{RowColumns, row_error};
+use crate::error::Error;
+
+/// Rows of a batch.
+const ROWS: usize = 8192;
+
+/// Bytes of texts in a batch, beyond which it ends with the page.
+const TEXT_BYTES: usize = 8 << 20;
+
+/// Entries of an index that are read together, at first and at most.
+const ENTRIES_FIRST: usize = 16;
+const ENTRIES: usize = 256;
+
+/// Where rows come from.
+pub(super) enum Source {
+    Pages(Scan),
+    /// One range of an index after the other, the last first; the number of the index, if its keys tell all.
+    Index {
+        ranges: Vec<Entries>,
+        keys: Option<usize>,
+    },
+}
+
+/// What comes out of rows.
+#[derive(Clone)]
+pub(super) struct Shape {
+    pub columns: Arc<RowColumns>,
+    pub statement: Statement,
+    /// Columns that come out; the one behind the last of the table is the number of the row.
+    pub projection: Vec<usize>,
+    pub schema: SchemaRef,
+}
+
+/// A partition under way.
+pub(super) struct Reading {
+    shape: Shape,
+    source: Source,
+    asked: Asked,
+    /// Rows that are still wanted.
+    left: usize,
+    is_over: bool,
+    /// Entries that are read next: few at first, for perhaps no more are wanted.
+    entries: usize,
+}
+
+/// Columns that are being made.
+struct Made {
+    builder: Builder,
+    /// The numbers of the rows, if they are wanted.
+    ids: Option<Vec<u64>>,
+}
+
+impl Made {
+    /// Takes a row; `false`: it has long values that are to be read first.
+    fn take(&mut self, columns: &RowColumns, id: u64, row: &[u8]) -> Result<bool, Error> {
+        match self.builder.push(row, &[]) {
+            Ok(()) => {
+                self.count(id);
+                Ok(true)
+            }
+            Err(RowError::LongMissing { .. }) => Ok(false),
+            Err(error) => Err(row_error(&columns.name, &error)),
+        }
+    }
+
+    fn count(&mut self, id: u64) {
+        if let Some(ids) = &mut self.ids {
+            ids.push(id);
+        }
+    }
+}
+
+impl Shape {
+    /// Takes those rows that pass, at most so many.
+    async fn take_all<'r>(
+        &self,
+        made: &mut Made,
+        filter: Option<&'r RowFilter>,
+        rows: impl Iterator<Item = (u64, &'r [u8])>,
+        most: usize,
+    ) -> Result<(), Error> {
+        let columns = &*self.columns;
+        let mut asking = filter.map(RowFilter::ask);
+        for (id, row) in rows {
+            if made.builder.rows() >= most {
+                break;
+            }
+            if let (Some(asking), Some(filter)) = (&mut asking, filter) {
+                let passes = match asking.passes(row, &[]) {
+                    Err(RowError::LongMissing { .. }) => {
+                        columns.passes_long(filter, &self.statement, row).await?
+                    }
+                    known => known.map_err(|error| row_error(&columns.name, &error))?,
+                };
+                if !passes {
+                    continue;
+                }
+            }
+            if !made.take(columns, id, row)? {
+                columns.push(&mut made.builder, &self.statement, row).await?;
+                made.count(id);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Reading {
+    /// Of a source, before its first row; at most so many are wanted.
+    pub fn new(shape: Shape, source: Source, asked: Asked, fetch: Option<usize>) -> Reading {
+        let left = fetch.unwrap_or(usize::MAX);
+        Reading { shape, source, asked, left, is_over: false, entries: ENTRIES_FIRST }
+    }
+
+    /// Adds the next rows to columns.
+    async fn more(&mut self, made: &mut Made) -> Result<(), Error> {
+        let Reading { shape, source, asked, left, is_over, entries } = self;
+        let filter = asked.filter(&shape.columns)?;
+        match source {
+            Source::Pages(scan) => match scan.next().await? {
+                None => *is_over = true,
+                Some(rows) => shape.take_all(made, filter, rows.iter(), *left).await?,
+            },
+            Source::Index { ranges, keys } => {
+                let Some(range) = ranges.last_mut() else {
+                    *is_over = true;
+                    return Ok(());
+                };
+                let wanted = *entries;
+                let found = match keys {
+                    Some(index) => {
+                        let found = range.next_keys(wanted).await?;
+                        let rows = shape.columns.rows_of_keys(*index, &found)?;
+                        let rows = rows.iter().map(|(id, row)| (*id, &row[..]));
+                        shape.take_all(made, filter, rows, *left).await?;
+                        found.len()
+                    }
+                    None => {
+                        let found = range.next(wanted).await?;
+                        let rows = shape.statement.rows(&shape.columns.rows, &found).await?;
+                        let pairs = found.iter().zip(&rows);
+                        let rows = pairs.filter_map(|(id, row)| Some((*id, &row.as_ref()?[..])));
+                        shape.take_all(made, filter, rows, *left).await?;
+                        found.len()
+                    }
+                };
+                if found < wanted {
+                    ranges.pop();
+                }
+                *entries = (wanted * 4).min(ENTRIES);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next rows; `None` behind the last.
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>, Error> {
+        let row_id = self.shape.columns.schema.fields().len();
+        let (own, ids): (Vec<usize>, Vec<usize>) =
+            self.shape.projection.iter().partition(|at| **at < row_id);
+        let builder = self.shape.columns.builder(&own)?;
+        let mut made = Made { builder, ids: (!ids.is_empty()).then(Vec::new) };
+        while !self.is_over
+            && made.builder.rows() < ROWS.min(self.left)
+            && made.builder.text_bytes() < TEXT_BYTES
+        {
+            self.more(&mut made).await?;
+        }
+        let count = made.builder.rows();
+        if count == 0 {
+            return Ok(None);
+        }
+        self.left -= count.min(self.left);
+        let Shape { columns, projection, schema, .. } = &self.shape;
+        let arrays = made.builder.finish().map_err(|error| row_error(&columns.name, &error))?;
+        let mut arrays = arrays.into_iter();
+        let ids = Arc::new(UInt64Array::from(made.ids.unwrap_or_default())) as ArrayRef;
+        let arrays: Vec<ArrayRef> = projection
+            .iter()
+            .filter_map(|at| if *at == row_id { Some(Arc::clone(&ids)) } else { arrays.next() })
+            .collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options);
+        batch.map(Some).map_err(|error| crate::failure::from_arrow(&error))
+    }
+}

@@ -1,0 +1,60 @@
+//! How many rows a scan of the heap gives, as far as that is known beforehand.
+
+use cellar_instance::heap::TableSize;
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, Statistics};
+
+use super::table::RowColumns;
+
+/// The share of rows that a condition leaves, where nothing is known of it.
+const PASSES: f64 = 0.3;
+
+/// Bytes of a text, where nothing is known of it.
+const TEXT_BYTES: usize = 24;
+
+/// What is known of these columns of a table, of so many rows that so many conditions are asked of.
+pub(super) fn statistics(
+    columns: &RowColumns,
+    (size, rows): (TableSize, u64),
+    projection: &[usize],
+    conditions: usize,
+) -> Statistics {
+    let passes = PASSES.powi(i32::try_from(conditions).unwrap_or(i32::MAX));
+    let rows = (rows as f64 * passes).ceil() as usize;
+    let unique = |at: usize| {
+        let mut indexes = columns.rows.indexes.iter();
+        indexes.any(|own| own.is_unique && own.columns.len() == 1 && own.columns[0].column == at)
+    };
+    let of = |at: &usize| {
+        let mut known = ColumnStatistics::new_unknown();
+        if unique(*at) {
+            known.distinct_count = Precision::Inexact((size.rows as usize).min(rows.max(1)));
+        }
+        known
+    };
+    let width = |at: &usize| match columns.schema.fields().get(*at) {
+        Some(field) => field.data_type().primitive_width().unwrap_or(TEXT_BYTES),
+        None => size_of::<u64>(),
+    };
+    let width: usize = projection.iter().map(width).sum();
+    Statistics {
+        num_rows: Precision::Inexact(rows),
+        total_byte_size: Precision::Inexact(rows.saturating_mul(width)),
+        column_statistics: projection.iter().map(of).collect(),
+    }
+}
+
+/// Rows that have to be read until so many pass, about.
+pub(super) fn rows_until(fetch: usize, conditions: usize) -> f64 {
+    fetch as f64 / PASSES.powi(i32::try_from(conditions).unwrap_or(i32::MAX))
+}
+
+/// Rows of a table that are found by an index for less than all its pages are read.
+pub(super) fn rows_by_index(size: TableSize) -> u64 {
+    // A page that is read among all costs about what a row costs that is fetched from a page in memory; a table of
+    // few pages is read in no time either way.
+    size.pages.max(FEW_PAGES)
+}
+
+/// Pages of a small table.
+const FEW_PAGES: u64 = 128;
