@@ -9,7 +9,7 @@ use cellar_instance::{Database, Instance};
 use cellar_io::real::{Runtime, RuntimeOptions};
 use cellar_sql::host::instance::{InstanceHost, views};
 use cellar_sql::output::{Format, Writer};
-use cellar_sql::{Engine, EngineOptions, Outcome};
+use cellar_sql::{Engine, EngineOptions, Outcome, Parameter, Prepared};
 use cellar_storage::disks::RealDisks;
 use cellar_storage::{InitDisk, InitSpec};
 use cellar_wait::Waits;
@@ -84,6 +84,26 @@ impl<'a> Session<'a> {
         self.runtime.block_on(answer(&self.engine, sql))
     }
 
+    /// What a prepared statement gives, as [`Session::run`] tells it.
+    #[allow(dead_code, reason = "not all tests prepare statements")]
+    pub fn execute(&self, prepared: &Prepared, parameters: &[Parameter]) -> String {
+        self.runtime.block_on(async {
+            match self.engine.execute_prepared(prepared, parameters).await {
+                Ok(answer) => told(Ok(answer.outcome())).await,
+                Err(error) => told(Err(error)).await,
+            }
+        })
+    }
+
+    /// Prepares a statement.
+    ///
+    /// # Errors
+    /// The statement is none.
+    #[allow(dead_code, reason = "not all tests prepare statements")]
+    pub fn prepare(&self, sql: &str) -> Result<Prepared, cellar_sql::Error> {
+        self.runtime.block_on(self.engine.prepare_statement(sql, &[]))
+    }
+
     /// Begins a statement.
     pub fn begin(&self, sql: &str) -> Answer<'a> {
         let (engine, sql) = (Arc::clone(&self.engine), sql.to_owned());
@@ -111,12 +131,16 @@ impl<'a> Session<'a> {
 }
 
 async fn answer(engine: &Engine, sql: &str) -> String {
-    let told = |error: cellar_sql::Error| format!("{error}");
-    let stream = match engine.execute(sql).await {
+    told(engine.execute(sql).await).await
+}
+
+/// An outcome in words.
+async fn told(outcome: Result<Outcome, cellar_sql::Error>) -> String {
+    let stream = match outcome {
         Ok(Outcome::Rows(stream)) => stream,
         Ok(Outcome::Done { message, .. }) => return message,
         Ok(other) => return format!("{other:?}"),
-        Err(error) => return told(error),
+        Err(error) => return format!("{error}"),
     };
     let schema = stream.schema();
     let rows: Vec<RecordBatch> = match stream.try_collect().await {

@@ -11,6 +11,7 @@ use cellar_wait::Waits;
 use crate::budget::{Budget, Consumer, Memory};
 use crate::directory::Directory;
 use crate::error::{Error, Result};
+use crate::library::Library;
 use crate::parameters::definitions::MEMORY_TARGET;
 use crate::parameters::{Altered, Parameters, Scope};
 use crate::scans::Scans;
@@ -57,6 +58,7 @@ pub struct Instance {
     scans: Arc<Scans>,
     temp: TempSpace,
     redo: Redo,
+    library: Library,
 }
 
 impl std::fmt::Debug for Instance {
@@ -91,6 +93,7 @@ impl Instance {
             scans,
             temp: TempSpace::default(),
             redo: Redo::default(),
+            library: Library::default(),
         }
     }
 
@@ -127,6 +130,11 @@ impl Instance {
     /// The redo log, if there is one.
     pub fn redo(&self) -> &Redo {
         &self.redo
+    }
+
+    /// The statements that sessions run by plans they keep.
+    pub fn library(&self) -> &Library {
+        &self.library
     }
 
     /// The memory of the machine or container.
@@ -222,6 +230,7 @@ impl Instance {
             "v$event_histogram_micro" => views::values(views::event_histogram_micro(waits)),
             "v$event_name" => views::values(views::event_name()),
             "v$iostat_file" => self.of_groups(|g| g.iostat_files()),
+            "v$librarycache" => views::values(self.library.cache()),
             "v$log" => views::values(views::log(&self.redo)),
             "v$log_history" => views::values(views::log_history(&self.redo)),
             "v$logfile" => views::values(views::logfile(&self.redo)),
@@ -232,6 +241,7 @@ impl Instance {
             "v$session" => views::values(self.sessions.rows()),
             "v$session_event" => views::values(views::session_event(waits)),
             "v$session_wait" => views::values(views::session_wait(waits, now)),
+            "v$sql" => views::values(self.library.sql()),
             "v$system_event" => views::values(views::system_event(waits)),
             other => {
                 return Err(Error::new(942, format!("view \"{other}\" does not exist")));

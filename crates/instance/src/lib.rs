@@ -18,6 +18,7 @@ pub mod groups;
 pub mod health;
 pub mod heap;
 mod instance;
+pub mod library;
 pub mod parameters;
 pub mod scans;
 pub mod scrub;

@@ -8,9 +8,11 @@ mod ddl;
 mod dml;
 mod explain;
 mod external;
+mod fast;
 mod indexes;
 mod made;
 mod open;
+pub mod prepared;
 mod rows;
 mod run;
 mod sequence_calls;
@@ -20,8 +22,9 @@ mod targets;
 mod transactions;
 mod write;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use arrow::array::{RecordBatch, RecordBatchOptions, StringArray};
@@ -54,6 +57,7 @@ use crate::engine::write::writes;
 use crate::error::Error;
 use crate::explain::Explained;
 use crate::failure::{from_datafusion, ours};
+use crate::fast::{Cache, Prepared};
 use crate::files::csv_format::CsvFormats;
 use crate::files::host::HostStore;
 use crate::files::json_format::JsonFormats;
@@ -133,6 +137,12 @@ pub struct Engine {
     scope: Mutex<Option<Scope>>,
     /// Held by the statement in progress, where there are tables in the heap.
     turn: futures_util::lock::Mutex<()>,
+    /// Plans of the fast path.
+    plans: Mutex<Cache>,
+    /// `SET cellar.fast_path`: off where this is set.
+    fast_path_off: AtomicBool,
+    /// Statements that were prepared by name.
+    prepared: Mutex<HashMap<String, Arc<Prepared>>>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -218,6 +228,9 @@ impl Engine {
             tables,
             scope: Mutex::default(),
             turn: futures_util::lock::Mutex::default(),
+            plans: Mutex::default(),
+            fast_path_off: AtomicBool::new(false),
+            prepared: Mutex::default(),
         };
         engine.add_formats().map_err(|e| from_datafusion(&e))?;
         engine.add_views(views).map_err(|e| from_datafusion(&e))?;
@@ -299,6 +312,14 @@ impl Engine {
     }
 
     async fn run(&self, sql: &str) -> Result<Outcome, Error> {
+        match self.by_fast_path(sql).await? {
+            Some(outcome) => Ok(outcome),
+            None => self.run_common(sql).await,
+        }
+    }
+
+    /// Runs a statement by the common way.
+    async fn run_common(&self, sql: &str) -> Result<Outcome, Error> {
         match parse(sql)? {
             Statement::Command(mut command) => {
                 for disk in command.new_disks() {
@@ -335,9 +356,19 @@ impl Engine {
                 };
                 self.plan_and_run(*statement).await
             }
-            Statement::Explain(options, statement) => self.explained(&options, *statement).await,
+            Statement::Explain(options, statement) => {
+                self.explained(&options, self.unprepared(*statement)?).await
+            }
             Statement::Define(define) => self.defined(define).await,
-            Statement::Query(statement) => self.in_transaction(sql, *statement).await,
+            Statement::Query(statement) => {
+                if let Some(outcome) = self.about_fast_path(&statement)? {
+                    return Ok(outcome);
+                }
+                match self.about_prepared(sql, &statement).await? {
+                    Some(outcome) => Ok(outcome),
+                    None => self.in_transaction(sql, *statement).await,
+                }
+            }
         }
     }
 

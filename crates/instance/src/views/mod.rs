@@ -7,6 +7,7 @@
 pub(crate) mod asm;
 mod health;
 pub(crate) mod instance;
+mod library;
 mod redo;
 pub(crate) mod row;
 mod scan;
@@ -19,6 +20,7 @@ pub use asm::{
 };
 pub use health::VHealth;
 pub use instance::{VMemoryBudget, VParameter, VSession};
+pub use library::{VLibrarycache, VSql};
 pub use redo::{
     VControlfile, VLog, VLogHistory, VLogfile, VRedoCommit, VRedoMedium, controlfile, log,
     log_history, logfile, redo_commit, redo_medium,
@@ -50,6 +52,7 @@ pub const VIEWS: &[&ViewDef] = &[
     VEventName::VIEW,
     VHealth::VIEW,
     VIostatFile::VIEW,
+    VLibrarycache::VIEW,
     VLog::VIEW,
     VLogHistory::VIEW,
     VLogfile::VIEW,
@@ -60,6 +63,7 @@ pub const VIEWS: &[&ViewDef] = &[
     VSession::VIEW,
     VSessionEvent::VIEW,
     VSessionWait::VIEW,
+    VSql::VIEW,
     VSysstat::VIEW,
     VSystemEvent::VIEW,
 ];

@@ -13,6 +13,7 @@ use futures_util::TryStreamExt;
 
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
+use crate::explain::Explained;
 use crate::explain::options::ExplainOptions;
 use crate::names::folded;
 use crate::rows::{Block, Modes, RowTables, Scope};
@@ -102,6 +103,13 @@ impl Engine {
         options: &ExplainOptions,
         statement: DfStatement,
     ) -> Result<Outcome, Error> {
+        let fast = self.explained_fast(&statement).await;
+        if let (Some(line), DfStatement::Statement(inner)) = (&fast, &statement)
+            && !matches!(**inner, SqlStatement::Query(_))
+            && !options.analyze
+        {
+            return Ok(Outcome::Plan(Box::new(Explained::of_text(line))));
+        }
         if let DfStatement::Statement(inner) = &statement
             && matches!(**inner, SqlStatement::Update(_) | SqlStatement::Delete(_))
         {
@@ -117,7 +125,10 @@ impl Engine {
         let outcome = self.explain(options, statement).await;
         drop(in_scope);
         rows.end_statement(&scope, outcome.is_ok()).await?;
-        outcome
+        Ok(match (outcome?, fast) {
+            (Outcome::Plan(plan), Some(line)) => Outcome::Plan(Box::new(plan.with_head(line))),
+            (outcome, _) => outcome,
+        })
     }
 
     /// BEGIN, COMMIT, ROLLBACK; `None`: it is another statement.

@@ -35,6 +35,8 @@ use crate::output::{Format, Writer};
 /// What an EXPLAIN says.
 #[derive(Clone, Debug)]
 pub struct Explained {
+    /// A line before the others.
+    head: Option<String>,
     said: Said,
 }
 
@@ -77,23 +79,29 @@ impl Explained {
             true => Said::Document(json::document(&plan, told)),
             false => Said::Facts(Box::new(plan), told),
         };
-        Explained { said }
+        Explained { head: None, said }
     }
 
     /// What somebody else says.
     pub(crate) fn of_text(text: &str) -> Explained {
-        Explained { said: Said::Lines(text.lines().map(str::to_owned).collect()) }
+        Explained { head: None, said: Said::Lines(text.lines().map(str::to_owned).collect()) }
+    }
+
+    /// The same with a line before the others.
+    pub(crate) fn with_head(self, head: String) -> Explained {
+        Explained { head: Some(head), ..self }
     }
 
     /// The lines, of so many characters where their words allow it.
     pub fn lines(&self, width: usize) -> Vec<String> {
-        match &self.said {
+        let lines = match &self.said {
             Said::Facts(plan, told) => text::lines(plan, *told, width),
             Said::Lines(lines) => lines.clone(),
             Said::Document(document) => {
-                format!("{document:#}").lines().map(str::to_owned).collect()
+                return format!("{document:#}").lines().map(str::to_owned).collect();
             }
-        }
+        };
+        self.head.iter().cloned().chain(lines).collect()
     }
 
     /// The document, if one was asked for.

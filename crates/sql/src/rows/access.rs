@@ -255,7 +255,7 @@ fn learn_list(columns: &RowColumns, (column, values): (&str, &[ScalarValue]), kn
 }
 
 /// A value as the column has it; `None`: no value of the column is the same.
-fn value_of(value: &ScalarValue, data_type: &DataType) -> Option<ArrayRef> {
+pub(crate) fn value_of(value: &ScalarValue, data_type: &DataType) -> Option<ArrayRef> {
     // Keys order intervals by their length, comparisons by their months first.
     if matches!(data_type, DataType::Interval(_)) {
         return None;

@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::DFSchema;
 use datafusion::common::cast::as_boolean_array;
 use datafusion::execution::context::SessionState;
-use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder, cast};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, ExprWithAlias};
 use datafusion::sql::sqlparser::parser::Parser;
@@ -18,6 +18,7 @@ use crate::failure::from_datafusion;
 use crate::grammar::CellarDialect;
 
 /// The conditions of a table.
+#[derive(Debug)]
 pub(crate) struct Checks {
     table: String,
     schema: SchemaRef,
@@ -45,9 +46,25 @@ pub(crate) fn expression(
 /// # Errors
 /// It names what there is not, or its types do not fit.
 pub(crate) fn parsed(state: &SessionState, expr: SqlExpr, names: &DFSchema) -> Result<Expr, Error> {
+    parsed_as(state, expr, names, None)
+}
+
+/// The same, as a column of this type has it.
+///
+/// # Errors
+/// As of [`parsed`].
+pub(crate) fn parsed_as(
+    state: &SessionState,
+    expr: SqlExpr,
+    names: &DFSchema,
+    data_type: Option<&DataType>,
+) -> Result<Expr, Error> {
     let failed = |error| from_datafusion(&error);
     let expr = ExprWithAlias { expr, alias: None };
-    let made = state.create_logical_expr_from_sql_expr(expr, names).map_err(failed)?;
+    let mut made = state.create_logical_expr_from_sql_expr(expr, names).map_err(failed)?;
+    if let Some(data_type) = data_type {
+        made = cast(made, data_type.clone());
+    }
     // What the rules of the analyzer mean belongs to the expression: they are asked as of a query.
     let schema = Arc::new(names.clone());
     let source = LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: true, schema });

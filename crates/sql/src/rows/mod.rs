@@ -18,15 +18,16 @@ mod session;
 mod size;
 mod table;
 
+pub(crate) use access::value_of;
 pub(crate) use build::built;
 pub(crate) use change::{Change, Changed, Written};
-pub(crate) use checks::{Checks, expression, parsed};
+pub(crate) use checks::{Checks, expression, parsed, parsed_as};
 pub(crate) use conflict::{Conflict, OnUpdate};
 pub(crate) use define::{Definition, NewSequence, added, defined, identity, name_of};
 pub(crate) use exec::HeapScanExec;
 pub(crate) use naming::free_name;
 pub(crate) use ordered::InOrderOfIndex;
-pub(crate) use provider::{HeapTable, default_value, defaults};
+pub(crate) use provider::{HeapTable, default_expr, default_value, defaults};
 pub(crate) use rewrite::{Filling, OldRows};
 pub use sequence::SequenceOptions;
 pub(crate) use sequence::{default_of_sequence, no_sequence};

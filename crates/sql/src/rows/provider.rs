@@ -15,6 +15,8 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, cast};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::sql::sqlparser::ast::Expr as SqlExpr;
+use datafusion::sql::sqlparser::parser::Parser;
 
 use super::access::{Access, ways};
 use super::checks::expression;
@@ -24,6 +26,7 @@ use super::size::rows_by_index;
 use super::table::RowColumns;
 use crate::columnar::table::default_of;
 use crate::error::Error;
+use crate::grammar::CellarDialect;
 
 /// A table; its rows are those that the statement sees, which the state that it is planned with has.
 pub(crate) struct HeapTable {
@@ -56,6 +59,17 @@ pub(crate) fn default_value(
     data_type: &DataType,
 ) -> std::result::Result<Expr, Error> {
     Ok(cast(expression(state, text, &DFSchema::empty())?, data_type.clone()))
+}
+
+/// The DEFAULT of a column as a statement would have it; NULL where it has none.
+///
+/// # Errors
+/// The text that the catalog keeps is no expression.
+pub(crate) fn default_expr(columns: &RowColumns, at: usize) -> std::result::Result<SqlExpr, Error> {
+    let text = default_of(columns.schema.field(at)).unwrap_or("NULL");
+    let parsed = Parser::new(&CellarDialect).try_with_sql(text);
+    let parsed = parsed.and_then(|mut parser| parser.parse_expr());
+    parsed.map_err(|error| Error::syntax(error.to_string()))
 }
 
 /// What columns of a table get that are not named.

@@ -20,13 +20,14 @@ use datafusion::sql::sqlparser::ast::{
 };
 use futures_util::{TryStreamExt, stream};
 
+pub(super) use self::target::{query_over, table_named};
 use crate::allowed;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
 use crate::rows::Scope;
 
 /// A statement whose rows others change again and again is given up after so many times.
-const TRIES: usize = 1000;
+pub(super) const TRIES: usize = 1000;
 
 /// What became of a statement that changes rows.
 pub(super) enum Effect {
@@ -39,7 +40,7 @@ pub(super) enum Effect {
 }
 
 impl Effect {
-    fn outcome(self) -> Outcome {
+    pub(super) fn outcome(self) -> Outcome {
         match self {
             Effect::Count(count, verb) => {
                 let word = if count == 1 { "row" } else { "rows" };
@@ -54,8 +55,14 @@ impl Effect {
     }
 }
 
+/// The error of a statement whose rows others change again and again.
+pub(super) fn changed_again_and_again() -> Error {
+    let text = format!("others have changed the rows {TRIES} times meanwhile");
+    Error::new(8177, "40001", text).next("run the statement again")
+}
+
 /// Whether a query changes rows, in its body or in a WITH.
-fn changes(query: &Query) -> bool {
+pub(super) fn changes(query: &Query) -> bool {
     let is_change = |body: &SetExpr| {
         matches!(body, SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_))
     };
@@ -85,7 +92,7 @@ impl Engine {
         Some(self.changed(scope.clone(), inner).await)
     }
 
-    fn is_of_rows(&self, insert: &Insert) -> bool {
+    pub(super) fn is_of_rows(&self, insert: &Insert) -> bool {
         matches!(&insert.table, TableObject::TableName(name) if self.is_row_table(&name.to_string()))
     }
 
@@ -110,8 +117,7 @@ impl Engine {
                 effect => return Ok((effect.outcome(), scope)),
             }
         }
-        let text = format!("others have changed the rows {TRIES} times meanwhile");
-        Err(Error::new(8177, "40001", text).next("run the statement again"))
+        Err(changed_again_and_again())
     }
 
     /// Runs a statement that changes rows once. `with`: what a WITH before it names.

@@ -10,13 +10,11 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins,
     WildcardAdditionalOptions, helpers::attached_token::AttachedToken,
 };
-use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::engine::{Engine, is_public};
 use crate::error::Error;
 use crate::failure::from_datafusion;
-use crate::grammar::CellarDialect;
-use crate::rows::{ROW_ID, RowColumns, with_row_ids};
+use crate::rows::{ROW_ID, RowColumns, default_expr, with_row_ids};
 
 /// A table of rows that a statement has made, known by its name until this is dropped.
 pub(super) struct Made<'a> {
@@ -124,10 +122,7 @@ pub(super) fn value_of(columns: &RowColumns, at: usize, value: &SqlExpr) -> Resu
     if !is_default(value) {
         return Ok(value.clone());
     }
-    let text = crate::columnar::table::default_of(columns.schema.field(at)).unwrap_or("NULL");
-    let parsed = Parser::new(&CellarDialect).try_with_sql(text);
-    let parsed = parsed.and_then(|mut parser| parser.parse_expr());
-    parsed.map_err(|error| Error::syntax(error.to_string()))
+    default_expr(columns, at)
 }
 
 /// The name by which a statement knows the table that it changes.
@@ -167,7 +162,7 @@ pub(super) fn number(table: &mut TableFactor, known_as: Ident) {
 }
 
 /// A table of the statement, by a name of its own.
-pub(super) fn table_named(name: &str, known_as: Ident) -> TableFactor {
+pub(in crate::engine) fn table_named(name: &str, known_as: Ident) -> TableFactor {
     TableFactor::Table {
         name: ObjectName::from(vec![Ident::with_quote('"', name)]),
         alias: Some(alias_named(known_as)),
@@ -197,6 +192,11 @@ pub(super) fn all_of(name: &str) -> Query {
     let from = TableWithJoins { relation: table_named(name, known_as), joins: Vec::new() };
     let all = SelectItem::Wildcard(WildcardAdditionalOptions::default());
     query_of(vec![all], vec![from], None)
+}
+
+/// A query of these columns of a table.
+pub(in crate::engine) fn query_over(items: Vec<SelectItem>, from: TableWithJoins) -> SqlStatement {
+    SqlStatement::Query(Box::new(query_of(items, vec![from], None)))
 }
 
 /// A plain query.

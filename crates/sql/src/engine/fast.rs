@@ -1,0 +1,273 @@
+//! Where statements enter the fast path: their plans are found or made, run, and what they tell is given out.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use arrow::array::{ArrayRef, RecordBatch, TimestampNanosecondArray};
+use arrow::datatypes::{DataType, SchemaRef};
+use cellar_instance::library::Library;
+use datafusion::common::TableReference;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{Expr, Set, Statement as SqlStatement, Value};
+use futures_util::stream;
+
+use crate::engine::dml::{Effect, TRIES, changed_again_and_again};
+use crate::engine::{Engine, Outcome, done};
+use crate::error::Error;
+use crate::fast::{
+    Cache, Constant, Found, Lexed, Parts, Plan, Ran, Shape, Slots, lex, literals_for, now_type,
+};
+use crate::names;
+use crate::parse::parse;
+use crate::rows::{RowTables, Scope};
+use crate::statement::Statement;
+
+/// The setting of a session.
+const FAST_PATH: &str = "cellar.fast_path";
+
+/// What a statement told that was run by a plan.
+#[derive(Debug)]
+pub(super) enum Told {
+    Rows(RecordBatch),
+    Count(u64, &'static str),
+}
+
+impl Told {
+    fn rows(&self) -> u64 {
+        match self {
+            Told::Rows(rows) => rows.num_rows() as u64,
+            Told::Count(count, _) => *count,
+        }
+    }
+
+    pub(super) fn outcome(self) -> Outcome {
+        match self {
+            Told::Rows(rows) => {
+                let schema = rows.schema();
+                let rows = stream::once(std::future::ready(Ok(rows)));
+                Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+            }
+            Told::Count(count, verb) => Effect::Count(count, verb).outcome(),
+        }
+    }
+}
+
+impl Engine {
+    /// The tables in the heap, if statements may take the fast path to them.
+    pub(super) fn fast_rows(&self) -> Option<&RowTables> {
+        let is_off = self.fast_path_off.load(Ordering::Relaxed);
+        self.host.rows().filter(|rows| !is_off && rows.are_open())
+    }
+
+    fn plans(&self) -> MutexGuard<'_, Cache> {
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a statement by the fast path; `None`: it goes the common way, and nothing has happened.
+    pub(super) async fn by_fast_path(&self, sql: &str) -> Result<Option<Outcome>, Error> {
+        let Some(rows) = self.fast_rows() else { return Ok(None) };
+        let Some(lexed) = lex(sql) else { return Ok(None) };
+        let Some(plan) = self.fast_plan(rows, &lexed, &lexed.text, &[]).await else {
+            return Ok(None);
+        };
+        let Some(values) = values_of(&plan.slots, Vec::new(), &lexed.constants) else {
+            return Ok(None);
+        };
+        Ok(self.run_plan(rows, &plan, &values).await?.map(Told::outcome))
+    }
+
+    /// The plan of a statement with parameters of these types. `key`: by what it is known.
+    pub(super) async fn fast_plan(
+        &self,
+        rows: &RowTables,
+        lexed: &Lexed,
+        key: &str,
+        parameters: &[DataType],
+    ) -> Option<Arc<Plan>> {
+        let catalog = rows.catalog().ok()?;
+        let library = rows.database().instance().library();
+        let found = self.plans().find(key, &catalog);
+        match found {
+            Found::Plan(plan) => {
+                library.hit();
+                plan.cursor.hit();
+                return Some(plan);
+            }
+            Found::Declined => return None,
+            Found::Stale => library.invalidated(),
+            Found::Nothing => {}
+        }
+        library.missed();
+        let plan = self.planned(rows, library, lexed, parameters).await.map(Arc::new);
+        if self.plans().keep(key.to_owned(), catalog, plan.clone()) {
+            library.evicted();
+        }
+        plan
+    }
+
+    /// Makes a plan; `None`: the fast path has none for the statement.
+    async fn planned(
+        &self,
+        rows: &RowTables,
+        library: &Library,
+        lexed: &Lexed,
+        parameters: &[DataType],
+    ) -> Option<Plan> {
+        let Ok(Statement::Query(statement)) = parse(&lexed.text) else { return None };
+        let DfStatement::Statement(statement) = *statement else { return None };
+        let is_query = matches!(*statement, SqlStatement::Query(_));
+        let shape = Shape::of((*statement).clone())?;
+        let reference = TableReference::parse_str(&shape.table.to_string());
+        self.check_own(&reference).ok()?;
+        let columns = Arc::new(self.row_table(&reference).ok()??);
+        let (table, _) = rows.table(reference.table())?;
+        let schema = match is_query {
+            true => Some(self.schema_of_query(*statement).await?),
+            false => None,
+        };
+        let constants = lexed.constants.iter().enumerate();
+        let constants = constants.map(|(at, own)| (own.placeholder(at), own.data_type()));
+        let (constants, parameters) = (constants.collect(), parameters.to_vec());
+        let slots = Slots { parameters, constants, has_now: false };
+        let (state, cursor) = (self.state(), library.load(&lexed.text));
+        let shape = &shape;
+        Plan::of(Parts { state: &state, table, columns, shape, slots, cursor, schema })
+    }
+
+    /// The rows that a query gives, by DataFusion's plan of it.
+    async fn schema_of_query(&self, mut statement: SqlStatement) -> Option<SchemaRef> {
+        literals_for(&mut statement);
+        let mut statement = DfStatement::Statement(Box::new(statement));
+        self.prepare(&mut statement).await.ok()?;
+        let plan = self.state().statement_to_plan(statement).await.ok()?;
+        let schema = Arc::clone(plan.schema().inner());
+        Some(names::shown_schema(&schema).unwrap_or(schema))
+    }
+
+    /// Runs a plan as a statement of the session; `None`: it goes the common way, and nothing has happened.
+    pub(super) async fn run_plan(
+        &self,
+        rows: &RowTables,
+        plan: &Plan,
+        values: &[ArrayRef],
+    ) -> Result<Option<Told>, Error> {
+        let began = Instant::now();
+        let _turn = self.turn.lock().await;
+        let mut scope = rows.begin_statement().await?;
+        let told = match run(&mut scope, plan, values).await {
+            Ok(Ran::Rows(rows)) => Told::Rows(rows),
+            Ok(Ran::Count(count, verb)) => Told::Count(count, verb),
+            Ok(Ran::Again) => {
+                rows.end_statement(&scope, false).await?;
+                return Err(changed_again_and_again());
+            }
+            Ok(Ran::Declined) => {
+                match scope.in_block {
+                    true => rows.leave_statement(),
+                    false => rows.end_statement(&scope, false).await?,
+                }
+                return Ok(None);
+            }
+            Err(error) => {
+                rows.end_statement(&scope, false).await?;
+                return Err(error);
+            }
+        };
+        rows.end_statement(&scope, true).await?;
+        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        plan.cursor.executed(told.rows(), nanos);
+        Ok(Some(told))
+    }
+
+    /// A line for EXPLAIN of a statement that takes the fast path.
+    pub(super) async fn explained_fast(&self, statement: &DfStatement) -> Option<String> {
+        let rows = self.fast_rows()?;
+        let lexed = lex(&statement.to_string())?;
+        let plan = self.fast_plan(rows, &lexed, &lexed.text, &[]).await?;
+        let table = &plan.columns.name;
+        let Some((index, mut conditions)) = plan.index() else {
+            return Some(format!("fast path: rows of {table} are made of VALUES"));
+        };
+        for (at, constant) in lexed.constants.iter().enumerate().rev() {
+            conditions = conditions.replace(&constant.placeholder(at), &constant.to_string());
+        }
+        Some(format!("fast path: {table} by index {index} ({conditions})"))
+    }
+
+    /// SET and SHOW of our own setting; `None`: it is another statement.
+    pub(super) fn about_fast_path(
+        &self,
+        statement: &DfStatement,
+    ) -> Result<Option<Outcome>, Error> {
+        let DfStatement::Statement(inner) = statement else { return Ok(None) };
+        match inner.as_ref() {
+            SqlStatement::Set(Set::SingleAssignment { variable, values, .. })
+                if variable.to_string().eq_ignore_ascii_case(FAST_PATH) =>
+            {
+                let word = match &values[..] {
+                    [Expr::Identifier(word)] => word.value.to_ascii_lowercase(),
+                    [Expr::Value(value)] => match &value.value {
+                        Value::SingleQuotedString(text) => text.to_ascii_lowercase(),
+                        other => other.to_string().to_ascii_lowercase(),
+                    },
+                    [other] => other.to_string().to_ascii_lowercase(),
+                    _ => String::new(),
+                };
+                let is_on = match word.as_str() {
+                    "on" | "true" | "1" | "default" => true,
+                    "off" | "false" | "0" => false,
+                    _ => {
+                        let text = format!("{FAST_PATH} is on or off, not {word}");
+                        return Err(Error::new(68, "22023", text));
+                    }
+                };
+                self.fast_path_off.store(!is_on, Ordering::Relaxed);
+                let word = if is_on { "on" } else { "off" };
+                Ok(Some(done(format!("{FAST_PATH} is {word}."))))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Runs a plan: again, where others have changed a row meanwhile.
+async fn run(scope: &mut Scope, plan: &Plan, values: &[ArrayRef]) -> Result<Ran, Error> {
+    if !plan.changes() {
+        return plan.run(scope, values).await;
+    }
+    scope.check_writable()?;
+    for _ in 0..TRIES {
+        let mark = scope.mark().await?;
+        match plan.run(scope, values).await? {
+            Ran::Again => *scope = scope.anew(mark).await?,
+            Ran::Declined => {
+                scope.open().await?.back_to(mark);
+                return Ok(Ran::Declined);
+            }
+            ran => return Ok(ran),
+        }
+    }
+    Ok(Ran::Again)
+}
+
+/// A value for each slot: the parameters, the constants, the time.
+pub(super) fn values_of(
+    slots: &Slots,
+    parameters: Vec<ArrayRef>,
+    constants: &[Constant],
+) -> Option<Vec<ArrayRef>> {
+    let mut values = parameters;
+    values.reserve(constants.len() + 1);
+    for constant in constants {
+        values.push(constant.value()?);
+    }
+    if slots.has_now {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        let now = TimestampNanosecondArray::from(vec![i64::try_from(now.as_nanos()).ok()?]);
+        let DataType::Timestamp(_, Some(zone)) = now_type() else { return None };
+        values.push(Arc::new(now.with_timezone(zone)));
+    }
+    Some(values)
+}

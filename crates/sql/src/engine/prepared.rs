@@ -1,0 +1,225 @@
+//! Prepared statements: their parameters and result columns are known before they are executed, as often as one
+//! likes, with other values.
+
+mod bind;
+mod infer;
+mod words;
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, SchemaRef};
+use async_recursion::async_recursion as boxed;
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+
+pub use self::bind::Parameter;
+use crate::engine::fast::{Told, values_of};
+use crate::engine::{Engine, Outcome};
+use crate::error::Error;
+use crate::fast::{Prepared, lex};
+use crate::names;
+use crate::parse::parse;
+use crate::statement::Statement;
+use crate::unwind::{caught, caught_stream};
+
+/// What an execution tells.
+#[derive(Debug)]
+pub enum Answer {
+    /// All its rows.
+    Rows(RecordBatch),
+    /// So many rows were changed, and how: `inserted`, `updated`, `deleted`.
+    Changed(u64, &'static str),
+    /// What [`Engine::execute`] tells.
+    Other(Outcome),
+}
+
+impl Answer {
+    /// The same, as [`Engine::execute`] tells it.
+    pub fn outcome(self) -> Outcome {
+        match self {
+            Answer::Rows(rows) => Told::Rows(rows).outcome(),
+            Answer::Changed(count, verb) => Told::Count(count, verb).outcome(),
+            Answer::Other(outcome) => outcome,
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn named(&self) -> MutexGuard<'_, HashMap<String, Arc<Prepared>>> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Prepares a statement. `types`: of its first parameters, where they are known; the others are found out as
+    /// PostgreSQL does, by what they are compared with or stored in.
+    ///
+    /// # Errors
+    /// As of [`Engine::execute`], as far as they can be known before.
+    #[boxed]
+    pub async fn prepare_statement(
+        &self,
+        sql: &str,
+        types: &[Option<DataType>],
+    ) -> Result<Prepared, Error> {
+        caught(self.prepared_of(sql, types)).await
+    }
+
+    async fn prepared_of(&self, sql: &str, types: &[Option<DataType>]) -> Result<Prepared, Error> {
+        let plain = |columns| Prepared {
+            sql: sql.to_owned(),
+            lexed: None,
+            statement: None,
+            parameters: Vec::new(),
+            columns,
+        };
+        let statement = match parse(sql)? {
+            Statement::Query(statement) => *statement,
+            Statement::Explain(..) => return Ok(plain(Some(words::explained()))),
+            _ => return Ok(plain(None)),
+        };
+        let DfStatement::Statement(inner) = &statement else { return Ok(plain(None)) };
+        if !words::is_planned(inner) {
+            return Ok(plain(None));
+        }
+        if matches!(inner.as_ref(), SqlStatement::Insert(insert) if !self.is_of_rows(insert)) {
+            self.prepare(&mut statement.clone()).await?;
+        }
+        let (parameters, columns) = self.described(inner, types).await?;
+        let lexed = lex(sql).map(|lexed| {
+            let key = format!("{}\u{0}{parameters:?}", lexed.text);
+            (lexed, key)
+        });
+        let mut prepared = Prepared { parameters, lexed, ..plain(columns) };
+        if !prepared.parameters.is_empty() {
+            prepared.statement = Some(statement);
+        }
+        Ok(prepared)
+    }
+
+    /// Executes a prepared statement with these values.
+    ///
+    /// # Errors
+    /// As of [`Engine::execute`]; 08P01 more or fewer values than parameters; 22P02, 22003 a value is none of its
+    /// parameter's type; 0A000 its rows have other columns now.
+    #[boxed]
+    pub async fn execute_prepared(
+        &self,
+        prepared: &Prepared,
+        parameters: &[Parameter],
+    ) -> Result<Answer, Error> {
+        let values = bind::values(prepared, parameters)?;
+        match caught(self.execute_with(prepared, values)).await? {
+            Answer::Other(Outcome::Rows(stream)) => {
+                Ok(Answer::Other(Outcome::Rows(caught_stream(stream))))
+            }
+            answer => Ok(answer),
+        }
+    }
+
+    /// The same with values of the types of its parameters.
+    pub(super) async fn execute_with(
+        &self,
+        prepared: &Prepared,
+        values: Vec<ArrayRef>,
+    ) -> Result<Answer, Error> {
+        if let Some(told) = self.execute_fast(prepared, &values).await? {
+            return Ok(match told {
+                Told::Rows(rows) => Answer::Rows(rows),
+                Told::Count(count, verb) => Answer::Changed(count, verb),
+            });
+        }
+        let outcome = match &prepared.statement {
+            None => self.run_common(&prepared.sql).await?,
+            Some(statement) => {
+                let statement = bind::bound(statement, &values)?;
+                self.in_transaction(&prepared.sql, statement).await?
+            }
+        };
+        if let (Outcome::Rows(stream), Some(columns)) = (&outcome, &prepared.columns) {
+            check_columns(&stream.schema(), columns)?;
+        }
+        Ok(Answer::Other(outcome))
+    }
+
+    async fn execute_fast(
+        &self,
+        prepared: &Prepared,
+        values: &[ArrayRef],
+    ) -> Result<Option<Told>, Error> {
+        let (Some(rows), Some((lexed, key))) = (self.fast_rows(), &prepared.lexed) else {
+            return Ok(None);
+        };
+        let Some(plan) = self.fast_plan(rows, lexed, key, &prepared.parameters).await else {
+            return Ok(None);
+        };
+        if let (Some(now), Some(columns)) = (&plan.schema, &prepared.columns) {
+            check_columns(now, columns)?;
+        }
+        let Some(values) = values_of(&plan.slots, values.to_vec(), &lexed.constants) else {
+            return Ok(None);
+        };
+        self.run_plan(rows, &plan, &values).await
+    }
+
+    /// The types of the parameters of a statement, and its columns.
+    async fn described(
+        &self,
+        statement: &SqlStatement,
+        types: &[Option<DataType>],
+    ) -> Result<(Vec<DataType>, Option<SchemaRef>), Error> {
+        let mut found = infer::Inferred::new(types);
+        self.infer_by_shape(statement, &mut found);
+        let count = infer::count(statement)?;
+        let is_query = matches!(statement, SqlStatement::Query(_));
+        if found.lacks(count) {
+            self.infer_by_plan(statement, &mut found).await;
+        }
+        let parameters = found.finish(count);
+        let nulls: Vec<ArrayRef> =
+            parameters.iter().map(|own| arrow::array::new_null_array(own, 1)).collect();
+        let query = match is_query {
+            true => words::only_read(statement),
+            false => words::returning(statement),
+        };
+        let Some(query) = query else { return Ok((parameters, None)) };
+        let wrapped = DfStatement::Statement(Box::new(query));
+        let mut bound = bind::typed(&wrapped, &parameters, &nulls)?;
+        self.prepare(&mut bound).await?;
+        let plan = self.state().statement_to_plan(bound.clone()).await;
+        let plan = plan
+            .map_err(|error| self.missing_table(&bound).unwrap_or_else(|| self.failure(&error)))?;
+        let schema = Arc::clone(plan.schema().inner());
+        let schema = names::shown_schema(&schema).unwrap_or(schema);
+        Ok((parameters, Some(schema)))
+    }
+
+    /// The types of parameters as DataFusion finds them out.
+    async fn infer_by_plan(&self, statement: &SqlStatement, found: &mut infer::Inferred) {
+        let statement = DfStatement::Statement(Box::new(statement.clone()));
+        let Ok(plan) = self.state().statement_to_plan(statement).await else { return };
+        let Ok(types) = plan.get_parameter_types() else { return };
+        for (name, data_type) in types {
+            if let Some(data_type) = data_type {
+                found.note(&name, &data_type);
+            }
+        }
+    }
+}
+
+/// Refuses rows of other columns than they were when the statement was prepared.
+fn check_columns(now: &SchemaRef, before: &SchemaRef) -> Result<(), Error> {
+    if Arc::ptr_eq(now, before) {
+        return Ok(());
+    }
+    let (now, before) = (now.fields(), before.fields());
+    let is_same = now.len() == before.len()
+        && now.iter().zip(before).all(|(now, before)| {
+            now.name() == before.name() && now.data_type() == before.data_type()
+        });
+    match is_same {
+        true => Ok(()),
+        false => Err(Error::new(4068, "0A000", "cached plan must not change result type")
+            .next("prepare the statement again: its table was changed")),
+    }
+}

@@ -1,0 +1,211 @@
+//! The types of parameters, by what they are compared with, computed with or stored in.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::TableReference;
+use datafusion::sql::sqlparser::ast::{
+    AssignmentTarget, BinaryOperator, Expr, Statement as SqlStatement, Value, Visit, Visitor,
+};
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::fast::{Place, Shape, ShapeOf};
+use crate::names::folded;
+use crate::rows::RowColumns;
+
+/// The most parameters: PostgreSQL counts them with 16 bits; more than these no text has.
+const PARAMETERS_MAX: usize = 9_999;
+
+/// What is known of the types of parameters.
+pub(super) struct Inferred {
+    types: Vec<Option<DataType>>,
+}
+
+impl Inferred {
+    pub fn new(types: &[Option<DataType>]) -> Inferred {
+        Inferred { types: types.to_vec() }
+    }
+
+    /// Notes the type of a parameter, if none is known yet.
+    pub fn note(&mut self, name: &str, data_type: &DataType) {
+        if let Some(Place::Parameter(at)) = Place::of(name) {
+            if self.types.len() <= at {
+                self.types.resize(at + 1, None);
+            }
+            self.types[at].get_or_insert_with(|| data_type.clone());
+        }
+    }
+
+    /// Whether the type of one of so many is not known.
+    pub fn lacks(&self, count: usize) -> bool {
+        (0..count).any(|at| self.types.get(at).is_none_or(Option::is_none))
+    }
+
+    /// The types of so many; what is not known is text.
+    pub fn finish(mut self, count: usize) -> Vec<DataType> {
+        self.types.resize(count.max(self.types.len()), None);
+        self.types.into_iter().map(|own| own.unwrap_or(DataType::Utf8)).collect()
+    }
+}
+
+/// How many parameters a statement has.
+pub(super) fn count(statement: &SqlStatement) -> Result<usize, Error> {
+    struct Most(usize, bool);
+    impl Visitor for Most {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Some(name) = placeholder(expr) {
+                match Place::of(name) {
+                    Some(Place::Parameter(at)) => self.0 = self.0.max(at + 1),
+                    _ => self.1 = true,
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut most = Most(0, false);
+    let _: ControlFlow<()> = statement.visit(&mut most);
+    match most.1 {
+        false => Ok(most.0),
+        true => Err(Error::new(1745, "42P02", "a parameter has no number that there is")
+            .next(format!("number them from $1 to ${PARAMETERS_MAX}"))),
+    }
+}
+
+fn placeholder(expr: &Expr) -> Option<&str> {
+    let Expr::Value(value) = expr else { return None };
+    match &value.value {
+        Value::Placeholder(name) => Some(name),
+        _ => None,
+    }
+}
+
+/// Expressions over a table.
+struct Over<'a> {
+    columns: &'a RowColumns,
+    found: &'a mut Inferred,
+}
+
+impl Over<'_> {
+    /// The type of an expression, if that is told; parameters get what is `expected` of them.
+    fn visit(&mut self, expr: &Expr, expected: Option<&DataType>) -> Option<DataType> {
+        if let Some(name) = placeholder(expr) {
+            if let Some(expected) = expected {
+                self.found.note(name, expected);
+            }
+            return None;
+        }
+        match expr {
+            Expr::Nested(inner) => self.visit(inner, expected),
+            Expr::UnaryOp { expr, .. } => self.visit(expr, expected),
+            Expr::Identifier(name) => self.column(&folded(name)),
+            Expr::CompoundIdentifier(parts) => self.column(&folded(parts.last()?)),
+            Expr::Between { expr, low, high, .. } => {
+                let own = self.both(expr, low, None);
+                self.both(expr, high, own.as_ref());
+                Some(DataType::Boolean)
+            }
+            Expr::InList { expr, list, .. } => {
+                let own = self.visit(expr, None);
+                list.iter().for_each(|item| drop(self.visit(item, own.as_ref())));
+                Some(DataType::Boolean)
+            }
+            Expr::AnyOp { left, right, .. } => {
+                let own = self.visit(left, None)?;
+                let list = DataType::List(Arc::new(Field::new_list_field(own, true)));
+                self.visit(right, Some(&list));
+                Some(DataType::Boolean)
+            }
+            Expr::BinaryOp { left, op, right } => match op {
+                BinaryOperator::And | BinaryOperator::Or => {
+                    self.visit(left, Some(&DataType::Boolean));
+                    self.visit(right, Some(&DataType::Boolean));
+                    Some(DataType::Boolean)
+                }
+                BinaryOperator::StringConcat => {
+                    self.visit(left, Some(&DataType::Utf8));
+                    self.visit(right, Some(&DataType::Utf8));
+                    Some(DataType::Utf8)
+                }
+                BinaryOperator::Plus
+                | BinaryOperator::Minus
+                | BinaryOperator::Multiply
+                | BinaryOperator::Divide
+                | BinaryOperator::Modulo => self.both(left, right, expected),
+                _ => {
+                    self.both(left, right, None);
+                    Some(DataType::Boolean)
+                }
+            },
+            _ => None,
+        }
+    }
+
+    /// Two expressions of one type.
+    fn both(&mut self, left: &Expr, right: &Expr, expected: Option<&DataType>) -> Option<DataType> {
+        let own = self.visit(left, None).or_else(|| self.visit(right, None));
+        let own = own.or_else(|| expected.cloned());
+        self.visit(left, own.as_ref());
+        self.visit(right, own.as_ref());
+        own
+    }
+
+    fn column(&self, name: &str) -> Option<DataType> {
+        let at = self.columns.column(name).ok()?;
+        Some(self.columns.schema.field(at).data_type().clone())
+    }
+
+    fn stored(&mut self, at: usize, expr: &Expr) {
+        let data_type = self.columns.schema.field(at).data_type().clone();
+        self.visit(expr, Some(&data_type));
+    }
+}
+
+impl Engine {
+    /// The types of parameters of a statement over one table in the heap.
+    pub(super) fn infer_by_shape(&self, statement: &SqlStatement, found: &mut Inferred) {
+        let Some(shape) = Shape::of(statement.clone()) else { return };
+        let reference = TableReference::parse_str(&shape.table.to_string());
+        let Ok(Some(columns)) = self.row_table(&reference) else { return };
+        let mut over = Over { columns: &columns, found };
+        if let Some(selection) = &shape.selection {
+            over.visit(selection, Some(&DataType::Boolean));
+        }
+        let place = |name: &datafusion::sql::sqlparser::ast::ObjectName| {
+            columns.column(&folded(name.0.last()?.as_ident()?)).ok()
+        };
+        match &shape.work {
+            ShapeOf::Select { limit, offset, .. } => {
+                for expr in limit.iter().chain(offset) {
+                    over.visit(expr, Some(&DataType::Int64));
+                }
+            }
+            ShapeOf::Insert { columns: named, rows } => {
+                for row in rows {
+                    for (position, expr) in row.iter().enumerate() {
+                        let at = match named.is_empty() {
+                            true => Some(position),
+                            false => named.get(position).and_then(place),
+                        };
+                        let count = columns.schema.fields().len();
+                        if let Some(at) = at.filter(|at| *at < count) {
+                            over.stored(at, expr);
+                        }
+                    }
+                }
+            }
+            ShapeOf::Update { assignments } => {
+                for assignment in assignments {
+                    if let AssignmentTarget::ColumnName(name) = &assignment.target
+                        && let Some(at) = place(name)
+                    {
+                        over.stored(at, &assignment.value);
+                    }
+                }
+            }
+            ShapeOf::Delete => {}
+        }
+    }
+}

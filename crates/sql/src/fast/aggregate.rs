@@ -1,0 +1,140 @@
+//! COUNT, SUM, MIN and MAX of a few rows.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, Decimal128Array, Int64Array, RecordBatch, new_null_array,
+};
+use arrow::compute::{SortOptions, sort_to_indices, take};
+use arrow::datatypes::{DataType, Decimal128Type, Int16Type, Int32Type, Int64Type};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::sql::sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments};
+
+use super::class::{Class, class_of};
+
+/// What is made of all rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    Count,
+    Sum,
+    Least,
+    Greatest,
+}
+
+/// An aggregate: what is made of which values; `None`: of rows.
+#[derive(Debug)]
+pub(super) struct Aggregate {
+    pub made: Made,
+    pub of: Option<Arc<dyn PhysicalExpr>>,
+    /// The type of the result.
+    pub data_type: DataType,
+}
+
+/// The aggregate that a call is, and of what; `None`: it is another expression.
+pub(super) fn called(expr: &Expr) -> Option<(Made, Option<&Expr>)> {
+    let Expr::Function(call) = expr else { return None };
+    let made = match call.name.to_string().to_ascii_lowercase().as_str() {
+        "count" => Made::Count,
+        "sum" => Made::Sum,
+        "min" => Made::Least,
+        "max" => Made::Greatest,
+        _ => return None,
+    };
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let is_plain = call.over.is_none()
+        && call.filter.is_none()
+        && call.null_treatment.is_none()
+        && call.within_group.is_empty()
+        && matches!(call.parameters, FunctionArguments::None)
+        && list.clauses.is_empty()
+        && list.duplicate_treatment.is_none();
+    if !is_plain {
+        return None;
+    }
+    match &list.args[..] {
+        [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if made == Made::Count => {
+            Some((made, None))
+        }
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))] => Some((made, Some(of))),
+        _ => None,
+    }
+}
+
+impl Aggregate {
+    /// Whether it is made here of values of this type.
+    pub fn takes(&self, data_type: &DataType) -> bool {
+        let class = class_of(data_type);
+        match self.made {
+            Made::Count => self.data_type == DataType::Int64,
+            Made::Sum => match class {
+                Class::Integer => {
+                    matches!(self.data_type, DataType::Int64 | DataType::Decimal128(_, 0))
+                }
+                Class::Decimal => matches!((&self.data_type, data_type),
+                    (DataType::Decimal128(_, one), DataType::Decimal128(_, other)) if one == other),
+                _ => false,
+            },
+            Made::Least | Made::Greatest => {
+                self.data_type == *data_type
+                    && !matches!(class, Class::Float)
+                    && !matches!(data_type, DataType::Interval(_))
+            }
+        }
+    }
+
+    /// The result of all rows; `None`: it is beyond its type, or a value is none.
+    pub fn of_rows(&self, rows: &RecordBatch) -> Option<ArrayRef> {
+        let values = match &self.of {
+            None => return Some(Arc::new(Int64Array::from(vec![rows.num_rows() as i64]))),
+            Some(of) => of.evaluate(rows).ok()?.into_array(rows.num_rows()).ok()?,
+        };
+        let present = values.len() - values.logical_null_count();
+        match self.made {
+            Made::Count => Some(Arc::new(Int64Array::from(vec![present as i64]))),
+            _ if present == 0 => Some(new_null_array(&self.data_type, 1)),
+            Made::Sum => self.number(sum(&values)?),
+            Made::Least | Made::Greatest => {
+                let descending = self.made == Made::Greatest;
+                let options = SortOptions { descending, nulls_first: false };
+                let first = sort_to_indices(&values, Some(options), Some(1)).ok()?;
+                take(&values, &first, None).ok()
+            }
+        }
+    }
+
+    /// A sum as the type of the result has it.
+    fn number(&self, number: i128) -> Option<ArrayRef> {
+        match &self.data_type {
+            DataType::Int64 => Some(Arc::new(Int64Array::from(vec![i64::try_from(number).ok()?]))),
+            DataType::Decimal128(precision, scale) => {
+                let array = Decimal128Array::from(vec![number]);
+                let array = array.with_precision_and_scale(*precision, *scale).ok()?;
+                array.validate_decimal_precision(*precision).ok()?;
+                Some(Arc::new(array))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn sum(values: &ArrayRef) -> Option<i128> {
+    let checked = |sum: Option<i128>, value: i128| sum?.checked_add(value);
+    match values.data_type() {
+        DataType::Int16 => {
+            let values = values.as_primitive::<Int16Type>();
+            values.iter().flatten().map(i128::from).fold(Some(0), checked)
+        }
+        DataType::Int32 => {
+            let values = values.as_primitive::<Int32Type>();
+            values.iter().flatten().map(i128::from).fold(Some(0), checked)
+        }
+        DataType::Int64 => {
+            let values = values.as_primitive::<Int64Type>();
+            values.iter().flatten().map(i128::from).fold(Some(0), checked)
+        }
+        DataType::Decimal128(_, _) => {
+            values.as_primitive::<Decimal128Type>().iter().flatten().fold(Some(0), checked)
+        }
+        _ => None,
+    }
+}

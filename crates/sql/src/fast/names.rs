@@ -1,0 +1,125 @@
+//! The names that expressions of a plan know: the columns of the table that are needed, and the values that come
+//! with each execution.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use datafusion::common::{DFSchema, TableReference};
+use datafusion::sql::sqlparser::ast::{Expr, Ident};
+
+use super::lex::Place;
+use super::shape::placeholder;
+use crate::names::folded;
+use crate::rows::RowColumns;
+
+/// The name of the value that is the time of the statement.
+pub(super) const NOW: &str = "$now";
+
+/// The type of now().
+pub(crate) fn now_type() -> DataType {
+    DataType::Timestamp(TimeUnit::Nanosecond, Some("+00:00".into()))
+}
+
+/// The values that come with each execution: parameters, then constants that were lifted, then the time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slots {
+    /// The types of the parameters.
+    pub parameters: Vec<DataType>,
+    /// The constants, each where it was lifted.
+    pub constants: Vec<(String, DataType)>,
+    /// Whether the time is asked for.
+    pub has_now: bool,
+}
+
+impl Slots {
+    /// Which of them a placeholder stands for.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        match Place::of(name)? {
+            Place::Parameter(at) => (at < self.parameters.len()).then_some(at),
+            Place::Integer(at) | Place::Decimal(at, _, _) | Place::Text(at) => {
+                (at < self.constants.len()).then_some(self.parameters.len() + at)
+            }
+        }
+    }
+
+    /// The type of one.
+    pub fn data_type(&self, at: usize) -> DataType {
+        match at.checked_sub(self.parameters.len()) {
+            None => self.parameters[at].clone(),
+            Some(at) => self.constants.get(at).map_or_else(now_type, |(_, own)| own.clone()),
+        }
+    }
+
+    /// Whether it is a constant of the statement's text.
+    pub fn is_constant(&self, at: usize) -> bool {
+        at >= self.parameters.len()
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        let parameters = self.parameters.iter().enumerate();
+        let parameters = parameters.map(|(at, own)| (format!("${}", at + 1), own.clone()));
+        let constants = self.constants.iter().cloned();
+        let now = self.has_now.then(|| (NOW.to_owned(), now_type()));
+        let all = parameters.chain(constants).chain(now);
+        all.map(|(name, data_type)| Field::new(name, data_type, true)).collect()
+    }
+}
+
+/// The names that expressions know.
+pub(super) struct Names<'a> {
+    pub columns: &'a RowColumns,
+    /// The name of the table in the statement.
+    pub alias: String,
+    /// The columns that expressions may name, rising.
+    pub needed: Vec<usize>,
+    pub slots: &'a Slots,
+    pub schema: DFSchema,
+    /// The same for Arrow, with names that are no two the same.
+    pub plain: SchemaRef,
+}
+
+impl<'a> Names<'a> {
+    pub fn new(
+        columns: &'a RowColumns,
+        alias: &Ident,
+        needed: Vec<usize>,
+        slots: &'a Slots,
+    ) -> Option<Names<'a>> {
+        let alias = folded(alias);
+        let own = columns.query_schema(false);
+        let reference = TableReference::bare(alias.as_str());
+        let mut fields: Vec<(Option<TableReference>, Arc<Field>)> = needed
+            .iter()
+            .map(|at| (Some(reference.clone()), Arc::clone(&own.fields()[*at])))
+            .collect();
+        fields.extend(slots.fields().into_iter().map(|field| (None, Arc::new(field))));
+        let plain: Fields = fields.iter().map(|(_, field)| Arc::clone(field)).collect();
+        let plain = Arc::new(Schema::new(plain));
+        let schema = DFSchema::new_with_metadata(fields, [].into()).ok()?;
+        Some(Names { columns, alias, needed, slots, schema, plain })
+    }
+
+    /// The column of the table that an expression is.
+    pub fn column(&self, expr: &Expr) -> Option<usize> {
+        column(self.columns, &self.alias, expr)
+    }
+
+    /// The value that an expression is.
+    pub fn slot(&self, expr: &Expr) -> Option<usize> {
+        self.slots.position(placeholder(expr)?)
+    }
+}
+
+/// The column of the table that an expression is.
+pub(super) fn column(columns: &RowColumns, alias: &str, expr: &Expr) -> Option<usize> {
+    let name = match expr {
+        Expr::Identifier(name) => name,
+        Expr::CompoundIdentifier(parts) => match &parts[..] {
+            [table, name] if folded(table) == alias => name,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let name = folded(name);
+    columns.schema.fields().iter().position(|field| *field.name() == name)
+}

@@ -1,0 +1,599 @@
+//! A plan of the fast path: how rows are found, and what is done with them.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+
+use arrow::compute::SortOptions;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use cellar_format::rows::RowColumns as Builder;
+use cellar_instance::catalog::{Catalog, Table};
+use cellar_instance::library::Cursor;
+use datafusion::execution::context::SessionState;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::sql::sqlparser::ast::{
+    AssignmentTarget, Expr, Ident, ObjectName, OrderByExpr, SelectItem, Value, Visit, Visitor,
+    WildcardAdditionalOptions,
+};
+
+use super::aggregate::{Aggregate, called};
+use super::names::{Names, Slots, column};
+use super::shape::{Shape, ShapeOf, bare, placeholder};
+use super::way::{Way, conjuncts};
+use crate::names::folded;
+use crate::rows::{Checks, ROW_ID, RowColumns, default_expr};
+
+/// An expression made ready.
+pub(super) type Made = Arc<dyn PhysicalExpr>;
+
+/// A plan.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The table as the catalog had it.
+    table: Table,
+    pub columns: Arc<RowColumns>,
+    pub slots: Slots,
+    /// What is counted of the statement.
+    pub cursor: Arc<Cursor>,
+    /// The rows that come out, if any do.
+    pub schema: Option<SchemaRef>,
+    pub(super) work: Work,
+}
+
+/// What is done.
+#[derive(Debug)]
+pub(super) enum Work {
+    Select(Box<Select>),
+    Insert(Box<Insert>),
+    /// UPDATE, or DELETE where nothing is set.
+    Change(Box<Change>),
+}
+
+/// How rows are found.
+#[derive(Debug)]
+pub(super) struct Find {
+    pub way: Way,
+    /// What the index does not answer.
+    pub residual: Option<Made>,
+    /// The columns that are read, rising.
+    pub needed: Vec<usize>,
+    /// These, and the values if an expression has one.
+    pub schema: SchemaRef,
+    pub has_values: bool,
+    /// Readers of rows that nobody uses now.
+    pub readers: Mutex<Vec<Builder>>,
+}
+
+/// How many rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Limit {
+    Fixed(usize),
+    Value(usize),
+}
+
+/// What rows are sorted by: a column of the result, or another expression.
+#[derive(Debug)]
+pub(super) enum By {
+    Output(usize),
+    Other(Made),
+}
+
+#[derive(Debug)]
+pub(super) struct Select {
+    pub find: Find,
+    pub outputs: Vec<Made>,
+    pub aggregates: Vec<Aggregate>,
+    pub distinct: bool,
+    pub order: Vec<(By, SortOptions)>,
+    /// Rows come in the order that is asked for; true: from the last on.
+    pub in_order: Option<bool>,
+    pub limit: Option<Limit>,
+    pub offset: Option<Limit>,
+}
+
+/// Columns of rows that were changed.
+#[derive(Debug)]
+pub(super) struct Returned {
+    pub outputs: Vec<Made>,
+}
+
+#[derive(Debug)]
+pub(super) struct Insert {
+    /// For each row the value of each column.
+    pub rows: Vec<Vec<Made>>,
+    /// Of the values alone.
+    pub schema: SchemaRef,
+    pub checks: Checks,
+    pub returned: Option<Returned>,
+}
+
+#[derive(Debug)]
+pub(super) struct Change {
+    pub find: Find,
+    /// The columns that are set, and to what; `None`: rows are deleted.
+    pub assigned: Option<(Vec<usize>, Vec<Made>)>,
+    /// Of the numbers of rows, and the new values.
+    pub schema: SchemaRef,
+    pub checks: Checks,
+    pub returned: Option<Returned>,
+}
+
+/// What a plan is made of.
+pub(crate) struct Parts<'a> {
+    pub state: &'a SessionState,
+    pub table: Table,
+    pub columns: Arc<RowColumns>,
+    pub shape: &'a Shape,
+    pub slots: Slots,
+    pub cursor: Arc<Cursor>,
+    /// Of a SELECT: the rows that come out, as DataFusion has them.
+    pub schema: Option<SchemaRef>,
+}
+
+impl Plan {
+    /// A plan; `None`: the statement goes the common way.
+    pub fn of(parts: Parts<'_>) -> Option<Plan> {
+        let Parts { state, table, columns, shape, mut slots, cursor, schema } = parts;
+        slots.has_now = asks_for_now(shape, &columns);
+        let planner = Planner { state, columns: &columns, shape, slots: &slots };
+        let (work, schema) = match &shape.work {
+            ShapeOf::Select { .. } => {
+                let schema = schema?;
+                (planner.select(&schema)?, Some(schema))
+            }
+            ShapeOf::Insert { columns, rows } => planner.insert(columns, rows)?,
+            ShapeOf::Update { assignments } => {
+                let mut set: Vec<(usize, Expr)> = Vec::new();
+                for assignment in assignments {
+                    let AssignmentTarget::ColumnName(name) = &assignment.target else {
+                        return None;
+                    };
+                    let at = planner.target(name)?;
+                    planner.is_free(at).then_some(())?;
+                    let value = planner.or_default(at, &assignment.value)?;
+                    if set.iter().any(|(own, _)| *own == at) {
+                        return None;
+                    }
+                    set.push((at, value));
+                }
+                planner.change(Some(set))?
+            }
+            ShapeOf::Delete => planner.change(None)?,
+        };
+        Some(Plan { table, columns, slots, cursor, schema, work })
+    }
+
+    /// Whether the catalog has its table as it was.
+    pub fn is_of(&self, catalog: &Catalog) -> bool {
+        catalog.row_table(&self.table.name).is_some_and(|(table, _)| *table == self.table)
+    }
+
+    /// Whether it changes rows.
+    pub fn changes(&self) -> bool {
+        !matches!(self.work, Work::Select(_))
+    }
+
+    /// The index that is used, and what chooses its keys.
+    pub fn index(&self) -> Option<(&str, String)> {
+        let way = match &self.work {
+            Work::Select(select) => &select.find.way,
+            Work::Change(change) => &change.find.way,
+            Work::Insert(_) => return None,
+        };
+        Some((&self.columns.rows.indexes[way.index].name, way.words.join(" and ")))
+    }
+}
+
+/// Whether a statement, or a default that it uses, asks for the time.
+fn asks_for_now(shape: &Shape, columns: &RowColumns) -> bool {
+    let is_now = |expr: &Expr| super::class::is_now(expr);
+    let has = |expr: &Expr| any(expr, is_now);
+    match &shape.work {
+        ShapeOf::Insert { rows, .. } => {
+            let defaults = (0..columns.schema.fields().len())
+                .filter_map(|at| default_expr(columns, at).ok())
+                .any(|expr| has(&expr));
+            defaults || rows.iter().flatten().any(has)
+        }
+        ShapeOf::Update { assignments } => {
+            assignments.iter().any(|assignment| has(&assignment.value))
+                || shape.selection.as_ref().is_some_and(has)
+        }
+        _ => shape.selection.as_ref().is_some_and(has),
+    }
+}
+
+/// Whether an expression has a part for which this holds.
+fn any(expr: &Expr, is: impl Fn(&Expr) -> bool) -> bool {
+    struct Any<F>(F);
+    impl<F: Fn(&Expr) -> bool> Visitor for Any<F> {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if (self.0)(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    expr.visit(&mut Any(is)).is_break()
+}
+
+/// A column of the result: its name where it has one by itself, and what it is.
+struct Item {
+    name: Option<String>,
+    expr: Expr,
+}
+
+struct Planner<'a> {
+    state: &'a SessionState,
+    columns: &'a RowColumns,
+    shape: &'a Shape,
+    slots: &'a Slots,
+}
+
+impl Planner<'_> {
+    /// The place of a column that is set.
+    fn target(&self, name: &ObjectName) -> Option<usize> {
+        let [part] = &name.0[..] else { return None };
+        self.columns.column(&folded(part.as_ident()?)).ok()
+    }
+
+    /// Whether statements say its values: not so of identity columns.
+    fn is_free(&self, at: usize) -> bool {
+        let mut owned = self.columns.rows.owned.iter();
+        !owned.any(|owned| owned.column == at && owned.identity.is_some())
+    }
+
+    /// A value; the default of the column where it is the word DEFAULT.
+    fn or_default(&self, at: usize, value: &Expr) -> Option<Expr> {
+        match value {
+            Expr::Identifier(word)
+                if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("default") =>
+            {
+                default_expr(self.columns, at).ok()
+            }
+            value => Some(value.clone()),
+        }
+    }
+
+    /// Adds the columns that an expression names.
+    fn note(&self, expr: &Expr, needed: &mut BTreeSet<usize>) {
+        struct Columns<'a>(&'a RowColumns, String, &'a mut BTreeSet<usize>);
+        impl Visitor for Columns<'_> {
+            type Break = ();
+            fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+                self.2.extend(column(self.0, &self.1, expr));
+                ControlFlow::Continue(())
+            }
+        }
+        let mut found = Columns(self.columns, folded(&self.shape.alias), needed);
+        let _: ControlFlow<()> = expr.visit(&mut found);
+    }
+
+    fn names(&self, needed: BTreeSet<usize>) -> Option<Names<'_>> {
+        let needed = needed.into_iter().collect();
+        Names::new(self.columns, &self.shape.alias, needed, self.slots)
+    }
+
+    /// The columns of the result.
+    fn items(&self) -> Option<Vec<Item>> {
+        let mut found = Vec::new();
+        for item in self.shape.items.iter().flatten() {
+            match item {
+                SelectItem::Wildcard(options)
+                    if *options == WildcardAdditionalOptions::default() =>
+                {
+                    for field in self.columns.schema.fields() {
+                        let name = Ident::with_quote('"', field.name());
+                        let expr = Expr::Identifier(name);
+                        found.push(Item { name: Some(field.name().clone()), expr });
+                    }
+                }
+                SelectItem::UnnamedExpr(expr) => {
+                    let name = match expr {
+                        Expr::Identifier(name) => Some(folded(name)),
+                        Expr::CompoundIdentifier(parts) => parts.last().map(folded),
+                        _ => None,
+                    };
+                    found.push(Item { name, expr: expr.clone() });
+                }
+                SelectItem::ExprWithAlias { expr, alias } => {
+                    found.push(Item { name: Some(folded(alias)), expr: expr.clone() });
+                }
+                _ => return None,
+            }
+        }
+        Some(found)
+    }
+
+    /// How the rows are found that the WHERE names. `more`: expressions over them, to see what is needed.
+    fn find(&self, names: &Names<'_>, more: &[Made]) -> Option<Find> {
+        let selection = self.shape.selection.as_ref()?;
+        let conditions = conjuncts(selection);
+        let (way, answered) = Way::of(names, &conditions)?;
+        let left = conditions.iter().enumerate().filter(|(at, _)| !answered.contains(at));
+        let left = left.map(|(_, condition)| (*condition).clone()).reduce(|one, other| {
+            let op = datafusion::sql::sqlparser::ast::BinaryOperator::And;
+            Expr::BinaryOp {
+                left: Box::new(Expr::Nested(Box::new(one))),
+                op,
+                right: Box::new(Expr::Nested(Box::new(other))),
+            }
+        });
+        let residual = match left {
+            None => None,
+            Some(left) => {
+                let made = names.compiled(self.state, &left, None)?;
+                (made.data_type(&names.plain).ok()? == DataType::Boolean).then_some(())?;
+                Some(made)
+            }
+        };
+        let count = names.needed.len();
+        let uses_values =
+            |made: &Made| collect_columns(made).iter().any(|own| own.index() >= count);
+        let has_values = residual.iter().chain(more).any(uses_values);
+        let fields = names.plain.fields();
+        let fields = if has_values { fields.to_vec() } else { fields[..count].to_vec() };
+        let schema = Arc::new(Schema::new(fields));
+        let (needed, readers) = (names.needed.clone(), Mutex::default());
+        Some(Find { way, residual, needed, schema, has_values, readers })
+    }
+
+    fn select(&self, schema: &SchemaRef) -> Option<Work> {
+        let ShapeOf::Select { distinct, order, limit, offset } = &self.shape.work else {
+            return None;
+        };
+        let items = self.items()?;
+        if items.len() != schema.fields().len() {
+            return None;
+        }
+        let mut needed = BTreeSet::new();
+        let exprs = items.iter().map(|item| &item.expr);
+        let exprs = exprs.chain(order.iter().map(|by| &by.expr)).chain(&self.shape.selection);
+        exprs.for_each(|expr| self.note(expr, &mut needed));
+        let names = self.names(needed)?;
+        let mut aggregates = Vec::new();
+        let mut outputs = Vec::new();
+        let types = schema.fields().iter().map(|field| field.data_type().clone());
+        for (item, data_type) in items.iter().zip(types) {
+            if let Some((made, of)) = called(&item.expr) {
+                let of = match of {
+                    None => None,
+                    Some(of) => Some(names.compiled(self.state, of, None)?),
+                };
+                let aggregate = Aggregate { made, of, data_type };
+                if let Some(of) = &aggregate.of {
+                    aggregate.takes(&of.data_type(&names.plain).ok()?).then_some(())?;
+                }
+                aggregates.push(aggregate);
+                continue;
+            }
+            let made = names.compiled(self.state, &item.expr, None)?;
+            (made.data_type(&names.plain).ok()? == data_type).then_some(())?;
+            let is_float = matches!(data_type, DataType::Float32 | DataType::Float64);
+            (!*distinct || !is_float).then_some(())?;
+            outputs.push(made);
+        }
+        let is_aggregate = !aggregates.is_empty();
+        if is_aggregate && (!outputs.is_empty() || *distinct || !order.is_empty()) {
+            return None;
+        }
+        let mut more = outputs.clone();
+        more.extend(aggregates.iter().filter_map(|aggregate| aggregate.of.clone()));
+        let mut by = Vec::new();
+        for one in order {
+            by.push(self.ordered(&names, &items, one, *distinct)?);
+        }
+        more.extend(by.iter().filter_map(|(by, _)| match by {
+            By::Other(made) => Some(Arc::clone(made)),
+            By::Output(_) => None,
+        }));
+        let find = self.find(&names, &more)?;
+        let is_plain = !is_aggregate && !*distinct && find.residual.is_none();
+        let in_order = is_plain.then(|| self.in_order(&names, &items, &find.way, order)).flatten();
+        let (limit, offset) = (self.limit(limit.as_ref())?, self.limit(offset.as_ref())?);
+        let distinct = *distinct;
+        Some(Work::Select(Box::new(Select {
+            find,
+            outputs,
+            aggregates,
+            distinct,
+            order: by,
+            in_order,
+            limit,
+            offset,
+        })))
+    }
+
+    /// What an ORDER BY sorts by.
+    fn ordered(
+        &self,
+        names: &Names<'_>,
+        items: &[Item],
+        by: &OrderByExpr,
+        distinct: bool,
+    ) -> Option<(By, SortOptions)> {
+        let descending = by.options.asc == Some(false);
+        let nulls_first = by.options.nulls_first.unwrap_or(descending);
+        let options = SortOptions { descending, nulls_first };
+        if by.with_fill.is_some() {
+            return None;
+        }
+        if let Some(at) = output_of(items, &by.expr)? {
+            return Some((By::Output(at), options));
+        }
+        let made = names.compiled(self.state, &by.expr, None)?;
+        (!distinct).then_some((By::Other(made), options))
+    }
+
+    /// Whether the index gives the rows in the order that is asked for.
+    fn in_order(
+        &self,
+        names: &Names<'_>,
+        items: &[Item],
+        way: &Way,
+        order: &[OrderByExpr],
+    ) -> Option<bool> {
+        if way.is_one(self.columns) {
+            return Some(false);
+        }
+        if order.is_empty() {
+            return Some(false);
+        }
+        if !way.is_one_range() {
+            return None;
+        }
+        let index = &self.columns.rows.indexes[way.index].columns[way.equal..];
+        if order.len() > index.len() {
+            return None;
+        }
+        let mut backwards = None;
+        for (by, column) in order.iter().zip(index) {
+            let expr = match output_of(items, &by.expr)? {
+                Some(at) => &items[at].expr,
+                None => &by.expr,
+            };
+            let descending = by.options.asc == Some(false);
+            let is_usual = by.options.nulls_first.is_none_or(|first| first == descending);
+            let turned = descending != column.descending;
+            if names.column(expr) != Some(column.column)
+                || !is_usual
+                || backwards.is_some_and(|own| own != turned)
+            {
+                return None;
+            }
+            backwards = Some(turned);
+        }
+        backwards
+    }
+
+    fn limit(&self, limit: Option<&Expr>) -> Option<Option<Limit>> {
+        let Some(limit) = limit else { return Some(None) };
+        if let Some(name) = placeholder(limit) {
+            let at = self.slots.position(name)?;
+            return (self.slots.data_type(at) == DataType::Int64).then_some(Some(Limit::Value(at)));
+        }
+        Some(Some(Limit::Fixed(number(limit)?)))
+    }
+
+    fn insert(
+        &self,
+        named: &[ObjectName],
+        rows: &[Vec<Expr>],
+    ) -> Option<(Work, Option<SchemaRef>)> {
+        let count = self.columns.schema.fields().len();
+        let places: Vec<usize> = match named.is_empty() {
+            true => (0..count).collect(),
+            false => named.iter().map(|name| self.target(name)).collect::<Option<_>>()?,
+        };
+        let is_twice = places.iter().collect::<BTreeSet<_>>().len() < places.len();
+        let values = rows.first()?.len();
+        let fits = match named.is_empty() {
+            true => values <= count,
+            false => values == places.len(),
+        };
+        if is_twice || !fits || rows.iter().any(|row| row.len() != values) {
+            return None;
+        }
+        let names = self.names(BTreeSet::new())?;
+        let mut made = Vec::with_capacity(rows.len());
+        for row in rows {
+            let mut all = Vec::with_capacity(count);
+            for at in 0..count {
+                let place = places.iter().take(values).position(|own| *own == at);
+                let expr = match place {
+                    Some(place) if self.is_free(at) => self.or_default(at, &row[place])?,
+                    Some(_) => return None,
+                    None => default_expr(self.columns, at).ok()?,
+                };
+                all.push(self.stored(&names, at, &expr)?);
+            }
+            made.push(all);
+        }
+        let checks = Checks::of(self.state, self.columns).ok()?;
+        let (returned, shown) = self.returned()?;
+        let schema = Arc::clone(&names.plain);
+        Some((Work::Insert(Box::new(Insert { rows: made, schema, checks, returned })), shown))
+    }
+
+    /// A value of a column.
+    fn stored(&self, names: &Names<'_>, at: usize, expr: &Expr) -> Option<Made> {
+        let data_type = self.columns.schema.field(at).data_type();
+        let made = names.compiled(self.state, expr, Some(data_type))?;
+        (made.data_type(&names.plain).ok()? == *data_type).then_some(made)
+    }
+
+    fn change(&self, set: Option<Vec<(usize, Expr)>>) -> Option<(Work, Option<SchemaRef>)> {
+        let mut needed = BTreeSet::new();
+        let exprs = set.iter().flatten().map(|(_, expr)| expr).chain(&self.shape.selection);
+        exprs.for_each(|expr| self.note(expr, &mut needed));
+        let names = self.names(needed)?;
+        let mut fields = vec![Field::new(ROW_ID, DataType::UInt64, false)];
+        let assigned = match set {
+            None => None,
+            Some(set) => {
+                let (mut columns, mut values) = (Vec::new(), Vec::new());
+                for (at, expr) in &set {
+                    values.push(self.stored(&names, *at, expr)?);
+                    columns.push(*at);
+                    let data_type = self.columns.schema.field(*at).data_type().clone();
+                    fields.push(Field::new(format!("{at}"), data_type, true));
+                }
+                Some((columns, values))
+            }
+        };
+        let more: &[Made] = assigned.as_ref().map_or(&[], |(_, values)| values);
+        let find = self.find(&names, more)?;
+        let checks = Checks::of(self.state, self.columns).ok()?;
+        let (returned, shown) = self.returned()?;
+        let schema = Arc::new(Schema::new(fields));
+        let change = Change { find, assigned, schema, checks, returned };
+        Some((Work::Change(Box::new(change)), shown))
+    }
+
+    /// What RETURNING asks for, and its rows.
+    #[expect(clippy::type_complexity, reason = "a pair of what there may be")]
+    fn returned(&self) -> Option<(Option<Returned>, Option<SchemaRef>)> {
+        if self.shape.items.is_none() {
+            return Some((None, None));
+        }
+        let all = (0..self.columns.schema.fields().len()).collect();
+        let names = self.names(all)?;
+        let (mut outputs, mut fields) = (Vec::new(), Vec::new());
+        for item in self.items()? {
+            let made = names.compiled(self.state, &item.expr, None)?;
+            let count = names.needed.len();
+            if collect_columns(&made).iter().any(|own| own.index() >= count) {
+                return None;
+            }
+            fields.push(Field::new(item.name?, made.data_type(&names.plain).ok()?, true));
+            outputs.push(made);
+        }
+        Some((Some(Returned { outputs }), Some(Arc::new(Schema::new(fields)))))
+    }
+}
+
+/// The column of the result that an ORDER BY names: by its number, or its name. `None`: it is beyond them.
+#[expect(clippy::option_option, reason = "no column, or none that there is")]
+fn output_of(items: &[Item], by: &Expr) -> Option<Option<usize>> {
+    match by {
+        Expr::Value(_) => {
+            let at = number(by)?.checked_sub(1)?;
+            (at < items.len()).then_some(Some(at))
+        }
+        Expr::Identifier(name) => {
+            let name = folded(name);
+            Some(items.iter().position(|item| item.name.as_ref() == Some(&name)))
+        }
+        other => Some(items.iter().position(|item| bare(&item.expr) == bare(other))),
+    }
+}
+
+/// A number that is written out.
+fn number(expr: &Expr) -> Option<usize> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Number(text, _) => text.parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}

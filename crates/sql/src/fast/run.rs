@@ -1,0 +1,370 @@
+//! The run of a plan: rows are found by their keys, read, computed with, changed.
+
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array,
+};
+use arrow::compute::{SortColumn, concat, concat_batches, filter, lexsort_to_indices, take};
+use arrow::datatypes::Schema;
+use arrow::row::{RowConverter, SortField};
+use bytes::Bytes;
+use cellar_format::rows::RowColumns as Builder;
+
+use super::plan::{By, Change, Find, Insert, Limit, Made, Plan, Returned, Select, Work};
+use crate::error::Error;
+use crate::failure::from_arrow;
+use crate::rows::{Change as RowChange, Changed, RowColumns, Scope, Written, row_error};
+
+/// The most rows that are looked at; more are for plans that read them in batches.
+const ROWS_MAX: usize = 10_000;
+
+/// Entries of an index that are read together.
+const ENTRIES: usize = 256;
+
+/// Readers that a plan keeps.
+const READERS_MAX: usize = 2;
+
+/// What came of a run.
+#[derive(Debug)]
+pub(crate) enum Ran {
+    Rows(RecordBatch),
+    /// So many rows were changed.
+    Count(u64, &'static str),
+    /// Others have changed a row meanwhile: it is to be run again.
+    Again,
+    /// It goes the common way. What it may have changed is to be taken back.
+    Declined,
+}
+
+/// A run under way.
+struct Run<'a> {
+    plan: &'a Plan,
+    /// The table as it is now.
+    columns: &'a Arc<RowColumns>,
+    scope: &'a Scope,
+    values: &'a [ArrayRef],
+}
+
+/// Goes the common way where a value cannot be computed: that tells why.
+macro_rules! or_declined {
+    ($value:expr) => {
+        match $value {
+            Some(value) => value,
+            None => return Ok(Ran::Declined),
+        }
+    };
+}
+
+impl Plan {
+    /// Runs it with these values: one for each of its slots.
+    ///
+    /// # Errors
+    /// Those of locks, of constraints, of the store.
+    pub async fn run(&self, scope: &Scope, values: &[ArrayRef]) -> Result<Ran, Error> {
+        let columns = scope.current(&self.columns).await?;
+        // Its index may be another one now.
+        if !Arc::ptr_eq(&columns, &self.columns) {
+            return Ok(Ran::Declined);
+        }
+        let run = Run { plan: self, columns: &columns, scope, values };
+        match &self.work {
+            Work::Select(select) => run.select(select).await,
+            Work::Insert(insert) => run.insert(insert).await,
+            Work::Change(change) => run.change(change).await,
+        }
+    }
+}
+
+impl Find {
+    fn readers(&self) -> std::sync::MutexGuard<'_, Vec<Builder>> {
+        lock(&self.readers)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The values of an expression.
+fn evaluated(made: &Made, rows: &RecordBatch) -> Option<ArrayRef> {
+    made.evaluate(rows).ok()?.into_array(rows.num_rows()).ok()
+}
+
+fn all_of(made: &[Made], rows: &RecordBatch) -> Option<Vec<ArrayRef>> {
+    made.iter().map(|made| evaluated(made, rows)).collect()
+}
+
+fn batch(schema: &Arc<Schema>, arrays: Vec<ArrayRef>, rows: usize) -> Option<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).ok()
+}
+
+/// A value as often as there are rows.
+fn repeated(value: &ArrayRef, rows: usize) -> Option<ArrayRef> {
+    match rows {
+        1 => Some(Arc::clone(value)),
+        _ => take(value, &UInt32Array::from(vec![0; rows]), None).ok(),
+    }
+}
+
+impl Run<'_> {
+    /// The numbers of the rows whose keys are asked for, at most so many. `None`: there are too many, or a value
+    /// is none of the column.
+    async fn numbers(
+        &self,
+        find: &Find,
+        backwards: bool,
+        most: usize,
+    ) -> Result<Option<Vec<u64>>, Error> {
+        let index = &self.columns.rows.indexes[find.way.index];
+        if !self.scope.statement.has_whole(index) {
+            return Ok(None);
+        }
+        let Some(ranges) = find.way.ranges(self.columns, self.values) else { return Ok(None) };
+        let is_one = find.way.is_one(self.columns);
+        let mut found: Vec<u64> = Vec::new();
+        for range in ranges {
+            let (first, last) = range.into_inner();
+            let bounds = (Bound::Included(Bytes::from(first)), Bound::Included(Bytes::from(last)));
+            let mut entries = self.scope.statement.range(index, bounds, backwards)?;
+            loop {
+                let wanted = if is_one { 1 } else { ENTRIES.min(most - found.len()) };
+                let more = entries.next(wanted).await?;
+                let is_over = more.len() < wanted;
+                match found.is_empty() {
+                    true => found = more,
+                    false => found.extend(more),
+                }
+                if is_one || is_over || found.len() >= most {
+                    break;
+                }
+            }
+            if found.len() >= most {
+                break;
+            }
+        }
+        Ok((found.len() <= ROWS_MAX).then_some(found))
+    }
+
+    /// The columns that are needed of these rows, and of which of them there are.
+    async fn read(&self, find: &Find, numbers: &[u64]) -> Result<(Vec<ArrayRef>, Vec<u64>), Error> {
+        let reader = find.readers().pop();
+        let mut reader = match reader {
+            Some(reader) => reader,
+            None => self.columns.builder(&find.needed)?,
+        };
+        let statement = &self.scope.statement;
+        let mut there = Vec::with_capacity(numbers.len());
+        if let [number] = numbers {
+            if let Some(row) = statement.row(&self.columns.rows, *number).await? {
+                self.columns.push(&mut reader, statement, &row).await?;
+                there.push(*number);
+            }
+        } else {
+            let rows = statement.rows(&self.columns.rows, numbers).await?;
+            for (number, row) in numbers.iter().zip(rows) {
+                let Some(row) = row else { continue };
+                self.columns.push(&mut reader, statement, &row).await?;
+                there.push(*number);
+            }
+        }
+        let arrays = reader.finish().map_err(|error| row_error(&self.columns.name, &error))?;
+        let mut readers = find.readers();
+        if readers.len() < READERS_MAX {
+            readers.push(reader);
+        }
+        drop(readers);
+        Ok((arrays, there))
+    }
+
+    /// The rows for which what the index does not answer holds, and their numbers.
+    fn filtered(
+        &self,
+        find: &Find,
+        (mut arrays, numbers): (Vec<ArrayRef>, Vec<u64>),
+    ) -> Option<(RecordBatch, Vec<u64>)> {
+        let count = numbers.len();
+        if find.has_values {
+            for value in self.values {
+                arrays.push(repeated(value, count)?);
+            }
+        }
+        let rows = batch(&find.schema, arrays, count)?;
+        let Some(residual) = &find.residual else { return Some((rows, numbers)) };
+        let held = evaluated(residual, &rows)?;
+        let held = held.as_boolean_opt()?;
+        if held.true_count() == count {
+            return Some((rows, numbers));
+        }
+        let kept = arrow::compute::filter_record_batch(&rows, held).ok()?;
+        let numbers = filter(&UInt64Array::from(numbers), held).ok()?;
+        let numbers: &UInt64Array = numbers.as_primitive_opt()?;
+        Some((kept, numbers.values().to_vec()))
+    }
+
+    fn limit(&self, limit: Option<Limit>) -> Option<Option<usize>> {
+        match limit {
+            None => Some(None),
+            Some(Limit::Fixed(count)) => Some(Some(count)),
+            Some(Limit::Value(at)) => {
+                let value = self.values.get(at)?;
+                let value: &arrow::array::Int64Array = value.as_primitive_opt()?;
+                match value.is_null(0) {
+                    true => Some(None),
+                    false => Some(Some(usize::try_from(value.value(0)).ok()?)),
+                }
+            }
+        }
+    }
+
+    async fn select(&self, select: &Select) -> Result<Ran, Error> {
+        let limit = or_declined!(self.limit(select.limit));
+        let offset = or_declined!(self.limit(select.offset)).unwrap_or(0);
+        let most = match (select.in_order, limit) {
+            (Some(_), Some(limit)) => limit.saturating_add(offset).min(ROWS_MAX + 1),
+            _ => ROWS_MAX + 1,
+        };
+        let backwards = select.in_order == Some(true);
+        let numbers = or_declined!(self.numbers(&select.find, backwards, most).await?);
+        let found = self.read(&select.find, &numbers).await?;
+        let (rows, _) = or_declined!(self.filtered(&select.find, found));
+        Ok(match self.shown(select, &rows, (limit, offset)) {
+            Some(rows) => Ran::Rows(rows),
+            None => Ran::Declined,
+        })
+    }
+
+    /// The result of a SELECT.
+    fn shown(
+        &self,
+        select: &Select,
+        rows: &RecordBatch,
+        (limit, offset): (Option<usize>, usize),
+    ) -> Option<RecordBatch> {
+        let schema = self.plan.schema.as_ref()?;
+        let mut count = rows.num_rows();
+        let mut arrays = if select.aggregates.is_empty() {
+            all_of(&select.outputs, rows)?
+        } else {
+            count = 1;
+            let made = select.aggregates.iter().map(|aggregate| aggregate.of_rows(rows));
+            made.collect::<Option<Vec<_>>>()?
+        };
+        if select.distinct {
+            let first = distinct(&arrays)?;
+            count = first.len();
+            arrays = taken(&arrays, &first)?;
+        }
+        if !select.order.is_empty() && select.in_order.is_none() && count > 1 {
+            let column = |(by, options): &(By, _)| {
+                let values = match by {
+                    By::Output(at) => Arc::clone(&arrays[*at]),
+                    By::Other(made) => evaluated(made, rows)?,
+                };
+                Some(SortColumn { values, options: Some(*options) })
+            };
+            let columns = select.order.iter().map(column).collect::<Option<Vec<_>>>()?;
+            let wanted = limit.map(|limit| limit.saturating_add(offset));
+            let order = lexsort_to_indices(&columns, wanted).ok()?;
+            count = order.len();
+            arrays = taken(&arrays, &order)?;
+        }
+        let from = offset.min(count);
+        let length = limit.unwrap_or(usize::MAX).min(count - from);
+        if length < count {
+            arrays = arrays.iter().map(|array| array.slice(from, length)).collect();
+        }
+        batch(schema, arrays, length)
+    }
+
+    async fn insert(&self, insert: &Insert) -> Result<Ran, Error> {
+        self.scope.check_writable()?;
+        let values = or_declined!(batch(&insert.schema, self.values.to_vec(), 1));
+        let mut rows = Vec::with_capacity(insert.rows.len());
+        for row in &insert.rows {
+            rows.push(or_declined!(all_of(row, &values)));
+        }
+        let arrays = match rows.len() {
+            1 => rows.remove(0),
+            _ => or_declined!(columns_of(&rows)),
+        };
+        let count = arrays.first().map_or(0, Array::len);
+        let rows = or_declined!(batch(&self.columns.query_schema(false), arrays, count));
+        let change = RowChange {
+            columns: self.columns,
+            checks: &insert.checks,
+            scope: self.scope,
+            wants_rows: insert.returned.is_some(),
+        };
+        let written = change.insert(&rows).await?;
+        self.returned(insert.returned.as_ref(), written, "inserted")
+    }
+
+    async fn change(&self, change: &Change) -> Result<Ran, Error> {
+        self.scope.check_writable()?;
+        let numbers = or_declined!(self.numbers(&change.find, false, ROWS_MAX + 1).await?);
+        let found = self.read(&change.find, &numbers).await?;
+        let (rows, numbers) = or_declined!(self.filtered(&change.find, found));
+        let count = numbers.len();
+        let mut arrays: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from(numbers))];
+        if let Some((_, values)) = &change.assigned {
+            arrays.extend(or_declined!(all_of(values, &rows)));
+        }
+        let rows = or_declined!(batch(&change.schema, arrays, count));
+        let work = RowChange {
+            columns: self.columns,
+            checks: &change.checks,
+            scope: self.scope,
+            wants_rows: change.returned.is_some(),
+        };
+        let (changed, verb) = match &change.assigned {
+            Some((columns, _)) => (work.update(columns, &[rows]).await?, "updated"),
+            None => (work.delete(&[rows]).await?, "deleted"),
+        };
+        match changed {
+            Changed::Again => Ok(Ran::Again),
+            Changed::Rows(written) => self.returned(change.returned.as_ref(), written, verb),
+        }
+    }
+
+    /// What a statement tells that has changed rows.
+    fn returned(
+        &self,
+        returned: Option<&Returned>,
+        written: Written,
+        verb: &'static str,
+    ) -> Result<Ran, Error> {
+        let Some(returned) = returned else { return Ok(Ran::Count(written.count, verb)) };
+        let schema = self.columns.query_schema(false);
+        let rows = concat_batches(&schema, &written.rows).map_err(|error| from_arrow(&error))?;
+        let arrays = or_declined!(all_of(&returned.outputs, &rows));
+        let shown = or_declined!(self.plan.schema.as_ref());
+        Ok(Ran::Rows(or_declined!(batch(shown, arrays, rows.num_rows()))))
+    }
+}
+
+/// Rows of one value for each column as columns.
+fn columns_of(rows: &[Vec<ArrayRef>]) -> Option<Vec<ArrayRef>> {
+    let columns = rows.first()?.len();
+    let column = |at: usize| {
+        let parts: Vec<&dyn Array> = rows.iter().map(|row| row[at].as_ref()).collect();
+        concat(&parts).ok()
+    };
+    (0..columns).map(column).collect()
+}
+
+fn taken(arrays: &[ArrayRef], rows: &UInt32Array) -> Option<Vec<ArrayRef>> {
+    arrays.iter().map(|array| take(array, rows, None).ok()).collect()
+}
+
+/// The first of all rows that are the same.
+fn distinct(arrays: &[ArrayRef]) -> Option<UInt32Array> {
+    let fields = arrays.iter().map(|array| SortField::new(array.data_type().clone()));
+    let converter = RowConverter::new(fields.collect()).ok()?;
+    let rows = converter.convert_columns(arrays).ok()?;
+    let mut seen = std::collections::HashSet::with_capacity(rows.num_rows());
+    let first = rows.iter().enumerate().filter(|(_, row)| seen.insert(row.data().to_vec()));
+    Some(first.map(|(at, _)| at as u32).collect::<Vec<_>>().into())
+}
