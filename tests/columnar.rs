@@ -498,7 +498,7 @@ fn a_table_made_anew_is_not_read_with_the_old_columns() {
     let dir = database();
     let at = dir.path();
     let script = "create table t (a int, b int); insert into t values (1, 2);
-                  create view v as select a from t; drop table t;
+                  create temp view v as select a from t; drop table t;
                   create table t (b int, a int); insert into t values (20, 10);
                   select a from v;";
     std::fs::write(at.join("s.sql"), script).unwrap();

@@ -20,6 +20,7 @@ mod sequences;
 mod tables;
 mod targets;
 mod transactions;
+mod views;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -409,20 +410,16 @@ impl Engine {
                 {
                     return self.append(statement).await;
                 }
-                SqlStatement::Drop { object_type, names, if_exists, .. } => {
+                SqlStatement::Drop { object_type, names, if_exists, cascade, .. } => {
                     let names = names.iter().map(ToString::to_string).collect();
+                    let how = (*if_exists, *cascade);
                     return match object_type {
-                        ObjectType::View => self.drop_views(names, *if_exists),
-                        _ => self.drop_tables(names, *if_exists).await,
+                        ObjectType::View => self.drop_views(names, how).await,
+                        _ => self.drop_tables(names, how).await,
                     };
                 }
                 SqlStatement::CreateView(view) => {
-                    self.check_view_name(&view.name.to_string())?;
-                    self.plan_and_run(statement).await?;
-                    return Ok(Outcome::Done {
-                        message: "View created.".into(),
-                        notices: vec!["the view lasts as long as this session".into()],
-                    });
+                    return self.create_view(sql, view).await;
                 }
                 _ => {}
             },
@@ -603,25 +600,6 @@ impl Engine {
                 .next("give the view another name"));
         }
         Ok(())
-    }
-
-    fn drop_views(&self, names: Vec<String>, if_exists: bool) -> Result<Outcome, Error> {
-        let references: Vec<_> = names.iter().map(|n| TableReference::parse_str(n)).collect();
-        for reference in &references {
-            self.check_own(reference)?;
-            let name = reference.table();
-            if self.has_table(name) {
-                return Err(Error::new(942, "42809", format!("\"{name}\" is a table, no view"))
-                    .next(format!("drop table {name}")));
-            }
-            if !if_exists && !self.context.table_exist(reference.clone()).unwrap_or(false) {
-                return Err(Error::new(942, "42P01", format!("view \"{name}\" does not exist")));
-            }
-        }
-        for reference in references {
-            self.context.deregister_table(reference).map_err(|e| from_datafusion(&e))?;
-        }
-        Ok(done(format!("View {} dropped.", names.join(", "))))
     }
 }
 

@@ -140,7 +140,7 @@ pub(crate) fn folded(ident: &Ident) -> String {
 }
 
 /// A name as it is shown.
-fn shown(name: &str) -> &str {
+pub(crate) fn shown(name: &str) -> &str {
     name.split(MARK).next().unwrap_or(name)
 }
 

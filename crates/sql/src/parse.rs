@@ -11,6 +11,8 @@ mod scrub;
 mod sequence;
 pub(crate) mod table_kind;
 mod templates;
+mod upkeep;
+pub(crate) mod view;
 
 use cellar_diskgroup::Redundancy;
 use cellar_instance::administration::Command;
@@ -150,7 +152,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn own_statement(&mut self) -> Result<Option<Statement>, Error> {
-        let heads: [(&[&str], Rest<'a>); 10] = [
+        let heads: [(&[&str], Rest<'a>); 12] = [
             (&["CREATE", "DISKGROUP"], Self::create_diskgroup),
             (&["DROP", "DISKGROUP"], Self::drop_diskgroup),
             (&["ALTER", "DISKGROUP"], Self::alter_diskgroup),
@@ -159,6 +161,8 @@ impl<'a> Cursor<'a> {
             (&["CREATE", "SEQUENCE"], Self::create_sequence),
             (&["CREATE", "TEMP|TEMPORARY", "SEQUENCE"], Self::create_temporary_sequence),
             (&["ALTER", "SEQUENCE"], Self::alter_sequence),
+            (&["VACUUM"], Self::vacuum),
+            (&["ANALYZE|ANALYSE"], Self::analyze),
             (&["SHOW", "PARAMETER|PARAMETERS"], Self::show_parameter),
             (&["EXPLAIN", "WORK"], Self::explain_work),
         ];

@@ -48,6 +48,13 @@ pub enum Define {
         /// OWNED BY.
         owned_by: Option<OwnedBy>,
     },
+    /// VACUUM, or ANALYZE.
+    Maintain {
+        /// Which of them.
+        verb: &'static str,
+        /// The tables that are named.
+        tables: Vec<TableReference>,
+    },
     /// ALTER SEQUENCE.
     AlterSequence {
         /// Its name.

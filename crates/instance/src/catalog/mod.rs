@@ -9,6 +9,9 @@ mod sequence;
 mod shared;
 mod stub;
 mod table;
+mod view;
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,9 +23,10 @@ pub use sequence::{Identity, Owned, Sequence, SequenceType};
 pub use shared::{CatalogStore, SharedCatalog, StoreFuture};
 pub(crate) use stub::Stub;
 pub use table::{Segment, Table, TableKind};
+pub use view::View;
 
-/// The newest version of the content that this program reads: the one with sequences. (Version 3 is a stub in
-/// the catalog's place.)
+/// The newest version of the content that this program reads: the one with sequences and views. (Version 3 is
+/// a stub in the catalog's place.)
 pub const VERSION: u32 = 5;
 
 /// The version of a catalog with columns that rows may lack.
@@ -81,7 +85,7 @@ impl Catalog {
         let table = self.table(name).ok_or_else(|| self.no_table(name))?;
         match table.kind {
             TableKind::Columnar => Ok(table),
-            TableKind::Sequence => Err(self.no_table(name)),
+            TableKind::Sequence | TableKind::View => Err(self.no_table(name)),
             TableKind::Heap => {
                 let text = format!("the rows of table \"{name}\" are in the heap, not in columns");
                 Err(Error::new(70118, text).hint("INSERT adds rows, and DELETE takes them away"))
@@ -135,7 +139,7 @@ impl Catalog {
     /// Refuses a table whose own name, or that of an index, is used.
     fn check_names_of(&self, table: &Table) -> Result<()> {
         self.check_free(&table.name)?;
-        let mut own = std::collections::BTreeSet::from([&table.name]);
+        let mut own = BTreeSet::from([&table.name]);
         for index in table.rows.iter().flat_map(|rows| &rows.indexes) {
             self.check_free(&index.name)?;
             if !own.insert(&index.name) {
@@ -150,7 +154,9 @@ impl Catalog {
     pub(crate) fn version_needed(&self) -> u32 {
         let mut rows = self.tables.iter().filter_map(|table| table.rows.as_ref());
         let is_new = |table: &Table| {
-            table.sequence.is_some() || table.rows.as_ref().is_some_and(|r| !r.owned.is_empty())
+            table.sequence.is_some()
+                || table.view.is_some()
+                || table.rows.as_ref().is_some_and(|r| !r.owned.is_empty())
         };
         if self.tables.iter().any(is_new) {
             return VERSION;
@@ -232,6 +238,22 @@ impl Catalog {
         self.table(name)?.sequence.as_ref()
     }
 
+    /// The view of that name.
+    pub fn view(&self, name: &str) -> Option<(&Table, &View)> {
+        let table = self.table(name)?;
+        table.view.as_ref().map(|view| (table, view))
+    }
+
+    /// The views that read a table or a view, or a column of it.
+    pub fn views_over(&self, name: &str, column: Option<&str>) -> BTreeSet<String> {
+        let reads = |view: &View| {
+            let columns = view.uses.get(name);
+            columns.is_some_and(|own| column.is_none_or(|column| own.contains(column)))
+        };
+        let views = self.tables.iter().filter(|table| table.view.as_ref().is_some_and(reads));
+        views.map(|table| table.name.clone()).collect()
+    }
+
     /// The table, and the column of it, with which a sequence goes.
     pub fn owner_of(&self, sequence: &str) -> Option<(&Table, &Owned)> {
         self.tables.iter().find_map(|table| {
@@ -274,6 +296,14 @@ impl Catalog {
             table.segments.push(one.clone());
         }
         Ok(Some(next))
+    }
+
+    /// A view, new or in the place of another one.
+    pub(crate) fn with_view(&self, view: Table) -> Result<Catalog> {
+        match self.view(&view.name) {
+            Some((was, _)) => self.altered(was, view),
+            None => self.with(view, false),
+        }
     }
 
     /// A table in the place of another one, which may have another name.

@@ -181,6 +181,15 @@ impl SharedCatalog {
         self.change(|catalog| catalog.truncated(name)).await
     }
 
+    /// Adds a view, or puts it in the place of one.
+    ///
+    /// # Errors
+    /// 00955 if the name is used, or what the store reports; nothing changes then.
+    #[boxed]
+    pub async fn put_view(&self, view: Table) -> Result<()> {
+        self.change(|catalog| Ok((catalog.with_view(view)?, ()))).await
+    }
+
     /// Forgets a table; its files are not touched. Returns it as it was.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{RowTable, Sequence};
+use super::{RowTable, Sequence, View};
 
 /// The option with the locations of an external table behind its first, as a JSON array.
 const MORE_LOCATIONS: &str = "more_locations";
@@ -21,6 +21,8 @@ pub enum TableKind {
     Heap,
     /// A sequence: no table, but among their names.
     Sequence,
+    /// A view: a query with a name.
+    View,
 }
 
 /// A table.
@@ -52,6 +54,9 @@ pub struct Table {
     /// Of a sequence: what it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<Sequence>,
+    /// Of a view: what it reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view: Option<View>,
 }
 
 /// Rows that came to a columnar table together: a file that is never changed.
@@ -94,6 +99,7 @@ impl Table {
             segments: Vec::new(),
             rows: None,
             sequence: None,
+            view: None,
         }
     }
 
@@ -115,6 +121,7 @@ impl Table {
             segments: Vec::new(),
             rows: None,
             sequence: None,
+            view: None,
         }
     }
 
@@ -122,6 +129,12 @@ impl Table {
     pub fn of_sequence(name: impl Into<String>, sequence: Sequence) -> Table {
         let plain = Table::external(name, "", "", "", BTreeMap::new());
         Table { kind: TableKind::Sequence, sequence: Some(sequence), ..plain }
+    }
+
+    /// A view with these columns.
+    pub fn of_view(name: impl Into<String>, schema: impl Into<String>, view: View) -> Table {
+        let plain = Table::external(name, "", "", schema, BTreeMap::new());
+        Table { kind: TableKind::View, view: Some(view), ..plain }
     }
 
     /// A table in the heap.
@@ -137,6 +150,7 @@ impl Table {
             segments: Vec::new(),
             rows: Some(rows),
             sequence: None,
+            view: None,
         }
     }
 
@@ -151,6 +165,7 @@ impl Table {
         match self.kind {
             TableKind::External | TableKind::Columnar | TableKind::Heap => "table",
             TableKind::Sequence => "sequence",
+            TableKind::View => "view",
         }
     }
 
@@ -204,7 +219,10 @@ impl Table {
         if (self.kind == TableKind::Sequence) != self.sequence.is_some() {
             return Some(format!("\"{name}\" is a sequence, or it is not"));
         }
-        if self.kind == TableKind::Sequence {
+        if (self.kind == TableKind::View) != self.view.is_some() {
+            return Some(format!("\"{name}\" is a view, or it is not"));
+        }
+        if matches!(self.kind, TableKind::Sequence | TableKind::View) {
             return None;
         }
         if self.kind == TableKind::Heap {

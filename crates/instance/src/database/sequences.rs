@@ -1,4 +1,4 @@
-//! Sequences that a transaction defines. Their values are outside transactions.
+//! Sequences and views that a transaction defines. The values of sequences are outside transactions.
 
 use std::collections::BTreeSet;
 
@@ -58,7 +58,17 @@ impl Definitions {
         self.define(|catalog| catalog.altered(was, table))
     }
 
-    /// Drops what has a name and no rows: sequences.
+    /// Adds a view, or puts it in the place of one.
+    ///
+    /// # Errors
+    /// 00955 the name is used; 00060, 30006 of locks.
+    #[boxed]
+    pub async fn create_view(&self, transaction: &mut Transaction, view: Table) -> Result<()> {
+        self.lock_names(transaction, BTreeSet::from([view.name.clone()])).await?;
+        self.define(|catalog| catalog.with_view(view))
+    }
+
+    /// Drops what has a name and no rows: sequences, views.
     ///
     /// # Errors
     /// 00942 there is none of a name; 00060, 30006 of locks.

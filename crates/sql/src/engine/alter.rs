@@ -82,6 +82,9 @@ impl Engine {
                 Ok(())
             }
             Action::RenameColumn { old_column_name, new_column_name } => {
+                let name = name_of(old_column_name);
+                let what = format!("column \"{name}\" cannot have another name");
+                self.refuse_under_views(&altered.old().name, Some(&name), &what)?;
                 altered.rename_column(&name_of(old_column_name), &name_of(new_column_name))
             }
             Action::RenameTable { table_name } => self.rename_table(altered, table_name),
@@ -196,7 +199,7 @@ impl Engine {
         &self,
         altered: &mut Altered,
         name: &str,
-        (if_exists, _cascades): (bool, bool),
+        (if_exists, cascades): (bool, bool),
     ) -> Result<(), Error> {
         let Some(at) = altered.position(name) else {
             if if_exists {
@@ -205,6 +208,11 @@ impl Engine {
             }
             return altered.column(name).map(|_| ());
         };
+        if !cascades {
+            let what = format!("column \"{name}\" cannot be dropped");
+            self.refuse_under_views(&altered.old().name, Some(name), &what)?;
+        }
+        altered.dropped.extend(self.catalog()?.views_over(&altered.old().name, Some(name)));
         let used = self.checks_with(altered, name)?;
         altered.drop_column(at, &used)
     }
@@ -229,6 +237,8 @@ impl Engine {
             return Err(Error::new(911, "42602", text).next("choose another name"));
         }
         self.check_free(&*self.catalog()?, &name)?;
+        let what = format!("table \"{}\" cannot have another name", altered.old().name);
+        self.refuse_under_views(&altered.old().name, None, &what)?;
         altered.name = name;
         Ok(())
     }
@@ -278,6 +288,8 @@ impl Engine {
                 altered.columns[at].field = without_default(field);
             }
             AlterColumnOperation::SetDataType { data_type, using, .. } => {
+                let what = format!("the type of column \"{name}\" cannot be changed");
+                self.refuse_under_views(&altered.old().name, Some(name), &what)?;
                 let ident = Ident::with_quote('"', name);
                 let new = self.column_field(&ident, data_type).await?;
                 self.retype(altered, at, new, using.as_ref()).await?;

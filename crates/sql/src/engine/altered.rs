@@ -66,7 +66,7 @@ pub(super) struct Altered {
     pub must_check: bool,
     /// What the user should know.
     pub notices: Vec<String>,
-    /// Sequences that go with columns that are dropped.
+    /// Sequences that go with columns that are dropped, and views that read them.
     pub dropped: BTreeSet<String>,
     /// A column has gone.
     is_narrower: bool,

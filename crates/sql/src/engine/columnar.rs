@@ -123,7 +123,7 @@ impl Engine {
     }
 
     /// The same query with the types that its columns have when it runs.
-    fn settled(&self, plan: &LogicalPlan) -> Result<LogicalPlan, Error> {
+    pub(super) fn settled(&self, plan: &LogicalPlan) -> Result<LogicalPlan, Error> {
         let state = self.state();
         state
             .analyzer()
@@ -162,6 +162,7 @@ impl Engine {
         for name in &names {
             let reference = TableReference::parse_str(name);
             self.check_own(&reference)?;
+            self.refuse_view(&reference, "TRUNCATE of")?;
             let bare = reference.table().to_owned();
             if !self.is_columnar(name) && !self.is_row_table(name) {
                 return Err(match self.has_table(&bare) {

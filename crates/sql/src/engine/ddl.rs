@@ -83,6 +83,9 @@ impl Engine {
                 )
                 .next(format!("alter sequence {name} ..")));
             }
+            Some(TableKind::View) => {
+                return Err(Error::new(942, "42809", format!("\"{name}\" is a view, no table")));
+            }
             Some(kind) => return Err(not_of(kind, &name)),
             None if self.is_view(&reference).await => {
                 return Err(Error::new(942, "42809", format!("\"{name}\" is a view, no table")));
@@ -138,7 +141,7 @@ fn not_of(kind: TableKind, name: &str) -> Error {
     let kind = match kind {
         TableKind::Columnar => "columnar",
         TableKind::External => "external",
-        TableKind::Heap | TableKind::Sequence => "heap",
+        TableKind::Heap | TableKind::Sequence | TableKind::View => "heap",
     };
     Error::not_yet(format!("an index, or ALTER TABLE, of the {kind} table \"{name}\""))
         .next("a table made with USING heap has them: create one, and INSERT the rows there")

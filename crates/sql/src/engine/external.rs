@@ -80,7 +80,7 @@ impl Engine {
     pub(super) async fn drop_tables(
         &self,
         names: Vec<String>,
-        if_exists: bool,
+        (if_exists, cascades): (bool, bool),
     ) -> Result<Outcome, Error> {
         let tables = self.host.tables();
         let mut dropped = Vec::new();
@@ -98,6 +98,8 @@ impl Engine {
             }
         }
         self.check_block_writable()?;
+        let views = self.views_over(&dropped.iter().cloned().collect(), cascades)?;
+        self.forget_views(views.clone()).await?;
         // Nothing is dropped unless all can be.
         for name in &dropped {
             match self.is_row_table(name) {
@@ -111,12 +113,9 @@ impl Engine {
         if dropped.is_empty() {
             return Ok(done("There was no such table."));
         }
-        Ok(Outcome::Done {
-            message: format!("Table {} dropped.", dropped.join(", ")),
-            notices: files_that_stay(
-                &tables.iter().filter(|t| dropped.contains(&t.name)).collect::<Vec<_>>(),
-                &self.host.tables(),
-            ),
-        })
+        let of = tables.iter().filter(|table| dropped.contains(&table.name)).collect::<Vec<_>>();
+        let mut notices = files_that_stay(&of, &self.host.tables());
+        notices.extend(views.iter().map(|view| format!("view {view} was dropped with it")));
+        Ok(Outcome::Done { message: format!("Table {} dropped.", dropped.join(", ")), notices })
     }
 }

@@ -33,7 +33,7 @@ use crate::statement::{Define, OwnedBy};
 pub(super) type NamedSequence = (String, Sequence);
 
 /// The name of an object in the schema public.
-fn bare(reference: &TableReference) -> Result<String, Error> {
+pub(super) fn bare(reference: &TableReference) -> Result<String, Error> {
     match is_public(reference) {
         true => Ok(reference.table().to_owned()),
         false => {
@@ -100,10 +100,41 @@ impl Engine {
             Define::CreateSequence { name, if_not_exists, options, owned_by } => {
                 self.create_sequence(&name, if_not_exists, (&options, owned_by)).await
             }
+            Define::Maintain { verb, tables } => self.maintain(verb, &tables).await,
             Define::AlterSequence { name, if_exists, options, owned_by } => {
                 self.alter_sequence(&name, if_exists, (&options, owned_by)).await
             }
         }
+    }
+
+    /// VACUUM and ANALYZE: what they are for is done all the time.
+    async fn maintain(&self, verb: &str, tables: &[TableReference]) -> Result<Outcome, Error> {
+        let in_block = match self.host.rows() {
+            Some(rows) => rows.is_in_block().await,
+            None => false,
+        };
+        if verb == "VACUUM" && in_block {
+            let text = "VACUUM cannot run inside a transaction block";
+            return Err(Error::new(70173, "25001", text).next("COMMIT first"));
+        }
+        for table in tables {
+            self.check_own(table)?;
+            let name = bare(table)?;
+            let known = self.has_table(&name);
+            if !known && self.is_view(table).await {
+                return Err(Error::new(942, "42809", format!("\"{name}\" is a view, no table")));
+            }
+            if !known {
+                return Err(Error::new(942, "42P01", format!("table \"{name}\" does not exist")));
+            }
+        }
+        let notice = match verb {
+            "VACUUM" => {
+                "there is nothing to do: room of rows that are gone is used again by itself"
+            }
+            _ => "there is nothing to do: what plans need to know is counted as rows change",
+        };
+        Ok(Outcome::Done { message: format!("{verb} done."), notices: vec![notice.to_owned()] })
     }
 
     async fn create_sequence(

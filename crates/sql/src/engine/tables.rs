@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use cellar_instance::catalog::Table;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::Result as DataFusionResult;
 use datafusion::datasource::{TableProvider, TableType};
@@ -17,6 +18,7 @@ use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Value};
 use crate::columnar::provider::ColumnarTable;
 use crate::columnar::table::schema_of_text;
 use crate::engine::open::{Known, Opened, open};
+use crate::engine::views::open_view;
 use crate::error::Error;
 use crate::host::{Host, TableDefinition};
 use crate::parse::parse;
@@ -197,6 +199,12 @@ impl Tables {
         Ok(Some(Arc::new(HeapTable::new(columns, row_ids, defaults))))
     }
 
+    /// A view of the catalog.
+    fn view(&self, name: &str) -> Option<Table> {
+        let catalog = self.host.rows()?.catalog().ok()?;
+        catalog.view(name).map(|(table, _)| table.clone())
+    }
+
     async fn open(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, Error> {
         if let Some(columnar) = self.host.columnar().filter(|columnar| columnar.has(name)) {
             let schema = columnar.schema(name)?;
@@ -205,6 +213,11 @@ impl Tables {
         }
         if let Some(table) = self.in_heap(name)? {
             return Ok(Some(table));
+        }
+        if let Some(table) = self.view(name)
+            && let Some(view) = &table.view
+        {
+            return Ok(Some(Arc::new(open_view(&self.state()?, &table, view).await?)));
         }
         let opened = match self.definition(name) {
             Some(table) => self.open_external(&table).await?,
@@ -254,6 +267,7 @@ impl SchemaProvider for Tables {
         names.extend(self.host.tables().into_iter().map(|table| table.name));
         names.extend(self.host.columnar().map(|c| c.names()).unwrap_or_default());
         names.extend(self.host.rows().map(|rows| rows.names()).unwrap_or_default());
+        names.extend(self.host.rows().map(|rows| rows.view_names()).unwrap_or_default());
         names.into_iter().collect()
     }
 
@@ -278,6 +292,7 @@ impl SchemaProvider for Tables {
     async fn table_type(&self, name: &str) -> DataFusionResult<Option<TableType>> {
         match self.own.table_type(name).await? {
             Some(own) => Ok(Some(own)),
+            None if self.view(name).is_some() => Ok(Some(TableType::View)),
             None => Ok(self.table_exist(name).then_some(TableType::Base)),
         }
     }
@@ -302,5 +317,6 @@ impl SchemaProvider for Tables {
                 .rows()
                 .is_some_and(|rows| rows.table(without_row_ids(name).unwrap_or(name)).is_some())
             || self.definition(name).is_some()
+            || self.view(name).is_some()
     }
 }

@@ -81,6 +81,7 @@ impl Engine {
     async fn check_insert(&self, name: &str) -> Result<(), Error> {
         let reference = TableReference::parse_str(name);
         self.check_own(&reference)?;
+        self.refuse_view(&reference, "INSERT into")?;
         let name = reference.table();
         let takes_rows =
             self.host.tables().iter().any(|t| t.name == name && t.location.ends_with('/'));

@@ -212,6 +212,13 @@ impl RowTables {
         tables.map(|table| table.name.clone()).collect()
     }
 
+    /// The names of all views.
+    pub fn view_names(&self) -> Vec<String> {
+        let catalog = self.catalog().unwrap_or_default();
+        let views = catalog.tables.iter().filter(|table| table.view.is_some());
+        views.map(|table| table.name.clone()).collect()
+    }
+
     /// How transactions of this session begin.
     pub(crate) fn beginning(&self) -> Begin {
         *self.begin.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

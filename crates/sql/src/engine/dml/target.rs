@@ -56,7 +56,10 @@ impl Engine {
         self.check_own(&reference)?;
         match self.row_table(&reference)? {
             Some(columns) => Ok(columns),
-            None => Err(self.unchangeable(&reference)),
+            None => {
+                self.refuse_view(&reference, "UPDATE and DELETE of")?;
+                Err(self.unchangeable(&reference))
+            }
         }
     }
 
