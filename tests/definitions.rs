@@ -273,3 +273,33 @@ fn columnar_and_external_tables_are_parts_of_a_transaction() {
     at.refuses(&[("commit", "CELLAR-08177")]);
     at.answers(&[("select count(*) from c", "3012")]);
 }
+
+#[test]
+fn other_tables_beside_the_heap_wait_for_their_names_as_well() {
+    let database = TestDatabase::new();
+    let (one, two) = (database.session(), database.session());
+    goods(&one);
+    one.answers(&[
+        ("create table c as select 1 as n", "Table c created, 1 row."),
+        ("insert into c values (2)", "1 row written."),
+        ("begin", "Transaction begun."),
+        ("create table d (id int primary key)", "Table d created."),
+        ("drop table c", "Table c dropped."),
+    ]);
+    let made = two.begin("create table d as select 5 as n");
+    one.answers(&[("commit", "Transaction committed.")]);
+    assert!(made.get().contains("CELLAR-00955"));
+    two.answers(&[("select count(*) from d", "0"), ("create table c (n int)", "Table c created.")]);
+    one.answers(&[
+        ("drop table c", "Table c dropped."),
+        ("begin", "Transaction begun."),
+        ("create table c (id int primary key)", "Table c created."),
+    ]);
+    let made = two.begin("create table c as select 5 as n");
+    one.answers(&[("rollback", "Transaction rolled back.")]);
+    assert_eq!(made.get(), "Table c created, 1 row.");
+    one.answers(&[
+        ("select * from c", "5"),
+        ("drop table c, d, goods", "Table c, d, goods dropped."),
+    ]);
+}

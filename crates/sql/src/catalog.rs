@@ -57,6 +57,11 @@ impl SessionCatalog {
         self.known().unwrap_or_default()
     }
 
+    /// What the transaction of the statement at work defines; `None`: it has none, for there is no heap yet.
+    pub fn of_statement(&self) -> Option<Definitions> {
+        self.defining().as_ref().map(|own| own.definitions.clone())
+    }
+
     /// What the transaction that BEGIN has begun defines.
     pub fn of_block(&self) -> Option<Definitions> {
         let defining = self.defining();

@@ -104,7 +104,8 @@ impl CatalogStore for HeapCatalog {
         Box::pin(async move {
             let store = self.0.store()?;
             let session = self.0.session();
-            let change = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+            // A transaction that has locked a name waits for the turn that this change has: nobody may wait for it.
+            let change = store.begin(&session, Isolation::ReadCommitted, Patience::None);
             self.0.commit_change(change, now, next).await
         })
     }

@@ -185,7 +185,7 @@ impl Columnar {
                 segment = Some((file, figures));
             }
         }
-        match self.catalog.of_block() {
+        match self.catalog.of_statement() {
             Some(definitions) => definitions.add_columnar(table, segment).await?,
             None => self.database.tables().add_columnar(table, segment).await?,
         }

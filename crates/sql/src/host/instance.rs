@@ -120,7 +120,7 @@ impl Host for InstanceHost {
         let options: BTreeMap<_, _> = columns.into_iter().chain(empty).collect();
         let mut table = Table::external(table.name, "", location, statement, options);
         table.set_locations(&locations);
-        match self.catalog.of_block() {
+        match self.catalog.of_statement() {
             Some(definitions) => Ok(definitions.put_external(table)?),
             None => Ok(self.database.catalog().add_or_replace(table).await?),
         }
@@ -129,7 +129,7 @@ impl Host for InstanceHost {
     async fn drop_table(&self, name: &str) -> Result<bool, Error> {
         let kind = self.catalog.current().table(name).map(|table| table.kind);
         if let (Some(TableKind::Columnar | TableKind::External), Some(definitions)) =
-            (kind, self.catalog.of_block())
+            (kind, self.catalog.of_statement())
         {
             definitions.drop_other(name)?;
             return Ok(true);
