@@ -1,7 +1,7 @@
 //! Benchmark of statements by key: prepared, through all of SQL but the wire, on real files.
 //!
 //! `cargo bench --profile release --bench keyed -- --dir DIR`. Arms alternate; each prints the median and the best of
-//! its rounds. `select` is one row by its primary key, in memory; `scan` the same with the fast path switched off; `bare`
+//! its rounds. `select` is one row by its key, in memory; `scan` the same with the fast path switched off; `bare`
 //! one row inserted into the heap without SQL, `insert` the same by SQL, both with their commit; `update N` one row
 //! of 1 KB by its key with its commit, by N sessions at once.
 //! Goals: 8 us for a select, an insert at most 1.2 times a bare one.
