@@ -64,6 +64,17 @@ impl Entries {
     }
 }
 
+/// Puts entries of several rows into an index.
+pub(crate) fn add_entries(
+    bundle: &mut Bundle<'_>,
+    spares: &mut Spares,
+    index: Index,
+    entries: &[(Bytes, RowId)],
+) -> Result<(), Refused> {
+    let mut edit = Edit { bundle, spares, index };
+    entries.iter().try_for_each(|(key, id)| edit.add(&leaf_cell(key, *id)))
+}
+
 /// Puts the cells of a root into that of an index that has nothing.
 pub(crate) fn set_root(
     bundle: &mut Bundle<'_>,

@@ -19,7 +19,7 @@ use crate::row_id::RowId;
 use crate::snapshots::Snapshots;
 
 use handover::{Broken, Handover, Leader};
-pub(crate) use write_set::{Operation, WriteSet};
+pub(crate) use write_set::{Operation, WriteSet, entry_redo_bytes};
 
 /// The kind of a record that is a commit.
 pub(crate) const COMMIT: u8 = 1;

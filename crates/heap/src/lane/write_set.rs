@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::bundle::{Bundle, Refused, Spares};
 use crate::change::CHANGE_BYTES;
 use crate::frames::Frame;
-use crate::index::{Entries, Index, set_root};
+use crate::index::{Entries, Index, add_entries, set_root};
 use crate::locks::Held;
 use crate::row_id::RowId;
 use crate::rows;
@@ -51,6 +51,8 @@ pub(crate) enum Operation {
     TakeExtent { extent: u32, object: u32, kind: allocate::Use, is_first: bool },
     /// An extent, whose pages were written by the direct path, becomes an object's.
     AdoptExtent { extent: u32, object: u32, kind: allocate::Use },
+    /// Entries of an index, in their order, of rows that were written by the direct path.
+    AddEntries { index: Index, entries: Vec<(Bytes, RowId)> },
     /// An index that has nothing gets these cells in its root.
     SetRoot { index: Index, level: u32, cells: Vec<Vec<u8>> },
     /// Extents are an object's no longer.
@@ -64,10 +66,15 @@ impl WriteSet {
     }
 }
 
+/// About how many bytes the redo of an entry takes.
+pub(crate) fn entry_redo_bytes(key: &[u8]) -> usize {
+    key.len() + 2 * CHANGE_BYTES
+}
+
 impl Operation {
     fn redo_bytes(&self) -> usize {
         let of = |entries: &Entries| -> usize {
-            entries.iter().map(|entry| entry.key.len() + 2 * CHANGE_BYTES).sum()
+            entries.iter().map(|entry| entry_redo_bytes(&entry.key)).sum()
         };
         match self {
             Operation::Insert { row, entries, .. } => 2 * CHANGE_BYTES + row.len() + of(entries),
@@ -79,6 +86,9 @@ impl Operation {
             Operation::FreeLong { pages, .. } => CHANGE_BYTES * pages.len(),
             Operation::TakeExtent { .. } | Operation::NewPage { .. } => 8 * CHANGE_BYTES,
             Operation::AdoptExtent { .. } => 4 * CHANGE_BYTES,
+            Operation::AddEntries { entries, .. } => {
+                entries.iter().map(|(key, _)| entry_redo_bytes(key)).sum()
+            }
             Operation::SetRoot { cells, .. } => {
                 cells.iter().map(|cell| CHANGE_BYTES + cell.len()).sum()
             }
@@ -123,6 +133,10 @@ impl Operation {
             }
             Operation::AdoptExtent { extent, object, kind } => {
                 allocate::adopt_extent(bundle, *extent, *object, *kind)?;
+                Ok(None)
+            }
+            Operation::AddEntries { index, entries } => {
+                add_entries(bundle, spares, *index, entries)?;
                 Ok(None)
             }
             Operation::SetRoot { index, level, cells } => {

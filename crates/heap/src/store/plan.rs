@@ -254,11 +254,16 @@ impl<'a> Plan<'a> {
 
     /// Free pages for the splits of many entries: each time the lane lacks some it begins anew.
     async fn foresee_spares(&mut self) -> Result<(), Error> {
-        if self.set.operations.len() < MANY {
+        let adds = |operation: &Operation| matches!(operation, Operation::AddEntries { .. });
+        if self.set.operations.len() < MANY && !self.set.operations.iter().any(adds) {
             return Ok(());
         }
         let mut bytes = BTreeMap::<u32, usize>::new();
         for operation in &self.set.operations {
+            if let Operation::AddEntries { index, entries } = operation {
+                let own = entries.iter().map(|(key, _)| key.len() + ENTRY_BYTES);
+                *bytes.entry(index.object).or_default() += own.sum::<usize>();
+            }
             let (Operation::Insert { entries, .. } | Operation::Update { new: entries, .. }) =
                 operation
             else {
@@ -327,6 +332,9 @@ impl<'a> Plan<'a> {
             }
             Operation::SetRoot { index, .. } => {
                 Error::WrongObject { object: index.object, expected: "empty index" }
+            }
+            Operation::AddEntries { index, .. } => {
+                Error::WrongObject { object: index.object, expected: "index" }
             }
             Operation::Insert { table: object, .. }
             | Operation::NewPage { table: object, .. }

@@ -2,6 +2,7 @@
 
 mod entries;
 mod layers;
+mod load;
 mod long;
 mod own;
 mod span;
@@ -65,6 +66,8 @@ pub struct Transaction {
     /// Rows that were there when they were locked for a change: nobody else has changed them since.
     found: HashSet<(u32, RowId)>,
     seen: Seen,
+    /// Rows of a table that are loaded by the direct path, which nobody sees before the commit.
+    load: load::State,
 }
 
 impl std::fmt::Debug for Transaction {
@@ -95,6 +98,7 @@ impl Store {
             held: Held::new(Arc::clone(self.locks()), self.next_owner()),
             found: HashSet::new(),
             seen: Seen::default(),
+            load: load::State::default(),
         }
     }
 }
@@ -376,8 +380,9 @@ impl Transaction {
         self.own.savepoint()
     }
 
-    /// Takes back the changes since; locks stay.
+    /// Takes back the changes since, and what was loaded; locks stay.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
+        self.load = load::State::default();
         self.own.rollback_to(savepoint);
     }
 
@@ -388,7 +393,11 @@ impl Transaction {
     /// As [`Store::commit`].
     #[boxed]
     pub async fn commit(self) -> Result<Outcome, Error> {
-        let Transaction { store, session, own, held, seen, .. } = self;
+        let Transaction { store, session, own, held, seen, load, .. } = self;
+        if let Some(loaded) = load.loaded()? {
+            let (changes, values) = own.into_changes();
+            return loaded.commit(changes, values, Some(held)).await;
+        }
         if own.is_empty() {
             drop(held);
             store.wait_seen(&session, seen).await?;

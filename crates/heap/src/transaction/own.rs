@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::layers::Layers;
 use super::span::{Entry, Span};
+use crate::change::CHANGE_BYTES;
 use crate::row_id::{RowId, RowRef};
 use crate::store::{Change, Key, LongValues, TakenPages};
 
@@ -97,6 +98,17 @@ impl Changes {
     }
 }
 
+/// About how many bytes of redo a change of a row takes.
+fn row_bytes(change: Option<&RowChange>) -> u64 {
+    let row = change.and_then(|change| change.row.as_ref()).map_or(0, Bytes::len);
+    (row + 2 * CHANGE_BYTES) as u64
+}
+
+/// The same of a key.
+fn key_bytes(key: &Bytes) -> u64 {
+    (key.len() + 2 * CHANGE_BYTES) as u64
+}
+
 /// The changes of a transaction.
 #[derive(Default)]
 pub(super) struct Own {
@@ -107,9 +119,16 @@ pub(super) struct Own {
     freed: BTreeMap<u32, (u32, Vec<u32>)>,
     undo: Vec<Undo>,
     inserted: u32,
+    /// Of all rows, keys and values.
+    bytes: u64,
 }
 
 impl Own {
+    /// About how many bytes of redo its changes take.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub fn is_empty(&self) -> bool {
         self.freed.is_empty() && self.changes.rows.is_empty()
     }
@@ -127,6 +146,7 @@ impl Own {
     /// Adds a long value. Returns its first page.
     pub fn put_long(&mut self, pages: TakenPages, value: Bytes) -> Option<u32> {
         let first = *pages.pages.first()?;
+        self.bytes += value.len() as u64;
         self.longs.insert(first, pages);
         self.changes.values.set(first, Some(value));
         self.undo.push(Undo::NewLong(first));
@@ -137,6 +157,7 @@ impl Own {
     pub fn drop_long(&mut self, page: u32) -> bool {
         let Some(pages) = self.longs.remove(&page) else { return false };
         let value = self.changes.values.set(page, None);
+        self.bytes -= value.as_ref().map_or(0, |value| value.len() as u64);
         self.undo.push(Undo::DroppedLong(page, pages, value));
         true
     }
@@ -189,11 +210,13 @@ impl Own {
     }
 
     fn set_row(&mut self, at: (u32, RowRef), change: Option<RowChange>) {
+        self.bytes += row_bytes(change.as_ref());
         let before = self.changes.rows.set(at, change);
         self.undo.push(Undo::Row(at, before));
     }
 
     fn set_key(&mut self, key: &Key, row: RowRef, present: bool) {
+        self.bytes += key_bytes(&key.bytes);
         let at = (key.index, key.bytes.clone(), row);
         let before = self.changes.keys.set(at.clone(), Some(present));
         self.undo.push(Undo::Key(at, before));
@@ -207,13 +230,21 @@ impl Own {
     pub fn rollback_to(&mut self, Savepoint(length): Savepoint) {
         while self.undo.len() > length {
             match self.undo.pop() {
-                Some(Undo::Row(at, before)) => drop(self.changes.rows.set(at, before)),
-                Some(Undo::Key(at, before)) => drop(self.changes.keys.set(at, before)),
+                Some(Undo::Row(at, before)) => {
+                    let gone = self.changes.rows.set(at, before);
+                    self.bytes -= row_bytes(gone.as_ref());
+                }
+                Some(Undo::Key(at, before)) => {
+                    self.bytes -= key_bytes(&at.1);
+                    self.changes.keys.set(at, before);
+                }
                 Some(Undo::NewLong(page)) => {
-                    self.changes.values.set(page, None);
+                    let gone = self.changes.values.set(page, None);
+                    self.bytes -= gone.map_or(0, |value| value.len() as u64);
                     self.longs.remove(&page);
                 }
                 Some(Undo::DroppedLong(page, pages, value)) => {
+                    self.bytes += value.as_ref().map_or(0, |value| value.len() as u64);
                     self.changes.values.set(page, value);
                     self.longs.insert(page, pages);
                 }

@@ -5,6 +5,7 @@ mod catalog_rows;
 mod error;
 mod file;
 mod fresh;
+mod load;
 mod log_user;
 mod removal;
 mod sequence;
@@ -27,6 +28,7 @@ pub(crate) use catalog_rows::{HeapCatalog, check_names};
 pub(crate) use error::from_heap;
 pub use file::HEAP_PATH;
 use fresh::Fresh;
+pub use load::MayShare;
 use removal::Removal;
 pub(crate) use removal::{Making, remove_number};
 pub use transaction::{

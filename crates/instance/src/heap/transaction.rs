@@ -97,7 +97,7 @@ pub struct Mark(Savepoint);
 
 /// A transaction. Dropping it rolls it back.
 #[derive(Debug)]
-pub struct Transaction(cellar_heap::Transaction, Fresh);
+pub struct Transaction(pub(super) cellar_heap::Transaction, Fresh);
 
 /// What a statement reads: the tables as they were when it began, with what its transaction has changed.
 /// Clones read the same.
@@ -422,7 +422,7 @@ fn row_key(index: &Index, key: &IndexKey) -> RowKey {
     RowKey { key: Key { index: index.object, bytes: key.bytes.clone() }, is_unique }
 }
 
-fn change_error(table: &RowTable, error: HeapError) -> ChangeError {
+pub(super) fn change_error(table: &RowTable, error: HeapError) -> ChangeError {
     if let HeapError::Duplicate { index, row } = &error
         && let Some(at) = table.indexes.iter().position(|own| own.object == *index)
     {
