@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use cellar_sql::parse::reads_stream;
 use cellar_sql::{Engine, Open, split};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
 use super::fault::Fault;
 use super::output;
-use super::sql::{Show, end_of_last, run_one};
+use super::sql::{Show, end_of_last, given, run_copy, run_one};
 
 const HELP: &str = "\
 Statements end with a semicolon. Also:
@@ -104,8 +105,11 @@ async fn run_complete(
         // A statement that cannot be kept is no reason to stop.
         let _ = editor.add_history_entry(format!("{};", piece.sql));
         let mut out = output::Out;
-        let run = run_one(engine, piece.sql, show, &mut out);
-        match run.await {
+        let ran = match reads_stream(piece.sql) {
+            false => run_one(engine, piece.sql, show, &mut out).await,
+            true => run_copy(engine, piece.sql, given(typed_rows(editor)), show, &mut out).await,
+        };
+        match ran {
             Err(Fault::Closed) => return Err(Fault::Closed),
             Err(fault) => output::notice(&fault.to_string()),
             Ok(()) => {}
@@ -116,6 +120,20 @@ async fn run_complete(
         None if cut.open == Some(Open::Comment) => text[end_of_last(&cut)..].to_string(),
         None => String::new(),
     })
+}
+
+/// The rows of a COPY that are typed, up to a line `\.`, or the end.
+fn typed_rows(editor: &mut DefaultEditor) -> String {
+    eprintln!("Rows, each on a line; \\. alone on a line ends them.");
+    let mut rows = String::new();
+    while let Ok(line) = editor.readline(">> ") {
+        if line == "\\." {
+            break;
+        }
+        rows.push_str(&line);
+        rows.push('\n');
+    }
+    rows
 }
 
 /// The same prompt over a database that another process has: each statement is sent there.
@@ -155,7 +173,11 @@ pub fn run_there(
         let cut = split(&text);
         for piece in &cut.complete {
             let _ = editor.add_history_entry(format!("{};", piece.sql));
-            let words = args.words_for(&[piece.sql.to_owned()]);
+            let mut sql = piece.sql.to_owned();
+            if reads_stream(&sql) {
+                sql = format!("{sql};\n{}\\.\n", typed_rows(&mut editor));
+            }
+            let words = args.words_for(&[sql]);
             super::database::forward(client, words)?;
         }
         let rest = cut.rest.as_ref().map(|rest| text[rest.offset..].to_string());

@@ -2,19 +2,21 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use cellar_instance::administration::Command;
 use cellar_instance::directory::Client;
 use cellar_instance::session::Session;
 use cellar_io::{EnvExt, SharedEnv};
 use cellar_sql::output::{Format, Writer};
+use cellar_sql::parse::reads_stream;
 use cellar_sql::statement::Statement;
-use cellar_sql::{Engine, Open, Outcome, Split, parse, split};
+use cellar_sql::{CopyInput, Engine, Outcome, Split, first, parse, split};
 use cellar_storage::request::{GroupAction, GroupSelection};
-use futures_util::TryStreamExt;
 use futures_util::future::{Either, select};
+use futures_util::{TryStreamExt, stream};
 
 use super::database::{Database, forward};
 use super::fault::{Fault, told_where};
@@ -204,38 +206,112 @@ struct Stdin {
     /// Lines before `text`.
     lines: u64,
     ended: bool,
+    /// Rows of a COPY have come to their end.
+    rows_ended: bool,
+    /// There is no whole statement in `text`.
+    is_looked_through: bool,
 }
 
 impl Stdin {
-    /// The next statements and the line where each begins; `None` when there are no more. This
-    /// thread waits for them; what runs beside them runs on the runtime's.
+    /// The next statements and the line where each begins; `None` when there are no more. Rows of a COPY FROM STDIN
+    /// follow the last of them. This thread waits for them; what runs beside them runs on the runtime's.
     fn next(&mut self) -> Result<Option<Vec<(String, u64)>>, Fault> {
-        while !self.ended {
+        while !self.ended || !self.text.is_empty() {
             let from = self.text.len();
-            self.ended = std::io::stdin().read_line(&mut self.text)? == 0;
+            // What is there already may have a whole statement, where rows went before it.
+            let is_new = self.is_looked_through && !self.ended;
+            if is_new {
+                self.ended = std::io::stdin().read_line(&mut self.text)? == 0;
+            }
             // Only a semicolon ends a statement: what lies between is not looked through again.
-            if !self.ended && !self.text[from..].contains(';') {
+            if is_new && !self.ended && !self.text[from..].contains(';') {
                 continue;
             }
-            let cut = split(&self.text);
-            let last = cut.rest.as_ref().filter(|_| self.ended);
-            let whole = cut.complete.iter().chain(last);
-            let whole: Vec<(String, u64)> =
-                whole.map(|piece| (piece.sql.to_owned(), self.lines + piece.line)).collect();
-            let kept = match (&cut.rest, cut.open) {
-                (Some(rest), _) => rest.offset,
-                (None, Some(Open::Comment)) => end_of_last(&cut),
-                (None, _) => self.text.len(),
-            };
-            if whole.is_empty() {
-                continue;
+            self.is_looked_through = true;
+            let mut whole = Vec::new();
+            while let Some((piece, end)) = first(&self.text) {
+                let is_copy = reads_stream(piece.sql);
+                whole.push((piece.sql.to_owned(), self.lines + piece.line));
+                self.take(end + 1);
+                if is_copy {
+                    // Its line ends before the rows begin.
+                    let end = self.text.find('\n').map_or(self.text.len(), |at| at + 1);
+                    self.take(end);
+                    self.is_looked_through = false;
+                    return Ok(Some(whole));
+                }
             }
-            self.lines += self.text[..kept].matches('\n').count() as u64;
-            self.text.drain(..kept);
-            return Ok(Some(whole));
+            if self.ended {
+                let text = std::mem::take(&mut self.text);
+                let rest =
+                    split(&text).rest.map(|piece| (piece.sql.to_owned(), self.lines + piece.line));
+                whole.extend(rest);
+            }
+            if !whole.is_empty() {
+                return Ok(Some(whole));
+            }
         }
         Ok(None)
     }
+
+    /// Leaves the first bytes behind.
+    fn take(&mut self, bytes: usize) {
+        self.lines += self.text[..bytes].matches('\n').count() as u64;
+        self.text.drain(..bytes);
+    }
+
+    /// The next rows, whole lines; `None` behind the last, which is the line `\.` or the last of all.
+    fn rows(&mut self) -> std::io::Result<Option<String>> {
+        let mut rows = String::new();
+        let end = loop {
+            if self.text.is_empty() && !self.ended {
+                self.ended = std::io::stdin().read_line(&mut self.text)? == 0;
+            }
+            let length = self.text.find('\n').map_or(self.text.len(), |at| at + 1);
+            let line = &self.text[..length];
+            let is_end = line.is_empty() || line.trim_end_matches(['\n', '\r']) == "\\.";
+            if !is_end {
+                rows.push_str(line);
+            }
+            self.take(length);
+            if is_end || rows.len() >= ROWS_BYTES {
+                break is_end;
+            }
+        };
+        self.rows_ended = end;
+        Ok((!rows.is_empty()).then_some(rows))
+    }
+}
+
+/// Bytes of rows that are handed on together.
+const ROWS_BYTES: usize = 256 << 10;
+
+/// Rows that follow a statement on standard input.
+struct Rows(Arc<Mutex<Stdin>>);
+
+impl Rows {
+    fn new(stdin: Arc<Mutex<Stdin>>) -> Rows {
+        stdin.lock().unwrap_or_else(PoisonError::into_inner).rows_ended = false;
+        Rows(stdin)
+    }
+
+    fn input(self) -> CopyInput {
+        Box::pin(stream::try_unfold(self.0, |stdin| async move {
+            let next = {
+                let mut own = stdin.lock().unwrap_or_else(PoisonError::into_inner);
+                match own.rows_ended {
+                    true => None,
+                    false => own.rows().map_err(|error| unread(&error))?,
+                }
+            };
+            Ok(next.map(|rows| (Bytes::from(rows), stdin)))
+        }))
+    }
+}
+
+fn unread(error: &std::io::Error) -> cellar_sql::Error {
+    let text = format!("the rows of COPY cannot be read: {error}");
+    cellar_sql::Error::new(27072, "22021", text).next("give texts in UTF-8 on standard input")
 }
 
 /// Where the last whole statement ends; what follows may be a comment that is still open.
@@ -245,14 +321,21 @@ pub fn end_of_last(cut: &Split<'_>) -> usize {
 
 /// Runs what standard input says while the database stays open.
 async fn run_stdin(engine: &Engine, show: &Show) -> Result<(), Fault> {
-    let mut stdin = Stdin::default();
-    while let Some(statements) = stdin.next()? {
+    let stdin = Arc::new(Mutex::new(Stdin::default()));
+    loop {
+        let next = stdin.lock().unwrap_or_else(PoisonError::into_inner).next()?;
+        let Some(statements) = next else { return Ok(()) };
         for (sql, line) in statements {
-            let ran = run_one(engine, &sql, show, &mut output::Out).await;
+            let ran = match reads_stream(&sql) {
+                false => run_one(engine, &sql, show, &mut output::Out).await,
+                true => {
+                    let input = Rows::new(Arc::clone(&stdin)).input();
+                    run_copy(engine, &sql, input, show, &mut output::Out).await
+                }
+            };
             ran.map_err(|fault| in_line(fault, line))?;
         }
     }
-    Ok(())
 }
 
 /// Sends the statements of `-c` and of a pipe to the process that has the database.
@@ -278,7 +361,17 @@ pub fn run_there(client: &mut Client, args: &Args) -> Result<u8, Fault> {
     }
     let mut stdin = Stdin::default();
     while let Some(statements) = stdin.next()? {
-        for (sql, line) in statements {
+        for (mut sql, line) in statements {
+            if reads_stream(&sql) {
+                stdin.rows_ended = false;
+                sql.push_str(";\n");
+                while !stdin.rows_ended
+                    && let Some(rows) = stdin.rows()?
+                {
+                    sql.push_str(&rows);
+                }
+                sql.push_str("\\.\n");
+            }
             let code = forward(client, args.words_for(&[sql]))?;
             if code != 0 {
                 output::notice(&format!("In the statement that begins in line {line}"));
@@ -299,7 +392,8 @@ fn in_line(fault: Fault, line: u64) -> Fault {
     }
 }
 
-/// Runs every statement of `text`, results to `out`; stops at the first that fails.
+/// Runs every statement of `text`, results to `out`; stops at the first that fails. Rows of a COPY FROM STDIN follow
+/// it, up to a line `\.`.
 ///
 /// # Errors
 /// That failure, with the line of a statement that is not the first.
@@ -309,11 +403,57 @@ pub async fn run_text(
     show: &Show,
     out: &mut impl Write,
 ) -> Result<(), Fault> {
-    let cut = split(text);
-    for piece in cut.complete.iter().chain(&cut.rest) {
-        run_one(engine, piece.sql, show, out).await.map_err(|fault| in_line(fault, piece.line))?;
+    let (mut text, mut lines) = (text, 0);
+    while let Some((piece, end)) = first(text) {
+        let line = lines + piece.line;
+        let mut next = end + 1;
+        let ran = match reads_stream(piece.sql) {
+            false => run_one(engine, piece.sql, show, out).await,
+            true => {
+                let rest = &text[next..];
+                let (rows, behind) = cellar_sql::split::rows(rest);
+                next += behind;
+                // Rows that do not follow come from standard input.
+                let input = match rest.trim().is_empty() && !output::is_remote() {
+                    true => Rows::new(Arc::default()).input(),
+                    false => given(rest[rows].to_owned()),
+                };
+                run_copy(engine, piece.sql, input, show, out).await
+            }
+        };
+        ran.map_err(|fault| in_line(fault, line))?;
+        lines += text[..next].matches('\n').count() as u64;
+        text = &text[next..];
+    }
+    if let Some(rest) = &split(text).rest {
+        let ran = match reads_stream(rest.sql) && !output::is_remote() {
+            true => run_copy(engine, rest.sql, Rows::new(Arc::default()).input(), show, out).await,
+            false => run_one(engine, rest.sql, show, out).await,
+        };
+        ran.map_err(|fault| in_line(fault, lines + rest.line))?;
     }
     Ok(())
+}
+
+/// Rows that are there.
+pub fn given(rows: String) -> CopyInput {
+    Box::pin(stream::once(async { Ok(Bytes::from(rows)) }))
+}
+
+/// Runs a COPY FROM STDIN.
+///
+/// # Errors
+/// A numbered error.
+pub async fn run_copy(
+    engine: &Engine,
+    sql: &str,
+    input: CopyInput,
+    show: &Show,
+    out: &mut impl Write,
+) -> Result<(), Fault> {
+    let _executing = show.session.execute(sql.trim());
+    let ran = run_and_show(engine, engine.copy_in(sql, input), show, out).await;
+    ran.map_err(|fault| fault.in_directory(&show.dir))
 }
 
 /// Runs one statement.
@@ -328,17 +468,18 @@ pub async fn run_one(
 ) -> Result<(), Fault> {
     // The one in progress, whatever else stands beside it in a script.
     let _executing = show.session.execute(sql.trim());
-    run_and_show(engine, sql, show, out).await.map_err(|fault| fault.in_directory(&show.dir))
+    let ran = run_and_show(engine, engine.execute(sql), show, out).await;
+    ran.map_err(|fault| fault.in_directory(&show.dir))
 }
 
 async fn run_and_show(
     engine: &Engine,
-    sql: &str,
+    statement: impl Future<Output = Result<Outcome, cellar_sql::Error>>,
     show: &Show,
     out: &mut impl Write,
 ) -> Result<(), Fault> {
     let start = show.env.now();
-    let (outcome, refused) = match watched(engine, show, engine.execute(sql)).await? {
+    let (outcome, refused) = match watched(engine, show, statement).await? {
         Outcome::Refused(rows, error) => (Outcome::Rows(rows), Some(error)),
         outcome => (outcome, None),
     };
@@ -352,6 +493,12 @@ async fn run_and_show(
                 writer.write(&batch)?;
             }
             writer.finish()?;
+        }
+        Outcome::Copied(mut copied) => {
+            while let Some(bytes) = copied.bytes.try_next().await? {
+                out.write_all(&bytes)?;
+            }
+            out.flush()?;
         }
         Outcome::Plan(plan) => plan.write(&mut *out, show.format, output::width())?,
         Outcome::Done { message, notices } => {

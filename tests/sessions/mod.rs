@@ -79,7 +79,8 @@ impl Answer<'_> {
 }
 
 impl<'a> Session<'a> {
-    /// Runs a statement: its rows, each with commas, between blanks; or what it tells; or its error.
+    /// Runs a statement: its rows, each with commas, between blanks; or what it tells; or its error; or what COPY
+    /// gives. Rows of a COPY FROM STDIN follow it, as in a file of statements.
     pub fn run(&self, sql: &str) -> String {
         self.runtime.block_on(answer(&self.engine, sql))
     }
@@ -131,13 +132,31 @@ impl<'a> Session<'a> {
 }
 
 async fn answer(engine: &Engine, sql: &str) -> String {
-    told(engine.execute(sql).await).await
+    let outcome = match cellar_sql::first(sql) {
+        Some((piece, end)) if cellar_sql::parse::reads_stream(piece.sql) => {
+            let rest = &sql[end + 1..];
+            let rows = rest[cellar_sql::split::rows(rest).0].to_owned();
+            // In pieces that end anywhere.
+            let pieces: Vec<_> = rows.into_bytes().chunks(7).map(<[u8]>::to_vec).collect();
+            let pieces = pieces.into_iter().map(|piece| Ok(bytes::Bytes::from(piece)));
+            engine.copy_in(piece.sql, Box::pin(futures_util::stream::iter(pieces))).await
+        }
+        _ => engine.execute(sql).await,
+    };
+    told(outcome).await
 }
 
 /// An outcome in words.
 async fn told(outcome: Result<Outcome, cellar_sql::Error>) -> String {
     let stream = match outcome {
         Ok(Outcome::Rows(stream)) => stream,
+        Ok(Outcome::Copied(copied)) => {
+            let bytes: Result<Vec<bytes::Bytes>, _> = copied.bytes.try_collect().await;
+            return match bytes {
+                Ok(bytes) => String::from_utf8(bytes.concat()).unwrap(),
+                Err(error) => format!("{error}"),
+            };
+        }
         Ok(Outcome::Done { message, .. }) => return message,
         Ok(other) => return format!("{other:?}"),
         Err(error) => return format!("{error}"),

@@ -4,6 +4,7 @@ mod alter;
 mod altered;
 mod columnar;
 mod context;
+mod copy;
 mod ddl;
 mod dml;
 mod explain;
@@ -51,6 +52,7 @@ use futures_util::StreamExt;
 use object_store::ObjectStore;
 
 use crate::allowed;
+use crate::copy::CopyOutput;
 use crate::engine::made::Made;
 use crate::engine::run::Planned;
 use crate::engine::tables::Tables;
@@ -95,6 +97,8 @@ pub enum Outcome {
     Rows(SendableRecordBatchStream),
     /// Rows that describe a change, and the reason why it cannot be done.
     Refused(SendableRecordBatchStream, Error),
+    /// The bytes of a COPY TO STDOUT, as a stream.
+    Copied(CopyOutput),
     /// The output of an EXPLAIN.
     Plan(Box<Explained>),
     /// A statement without rows.
@@ -111,6 +115,7 @@ impl std::fmt::Debug for Outcome {
         match self {
             Outcome::Rows(stream) => write!(f, "Rows({:?})", stream.schema()),
             Outcome::Refused(_, error) => write!(f, "Refused({error:?})"),
+            Outcome::Copied(output) => write!(f, "Copied({output:?})"),
             Outcome::Plan(plan) => write!(f, "Plan({plan:?})"),
             Outcome::Done { message, .. } => write!(f, "Done({message})"),
         }
@@ -361,6 +366,7 @@ impl Engine {
                 self.explained(&options, self.unprepared(*statement)?).await
             }
             Statement::Define(define) => self.defined(define).await,
+            Statement::Copy(copy) => self.copy(sql, *copy, None).await,
             Statement::Query(statement) => {
                 if let Some(outcome) = self.about_fast_path(&statement)? {
                     return Ok(outcome);

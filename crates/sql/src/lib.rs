@@ -6,6 +6,7 @@
 #![cfg(feature = "engine")]
 
 pub mod columnar;
+pub mod copy;
 pub mod csv;
 pub mod engine;
 pub mod error;
@@ -63,6 +64,7 @@ mod walk;
 mod words;
 
 pub use engine::prepared::{Answer, Parameter};
+pub use copy::{CopyInput, CopyOutput};
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use error::{Error, Position};
 pub use explain::Explained;
@@ -70,4 +72,4 @@ pub use fast::Prepared;
 pub use host::{Host, Rows, TableDefinition};
 pub use parse::parse;
 pub use path::GroupPath;
-pub use split::{Open, Piece, Split, split};
+pub use split::{Open, Piece, Split, first, split};

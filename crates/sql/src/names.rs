@@ -16,6 +16,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, col};
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
 };
+use datafusion::sql::sqlparser::tokenizer::Word;
 
 use crate::error::Error;
 
@@ -136,6 +137,14 @@ pub(crate) fn folded(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
         None => ident.value.to_lowercase(),
+    }
+}
+
+/// The name that a word of a statement stands for.
+pub(crate) fn folded_token(word: &Word) -> String {
+    match word.quote_style {
+        Some(_) => word.value.clone(),
+        None => word.value.to_lowercase(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The statement parser: storage statements by recursive descent, everything else by DataFusion's parser
 //! with the PostgreSQL dialect.
 
+mod copy;
 mod disks;
 mod explain;
 mod locks;
@@ -18,7 +19,7 @@ use cellar_diskgroup::Redundancy;
 use cellar_instance::administration::Command;
 use cellar_instance::parameters::Scope;
 use cellar_storage::request::{Contents, DiskRequest, GroupAction, GroupRequest, GroupSelection};
-use datafusion::sql::parser::DFParserBuilder;
+use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::dialect::rewrite;
@@ -43,7 +44,30 @@ pub fn parse(sql: &str) -> Result<Statement, Error> {
     if let Some(statement) = cursor.own_statement()? {
         return Ok(statement);
     }
+    if let Some(copy) = copy::read(&tokens)? {
+        return Ok(Statement::Copy(Box::new(copy)));
+    }
     let explained = explain::take_out(&mut tokens)?;
+    let statement = one_of(tokens)?;
+    Ok(match explained {
+        Some(options) => Statement::Explain(options, Box::new(statement)),
+        None => Statement::Query(Box::new(statement)),
+    })
+}
+
+/// Whether a statement is a COPY FROM STDIN: what it copies is given beside it.
+pub fn reads_stream(sql: &str) -> bool {
+    // Of other statements not all need be read.
+    let has = |word: &str| {
+        sql.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    has("copy")
+        && has("stdin")
+        && matches!(parse(sql), Ok(Statement::Copy(copy)) if copy.reads_stream())
+}
+
+/// One statement for DataFusion.
+fn one_of(mut tokens: Vec<TokenWithSpan>) -> Result<DfStatement, Error> {
     table_kind::take_out(&mut tokens)?;
     locks::take_out(&mut tokens);
     let overriding = overriding::take_out(&mut tokens);
@@ -65,10 +89,7 @@ pub fn parse(sql: &str) -> Result<Statement, Error> {
         overriding::put(&mut statement, whose)?;
     }
     rewrite(&mut statement)?;
-    Ok(match explained {
-        Some(options) => Statement::Explain(options, Box::new(statement)),
-        None => Statement::Query(Box::new(statement)),
-    })
+    Ok(statement)
 }
 
 /// Takes signs off operators, as in `a>-1`: as in PostgreSQL an operator ends with one only if it has

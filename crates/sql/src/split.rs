@@ -63,6 +63,36 @@ pub fn split(text: &str) -> Split<'_> {
     Split { complete, rest, open }
 }
 
+/// The first statement of `text` that ends with a semicolon, and where that is; what follows is not looked at.
+pub fn first(text: &str) -> Option<(Piece<'_>, usize)> {
+    let (mut start, mut at, mut code) = (0, 0, false);
+    while let Some(c) = text[at..].chars().next() {
+        let token = token_length(&text[at..], &text[..at]);
+        match token.kind {
+            Kind::Semicolon if code => return Some((piece(text, start, at), at)),
+            Kind::Semicolon => start = at + 1,
+            Kind::Code => code |= !c.is_whitespace(),
+            Kind::Comment => {}
+        }
+        at += token.length;
+    }
+    None
+}
+
+/// Where the rows end that follow a COPY FROM STDIN in a text, which begin at its next line: behind the line `\.`, and
+/// before it.
+pub fn rows(text: &str) -> (std::ops::Range<usize>, usize) {
+    let begin = text.find('\n').map_or(text.len(), |at| at + 1);
+    let mut at = begin;
+    for line in text[begin..].split_inclusive('\n') {
+        if line.trim_end_matches(['\n', '\r']) == "\\." {
+            return (begin..at, at + line.len());
+        }
+        at += line.len();
+    }
+    (begin..text.len(), text.len())
+}
+
 fn piece(text: &str, start: usize, end: usize) -> Piece<'_> {
     let raw = &text[start..end];
     let offset = start + (raw.len() - raw.trim_start().len());
@@ -176,6 +206,21 @@ fn dollar_tag(rest: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_follow_a_statement_to_their_end() {
+        let text = "-- it's\n ; copy t from stdin;\n1;'\n\\.\nselect 1;";
+        let (piece, end) = first(text).unwrap();
+        assert_eq!(
+            (piece.sql, piece.line),
+            ("-- it's\n ; copy t from stdin".trim_start_matches("-- it's\n ; "), 2)
+        );
+        let (own, next) = rows(&text[end + 1..]);
+        let rest = &text[end + 1..];
+        assert_eq!((&rest[own], &rest[next..]), ("1;'\n", "select 1;"));
+        assert_eq!(first("select 1"), None);
+        assert_eq!(rows("").0, 0..0);
+    }
 
     fn pieces(text: &str) -> (Vec<&str>, Option<&str>, Option<Open>) {
         let split = split(text);

@@ -21,6 +21,8 @@ pub enum Statement {
     Explain(ExplainOptions, Box<datafusion::sql::parser::Statement>),
     /// For the engine: what DataFusion's parser does not know of what defines something.
     Define(Define),
+    /// COPY as PostgreSQL has it.
+    Copy(Box<crate::copy::Copy>),
     /// For DataFusion.
     Query(Box<datafusion::sql::parser::Statement>),
 }

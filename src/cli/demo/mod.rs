@@ -251,7 +251,9 @@ pub(crate) async fn ask(
             Ok(batches.map_err(|e| cellar_sql::failure::from_datafusion(&e))?)
         }
         Outcome::Refused(_, error) => Err(error.into()),
-        Outcome::Plan(_) => Err(Fault::failed("CELLAR-00600: a plan is no answer")),
+        Outcome::Plan(_) | Outcome::Copied(_) => {
+            Err(Fault::failed("CELLAR-00600: a plan is no answer"))
+        }
         Outcome::Done { message, .. } => Err(Fault::failed(message)),
     }
 }
@@ -390,7 +392,7 @@ async fn ask_done(engine: &Engine, sql: &str) -> Result<(), Fault> {
             Ok(())
         }
         Outcome::Refused(_, error) => Err(error.into()),
-        Outcome::Plan(_) | Outcome::Done { .. } => Ok(()),
+        Outcome::Plan(_) | Outcome::Copied(_) | Outcome::Done { .. } => Ok(()),
     }
 }
 

@@ -21,7 +21,7 @@ struct KeyColumn {
 }
 
 /// Writes the keys of an index.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct KeyWriter {
     layout: RowLayout,
     columns: Vec<KeyColumn>,

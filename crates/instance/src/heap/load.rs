@@ -2,8 +2,8 @@
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
-use cellar_heap::{LoadIndex, RowRef};
 pub use cellar_heap::MayShare;
+use cellar_heap::{LoadIndex, RowRef};
 
 use super::transaction::change_error;
 use super::{ChangeError, IndexKey, Transaction, from_heap};

@@ -101,7 +101,7 @@ impl Cutter {
 }
 
 /// Bytes that the rows of a batch take: their own part of what they share with others.
-pub(super) fn bytes_of(batch: &RecordBatch) -> usize {
+pub(crate) fn bytes_of(batch: &RecordBatch) -> usize {
     let own = |array: &ArrayRef| match array.data_type() {
         DataType::Utf8View => array.as_string_view().lengths().map(|length| length as usize).sum(),
         DataType::BinaryView => {

@@ -29,7 +29,7 @@ impl Engine {
         is_public(&reference) && self.host.columnar().is_some_and(|c| c.has(reference.table()))
     }
 
-    fn columnar(&self) -> Result<&Columnar, Error> {
+    pub(super) fn columnar(&self) -> Result<&Columnar, Error> {
         self.host.columnar().ok_or_else(|| {
             Error::not_yet("a columnar table here")
                 .next("copy (query) to a file, then create external table over it")

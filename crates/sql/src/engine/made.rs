@@ -19,6 +19,8 @@ pub(super) struct Made {
     pub group: Option<String>,
     /// `USING heap`, or `USING columnar`.
     access: Option<String>,
+    /// It has the rows of a query.
+    is_filled: bool,
     /// For each column that the statement names the characters that a value has at most, if it says so.
     lengths: Vec<Option<usize>>,
 }
@@ -31,12 +33,18 @@ impl Made {
         let lengths = create.columns.iter().map(|column| length_of(&column.data_type)).collect();
         let access = take_option(create, ACCESS_METHOD);
         let group = take_option(create, TABLESPACE).map(|group| group.to_uppercase());
-        Made { group, access, lengths }
+        let is_filled = create.query.is_some();
+        Made { group, access, is_filled, lengths }
     }
 
     /// Whether it says that the table is in the heap.
     pub fn is_heap(&self) -> bool {
         self.access.as_deref() == Some(HEAP)
+    }
+
+    /// Whether it is such a one, with the rows of a query.
+    pub fn is_filled_heap(&self) -> bool {
+        self.is_filled && self.is_heap()
     }
 
     /// Whether it says that the table is a columnar one.

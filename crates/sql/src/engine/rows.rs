@@ -7,12 +7,15 @@ use datafusion::common::TableReference;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::CreateTable;
+use futures_util::TryStreamExt;
 
 use crate::columnar::table::{schema_text, with_default};
 use crate::engine::made::Made;
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
-use crate::rows::{Checks, Definition, RowColumns, RowTables, default_value, defined, row_error};
+use crate::rows::{
+    Change, Checks, Definition, RowColumns, RowTables, Sink, default_value, defined, row_error,
+};
 
 impl Engine {
     pub(super) fn row_tables(&self) -> Result<&RowTables, Error> {
@@ -45,11 +48,8 @@ impl Engine {
         create: &mut CreateTable,
         made: &Made,
     ) -> Result<Option<Definition>, Error> {
-        if create.query.is_some() && made.is_heap() {
-            return Err(Error::not_yet("CREATE TABLE .. USING heap AS SELECT")
-                .next("create table with its columns, then insert into it select .."));
-        }
-        if create.query.is_some() || made.is_columnar() || self.host.rows().is_none() {
+        let is_asked = create.query.is_none() || made.is_heap();
+        if !is_asked || made.is_columnar() || self.host.rows().is_none() {
             return Ok(None);
         }
         let mut stripped = create.clone();
@@ -101,7 +101,33 @@ impl Engine {
             Checks::of(&self.state(), columns)?;
         }
         self.add_sequences(sequences, Some(table)).await?;
-        Ok(done(format!("Table {name} created.")))
+        if matches!(&*create.input, LogicalPlan::EmptyRelation(_)) {
+            return Ok(done(format!("Table {name} created.")));
+        }
+        let count = self.fill(&name, create.input.as_ref().clone()).await?;
+        let word = if count == 1 { "row" } else { "rows" };
+        Ok(done(format!("Table {name} created, {count} {word}.")))
+    }
+
+    /// Fills a table that the statement has just made with the rows of its query.
+    async fn fill(&self, name: &str, query: LogicalPlan) -> Result<u64, Error> {
+        let scope = self.definer()?;
+        let Some(columns) = self.row_table(&TableReference::bare(name))? else {
+            return Err(Error::new(
+                600,
+                "XX000",
+                format!("table \"{name}\" was made, and is gone"),
+            ));
+        };
+        let checks = Checks::of(&self.state(), &columns)?;
+        let change =
+            Change { columns: &columns, checks: &checks, scope: &scope, wants_rows: false };
+        let mut batches = self.stream(query).await.map_err(|e| self.failure(&e))?;
+        let mut sink = Sink::new(&change);
+        while let Some(batch) = batches.try_next().await.map_err(|e| self.failure(&e))? {
+            sink.add(&batch).await?;
+        }
+        sink.finish().await
     }
 
     /// The columns with what is said of them beside their types.

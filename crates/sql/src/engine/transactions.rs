@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use futures_util::TryStreamExt;
 
+use crate::engine::made::Made;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
 use crate::explain::Explained;
@@ -31,6 +32,10 @@ impl Engine {
             && let Some(answer) = self.about_transactions(rows, inner).await?
         {
             return Ok(answer);
+        }
+        if !rows.are_open() && Made::of(&mut statement.clone()).is_filled_heap() {
+            // The first of all tables in the heap is made and filled in one transaction, too.
+            rows.database().use_heap(&|_, _| ()).await?;
         }
         if !rows.are_open() {
             return self.query(sql, statement).await;
@@ -193,7 +198,7 @@ impl Engine {
 
     /// Sets what the statement in progress reads and changes, until what this returns is dropped: also where
     /// the statement is given up.
-    fn in_scope(&self, scope: Scope) -> InScope<'_> {
+    pub(super) fn in_scope(&self, scope: Scope) -> InScope<'_> {
         self.set_scope(Some(scope));
         InScope(self)
     }
@@ -210,7 +215,7 @@ impl Engine {
 }
 
 /// See [`Engine::in_scope`].
-struct InScope<'a>(&'a Engine);
+pub(super) struct InScope<'a>(&'a Engine);
 
 impl Drop for InScope<'_> {
     fn drop(&mut self) {

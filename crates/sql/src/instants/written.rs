@@ -30,6 +30,19 @@ fn days_of(year: i64, month: i64, day: i64) -> Day {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
+/// Year, month and day of so many days from 1970-01-01.
+pub(crate) fn date_of(days: Day) -> (i64, i64, i64) {
+    // Years begin in March, as above.
+    let days = days + 719_468;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let of_era_year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * of_era_year + of_era_year / 4 - of_era_year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (of_era_year + era * 400 + i64::from(month <= 2), month, day)
+}
+
 fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
@@ -197,6 +210,7 @@ mod tests {
                     let text = format!("{year:04}-{month:02}-{of_month:02}");
                     last += 1;
                     assert_eq!(day(text.as_bytes()), Some(last), "{text}");
+                    assert_eq!(date_of(last), (year, month, of_month));
                 }
             }
         }

@@ -21,7 +21,7 @@ pub(super) fn is_from_text(from: &DataType, to: &DataType) -> bool {
 ///
 /// # Errors
 /// A text that is no number, or one that is too large.
-pub(super) fn numbers_of(
+pub(crate) fn numbers_of(
     texts: &ArrayRef,
     to: &DataType,
     is_try: bool,

@@ -7,7 +7,7 @@ pub(crate) mod common;
 mod divide;
 pub(crate) mod extreme;
 pub(crate) mod float;
-mod from_text;
+pub(crate) mod from_text;
 mod intervals;
 pub(crate) mod literal;
 pub(crate) mod narrow;

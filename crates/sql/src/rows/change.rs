@@ -75,16 +75,22 @@ impl Change<'_> {
     pub async fn insert(&self, batch: &RecordBatch) -> Result<Written, Error> {
         let arrays = self.fitted(batch.columns())?;
         self.checks.check(&arrays)?;
-        let table = &self.columns.rows;
-        let mut transaction = self.scope.open().await?;
-        let writer = self.writer(&arrays)?;
-        for row in 0..batch.num_rows() {
-            let new = self.new_row(&mut transaction, &writer, row, &[]).await?;
-            let inserted = transaction.insert(table, new.bytes, &new.keys).await;
-            inserted.map_err(|error| self.refused(error, &arrays, row))?;
-        }
+        self.insert_fitted(&arrays).await?;
         let count = batch.num_rows() as u64;
         Ok(Written { count, rows: self.wanted(arrays)?, places: Vec::new() })
+    }
+
+    /// As [`Change::insert`], with values as the columns have them, which are as they must be.
+    pub(super) async fn insert_fitted(&self, arrays: &[ArrayRef]) -> Result<(), Error> {
+        let table = &self.columns.rows;
+        let mut transaction = self.scope.open().await?;
+        let writer = self.writer(arrays)?;
+        for row in 0..writer.rows() {
+            let new = self.new_row(&mut transaction, &writer, row, &[]).await?;
+            let inserted = transaction.insert(table, new.bytes, &new.keys).await;
+            inserted.map_err(|error| self.refused(error, arrays, row))?;
+        }
+        Ok(())
     }
 
     /// The rows themselves, if they are asked for.
@@ -315,8 +321,12 @@ impl Change<'_> {
         }
     }
 
-    fn duplicate(&self, index: usize, (names, values): &(String, String)) -> Error {
+    pub(super) fn duplicate(&self, index: usize, (names, values): &(String, String)) -> Error {
         let (name, table) = (&self.columns.rows.indexes[index].name, &self.columns.name);
+        if names.is_empty() {
+            let text = format!("table \"{table}\": unique constraint \"{name}\" is violated");
+            return Error::new(1, "23505", text);
+        }
         let text = format!(
             "table \"{table}\": unique constraint \"{name}\" is violated: key ({names})=({values}) \
              is there already"

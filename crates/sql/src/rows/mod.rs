@@ -16,6 +16,7 @@ mod rewrite;
 mod sequence;
 mod session;
 mod size;
+mod sink;
 mod table;
 
 pub(crate) use access::value_of;
@@ -33,4 +34,5 @@ pub use sequence::SequenceOptions;
 pub(crate) use sequence::{default_of_sequence, no_sequence};
 pub use session::{Block, RowTables};
 pub(crate) use session::{Modes, Scope};
+pub(crate) use sink::Sink;
 pub(crate) use table::{ROW_ID, RowColumns, missing, row_error, with_row_ids, without_row_ids};

@@ -9,7 +9,7 @@ use cellar_format::rows::{
     KeyWriter, LongValue, RowColumns as Builder, RowError, RowFilter, RowLayout, RowWriter,
 };
 use cellar_instance::catalog::{Missing, RowTable, Table};
-use cellar_instance::heap::{IndexKey, Statement};
+use cellar_instance::heap::{IndexKey, MayShare, Statement};
 
 use crate::columnar::table::checked_schema;
 use crate::error::Error;
@@ -146,6 +146,16 @@ impl RowColumns {
     /// Whether a value of a key of an index is NULL.
     pub fn has_null(&self, index: usize, key: &[u8]) -> bool {
         self.keys[index].has_null(key)
+    }
+
+    /// Which keys of a unique index, by its number in the heap, several rows may have: those with a NULL.
+    pub fn may_share(&self) -> MayShare {
+        let objects: Vec<u32> = self.rows.indexes.iter().map(|index| index.object).collect();
+        let keys = self.keys.clone();
+        Arc::new(move |index, key| {
+            let at = objects.iter().position(|object| *object == index);
+            at.is_some_and(|at| keys[at].has_null(key))
+        })
     }
 
     /// Which column has a name.

@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::names::folded;
 use crate::parse::overriding::{self, Overriding};
 use crate::rows::{
-    Change, Changed, Checks, Conflict, OnUpdate, RowColumns, Scope, Written, parsed,
+    Change, Changed, Checks, Conflict, OnUpdate, RowColumns, Scope, Sink, Written, parsed,
 };
 
 impl Engine {
@@ -61,6 +61,13 @@ impl Engine {
         let wants_rows = returning.is_some();
         let change = Change { columns: &columns, checks: &checks, scope, wants_rows };
         let mut batches = self.stream(input).await.map_err(|e| self.failure(&e))?;
+        if conflict.is_none() && returning.is_none() {
+            let mut sink = Sink::new(&change);
+            while let Some(batch) = batches.try_next().await.map_err(|e| self.failure(&e))? {
+                sink.add(&batch).await?;
+            }
+            return Ok(Effect::Count(sink.finish().await?, "inserted"));
+        }
         let (mut written, mut touched) = (Written::default(), HashSet::new());
         while let Some(batch) = batches.try_next().await.map_err(|e| self.failure(&e))? {
             match insert_batch(&change, &batch, conflict.as_ref(), &mut touched).await? {

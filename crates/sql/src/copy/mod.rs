@@ -1,0 +1,86 @@
+//! COPY in PostgreSQL's text and CSV formats: rows from a stream of bytes, and rows as one.
+
+pub(crate) mod form;
+pub(crate) mod read;
+pub(crate) mod records;
+pub(crate) mod text;
+pub(crate) mod values;
+pub(crate) mod write;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use datafusion::sql::parser::Statement as DfStatement;
+use futures_util::Stream;
+
+use crate::error::Error;
+use form::Form;
+
+/// A COPY.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    pub(crate) what: What,
+    pub(crate) is_from: bool,
+    pub(crate) place: Place,
+    pub(crate) form: Form,
+}
+
+/// What is copied.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    /// A table as it is written, and columns of it; none: all.
+    Table { table: String, columns: Vec<String> },
+    /// The rows of a query.
+    Query(Box<DfStatement>),
+}
+
+/// From where, or to where.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// A file, as the statement names it.
+    File(String),
+    /// STDIN, or STDOUT.
+    Stream,
+}
+
+impl Copy {
+    /// Whether it reads STDIN.
+    pub fn reads_stream(&self) -> bool {
+        self.is_from && matches!(self.place, Place::Stream)
+    }
+
+    /// Whether it is in the CSV format, not in that of texts.
+    pub fn is_csv(&self) -> bool {
+        self.form.is_csv
+    }
+}
+
+/// Bytes that a COPY FROM STDIN reads, as they come.
+pub type CopyInput = Pin<Box<dyn Stream<Item = Result<Bytes, Error>> + Send>>;
+
+/// The rows of a COPY TO STDOUT, as they are written.
+pub struct CopyOutput {
+    /// The bytes: whole lines.
+    pub bytes: CopyInput,
+    /// Whether it is in the CSV format, not in that of texts.
+    pub is_csv: bool,
+    /// How many columns it has.
+    pub columns: usize,
+    pub(crate) rows: Arc<AtomicU64>,
+}
+
+impl CopyOutput {
+    /// How many rows there were so far.
+    pub fn counter(&self) -> impl Fn() -> u64 + Send + 'static {
+        let rows = Arc::clone(&self.rows);
+        move || rows.load(Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for CopyOutput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CopyOutput({} columns)", self.columns)
+    }
+}

@@ -1,0 +1,301 @@
+//! Fields of a COPY as values of columns, read as PostgreSQL reads them.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BinaryBuilder, BooleanBuilder, PrimitiveBuilder, StringArray, StringBuilder,
+    StringViewBuilder,
+};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Date32Type, Field, Float32Type, Float64Type, Int16Type,
+    Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType,
+};
+
+use super::records::Rows;
+use crate::columnar::write::column_of;
+use crate::csv::types::sql_name;
+use crate::error::Error;
+use crate::instants::written::{day, stamp};
+use crate::numbers::from_text::numbers_of;
+
+/// Characters of a value that a message shows.
+const SHOWN: usize = 60;
+
+/// Why a field is no value, and the first row that has one.
+enum Wrong {
+    /// It is none of its type.
+    Syntax,
+    /// It is one beyond the ends of the type.
+    Range,
+    /// Its bytes are no text of UTF-8.
+    Letters,
+}
+
+type Read<T> = Result<T, Wrong>;
+
+/// A column of records.
+pub(crate) struct Fields<'a> {
+    pub rows: &'a Rows,
+    /// Which of the fields.
+    pub column: usize,
+    /// The column of the table.
+    pub field: &'a Field,
+    /// The table.
+    pub table: &'a str,
+}
+
+impl Fields<'_> {
+    /// The values.
+    ///
+    /// # Errors
+    /// 22P02, 22003, 22007, 22021, 22001 with the line and the column.
+    pub fn array(&self) -> Result<ArrayRef, Error> {
+        let array = match self.field.data_type() {
+            DataType::Utf8View => self.views()?,
+            DataType::Utf8 => Arc::new(self.texts()?),
+            DataType::Int16 => self.primitive::<Int16Type>(integer)?,
+            DataType::Int32 => self.primitive::<Int32Type>(integer)?,
+            DataType::Int64 => self.primitive::<Int64Type>(integer)?,
+            DataType::Float32 => self.primitive::<Float32Type>(float)?,
+            DataType::Float64 => self.primitive::<Float64Type>(float)?,
+            DataType::Boolean => self.booleans()?,
+            DataType::Binary | DataType::BinaryView => self.binary()?,
+            DataType::Date32 => self.primitive::<Date32Type>(|text| {
+                let text = text.split_once([' ', 'T']).map_or(text, |(day, _)| day);
+                i32::try_from(day(text.as_bytes()).ok_or(Wrong::Syntax)?).map_err(|_| Wrong::Range)
+            })?,
+            DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+                let has_zone = zone.is_some();
+                self.primitive::<TimestampMicrosecondType>(|text| micros(text, has_zone))?
+            }
+            _ => self.cast()?,
+        };
+        // Lengths, and what is kept in another form.
+        column_of(array, self.field).map_err(|mut error| {
+            error.message = format!("COPY {}, {}", self.table, error.message);
+            error
+        })
+    }
+
+    fn wrong(&self, row: usize, wrong: &Wrong) -> Error {
+        let bytes = self.rows.field(row, self.column).unwrap_or_default();
+        let text = String::from_utf8_lossy(bytes);
+        let mut shown: String = text.chars().take(SHOWN).collect();
+        if shown.len() < text.len() {
+            shown.push_str("...");
+        }
+        let data_type = self.field.data_type();
+        let place = format!(
+            "COPY {}, line {}, column {}",
+            self.table,
+            self.rows.line(row),
+            self.field.name()
+        );
+        let is_time = data_type.is_temporal();
+        let (number, state, what) = match wrong {
+            Wrong::Letters => {
+                let text = format!("{place}: its letters are not UTF-8");
+                let next = "name the encoding: WITH (ENCODING 'latin1')";
+                return Error::new(29913, "22021", text).next(next);
+            }
+            Wrong::Syntax if is_time => (1843, "22007", "is no"),
+            Wrong::Range if is_time => (1843, "22008", "is beyond the ends of"),
+            Wrong::Syntax => (1722, "22P02", "is no"),
+            Wrong::Range => (1426, "22003", "is beyond the ends of"),
+        };
+        let text = format!("{place}: {shown:?} {what} {}", sql_name(data_type));
+        Error::new(number, state, text)
+    }
+
+    /// The text of each row; the first that is none ends it.
+    fn each<'a>(&'a self, mut take: impl FnMut(Option<&'a str>) -> Read<()>) -> Result<(), Error> {
+        // Most often all of it is UTF-8, and is looked at once.
+        let all = std::str::from_utf8(self.rows.bytes()).ok();
+        for row in 0..self.rows.len() {
+            let text = match (self.rows.place(row, self.column), all) {
+                (None, _) => None,
+                (Some((from, to)), Some(all)) => Some(all.get(from..to)),
+                (Some((from, to)), None) => {
+                    Some(std::str::from_utf8(&self.rows.bytes()[from..to]).ok())
+                }
+            };
+            let taken = match text {
+                None => take(None),
+                Some(None) => Err(Wrong::Letters),
+                // No text of PostgreSQL's has one.
+                Some(Some(text)) if text.as_bytes().contains(&0) => Err(Wrong::Letters),
+                Some(text) => take(text),
+            };
+            taken.map_err(|wrong| self.wrong(row, &wrong))?;
+        }
+        Ok(())
+    }
+
+    fn views(&self) -> Result<ArrayRef, Error> {
+        let mut values = StringViewBuilder::with_capacity(self.rows.len());
+        self.each(|text| {
+            values.append_option(text);
+            Ok(())
+        })?;
+        Ok(Arc::new(values.finish()))
+    }
+
+    fn texts(&self) -> Result<StringArray, Error> {
+        let mut values = StringBuilder::with_capacity(self.rows.len(), 0);
+        self.each(|text| {
+            values.append_option(text);
+            Ok(())
+        })?;
+        Ok(values.finish())
+    }
+
+    fn primitive<T: ArrowPrimitiveType>(
+        &self,
+        read: impl Fn(&str) -> Read<T::Native>,
+    ) -> Result<ArrayRef, Error> {
+        let mut values = PrimitiveBuilder::<T>::with_capacity(self.rows.len());
+        self.each(|text| {
+            match text {
+                Some(text) => values.append_value(read(text.trim_ascii())?),
+                None => values.append_null(),
+            }
+            Ok(())
+        })?;
+        Ok(Arc::new(values.finish().with_data_type(self.field.data_type().clone())))
+    }
+
+    fn booleans(&self) -> Result<ArrayRef, Error> {
+        let mut values = BooleanBuilder::with_capacity(self.rows.len());
+        self.each(|text| {
+            values.append_option(text.map(|text| boolean(text.trim_ascii())).transpose()?);
+            Ok(())
+        })?;
+        Ok(Arc::new(values.finish()))
+    }
+
+    fn binary(&self) -> Result<ArrayRef, Error> {
+        let mut values = BinaryBuilder::with_capacity(self.rows.len(), 0);
+        self.each(|text| {
+            values.append_option(text.map(|text| binary(text.as_bytes())).transpose()?);
+            Ok(())
+        })?;
+        Ok(Arc::new(values.finish()))
+    }
+
+    /// Values of any other type: as casts of texts read them.
+    fn cast(&self) -> Result<ArrayRef, Error> {
+        let (texts, to) = (Arc::new(self.texts()?) as ArrayRef, self.field.data_type());
+        let read = |is_try: bool| match to.is_decimal() {
+            true => numbers_of(&texts, to, is_try),
+            false => {
+                let options = CastOptions { safe: is_try, ..CastOptions::default() };
+                cast_with_options(&texts, to, &options)
+            }
+        };
+        if let Ok(array) = read(false) {
+            return Ok(array);
+        }
+        let array = read(true).map_err(|error| crate::failure::from_arrow(&error))?;
+        let bad = (0..array.len()).find(|row| array.is_null(*row) && !texts.is_null(*row));
+        let Some(row) = bad else { return Ok(array) };
+        let is_number = || {
+            let wide = numbers_of(&texts.slice(row, 1), &DataType::Float64, true);
+            wide.is_ok_and(|wide| wide.is_valid(0))
+        };
+        let is_beyond = to.is_decimal() && is_number();
+        Err(self.wrong(row, if is_beyond { &Wrong::Range } else { &Wrong::Syntax }))
+    }
+}
+
+fn integer<N: std::str::FromStr>(text: &str) -> Read<N> {
+    text.parse().map_err(|_| {
+        let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+        match !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => Wrong::Range,
+            false => Wrong::Syntax,
+        }
+    })
+}
+
+fn float<N: std::str::FromStr + Copy + Into<f64>>(text: &str) -> Read<N> {
+    let value: N = text.parse().map_err(|_| Wrong::Syntax)?;
+    // What is written as digits is finite.
+    let is_infinite = value.into().is_infinite();
+    match is_infinite && text.bytes().any(|byte| byte.is_ascii_digit()) {
+        true => Err(Wrong::Range),
+        false => Ok(value),
+    }
+}
+
+/// As PostgreSQL reads one: also the first letters of a word, where they tell it.
+fn boolean(text: &str) -> Read<bool> {
+    let begins = |word: &str, least: usize| {
+        text.len() >= least
+            && text.len() <= word.len()
+            && word.as_bytes()[..text.len()].eq_ignore_ascii_case(text.as_bytes())
+    };
+    if begins("true", 1) || begins("yes", 1) || begins("on", 2) || text == "1" {
+        return Ok(true);
+    }
+    if begins("false", 1) || begins("no", 1) || begins("off", 2) || text == "0" {
+        return Ok(false);
+    }
+    Err(Wrong::Syntax)
+}
+
+/// Microseconds; an offset counts where the type has a zone, and is not looked at elsewhere, as in PostgreSQL.
+fn micros(text: &str, has_zone: bool) -> Read<i64> {
+    let mut own = stamp(text.as_bytes());
+    if let Some(found) = &own
+        && found.has_offset
+        && !has_zone
+    {
+        let time = text.get(11..).unwrap_or_default();
+        let length = time.find(['+', '-', 'Z', 'z', 'U']).unwrap_or(time.len());
+        own = stamp(text[..11 + length].trim_ascii_end().as_bytes());
+    }
+    if own.is_none()
+        && let Some((day, time)) = text.split_once([' ', 'T'])
+        && time.len() == 5
+    {
+        // Without seconds.
+        own = stamp(format!("{day} {time}:00").as_bytes());
+    }
+    let stamp = own.ok_or(Wrong::Syntax)?;
+    let rounded = (i64::from(stamp.nanos) + 500) / 1000;
+    let micros = stamp.seconds.checked_mul(1_000_000).ok_or(Wrong::Range)?;
+    micros.checked_add(rounded).ok_or(Wrong::Range)
+}
+
+/// Bytes: `\x` and hexadecimal digits, or letters with `\\` and `\ooo`.
+fn binary(text: &[u8]) -> Read<Vec<u8>> {
+    if let Some(digits) = text.strip_prefix(b"\\x") {
+        let digits: Vec<u8> = digits.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+        let pair = |pair: &[u8]| {
+            let digit = |byte: u8| char::from(byte).to_digit(16).ok_or(Wrong::Syntax);
+            let [high, low] = pair else { return Err(Wrong::Syntax) };
+            Ok((digit(*high)? * 16 + digit(*low)?) as u8)
+        };
+        return digits.chunks(2).map(pair).collect();
+    }
+    let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
+    while at < text.len() {
+        match (&text[at..], text[at]) {
+            ([b'\\', b'\\', ..], _) => {
+                out.push(b'\\');
+                at += 2;
+            }
+            ([b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..], _) => {
+                out.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
+                at += 4;
+            }
+            ([b'\\', ..], _) => return Err(Wrong::Syntax),
+            (_, byte) => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    Ok(out)
+}
