@@ -49,11 +49,23 @@ fn a_failure_in_any_row_leaves_nothing() {
     let text = "repeat('y', 100)";
     session.refuses(&[
         (&format!("insert into t select i, {text} from {MANY}"), "violates check constraint"),
-        (&format!("insert into t select i, nullif({text}, repeat('y', i - 299898)) from generate_series(1, 299998) g(i)"),
-         "column \"b\" of table \"t\" cannot be NULL"),
-        (&format!("insert into t select 1 / (299997 - i), {text} from generate_series(1, 299998) g(i)"), "CELLAR-"),
-        (&format!("insert into u select nullif(i, 299999) % 299998, {text} from {MANY}"),
-         "unique constraint \"u_a_key\" is violated: key (a)=(2)"),
+        (
+            &format!(
+                "insert into t select i, nullif({text}, repeat('y', i - 299898)) \
+                from generate_series(1, 299998) g(i)"
+            ),
+            "column \"b\" of table \"t\" cannot be NULL",
+        ),
+        (
+            &format!(
+                "insert into t select 1 / (299997 - i), {text} from generate_series(1, 299998) g(i)"
+            ),
+            "CELLAR-",
+        ),
+        (
+            &format!("insert into u select nullif(i, 299999) % 299998, {text} from {MANY}"),
+            "unique constraint \"u_a_key\" is violated: key (a)=(2)",
+        ),
     ]);
     session.answers(&[
         ("select count(*) from t", "0"),

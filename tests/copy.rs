@@ -146,7 +146,7 @@ fn what_is_wrong_is_told_with_its_line_and_changes_nothing() {
         ("copy t (a, z) from stdin;\n1\t2\n", "table \"t\" has no column \"z\""),
         ("copy t (a, a) from stdin;\n1\t2\n", "column \"a\" is copied twice"),
         ("copy u from stdin;\n1\n", "table \"u\" does not exist"),
-        ("copy v$instance from stdin;\n1\n", "is a system view"),
+        ("copy dual from stdin;\n1\n", "is a system view"),
         ("copy t from stdin with (format csv, delimiter 'ab');\n1\n", "of more than one byte"),
         ("copy t from stdin with (quote 'x');\n1\n", "COPY QUOTE is of CSV"),
         ("copy t from stdin with (format csv, format text);\n1\n", "FORMAT is said twice"),

@@ -129,8 +129,12 @@ impl Reader {
         let null = |(at, array): (usize, Option<ArrayRef>)| {
             array.unwrap_or_else(|| new_null_array(fields[at].data_type(), count))
         };
-        let arrays = arrays.into_iter().enumerate().map(null).collect();
-        let plain = fields.iter().map(|field| field.as_ref().clone().with_nullable(true));
+        let arrays: Vec<ArrayRef> = arrays.into_iter().enumerate().map(null).collect();
+        // Texts and bytes come in several forms, all of which columns take.
+        let plain = fields.iter().zip(&arrays).map(|(field, array)| {
+            let data_type = array.data_type().clone();
+            field.as_ref().clone().with_nullable(true).with_data_type(data_type)
+        });
         let schema = Arc::new(Schema::new(plain.collect::<Vec<_>>()));
         RecordBatch::try_new(schema, arrays).map_err(|error| crate::failure::from_arrow(&error))
     }

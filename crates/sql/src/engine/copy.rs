@@ -93,7 +93,6 @@ impl Engine {
         what: (&Copy, &[String]),
         input: CopyInput,
     ) -> Result<Outcome, Error> {
-        let name = reference.table();
         let Some(rows) = self.host.rows().filter(|rows| rows.are_open()) else {
             return Err(self.no_target(reference).await);
         };
@@ -106,13 +105,7 @@ impl Engine {
             Err(error) => Err(error),
         };
         drop(in_scope);
-        let ended = rows.end_statement(&scope, copied.is_ok()).await;
-        let count = copied?;
-        ended.map_err(|error| {
-            let text = format!("COPY {name}: the rows could not be committed");
-            Error::new(error.number, error.sqlstate, text).caused_by(error)
-        })?;
-        Ok(done(counted(count)))
+        self.ended(rows, &scope, copied.map(|count| done(counted(count)))).await
     }
 
     async fn copy_rows(

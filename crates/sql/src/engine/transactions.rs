@@ -61,7 +61,7 @@ impl Engine {
     }
 
     /// Ends a statement that has made changes, when the values that it has taken of sequences are durable.
-    async fn ended(
+    pub(super) async fn ended(
         &self,
         rows: &RowTables,
         scope: &Scope,

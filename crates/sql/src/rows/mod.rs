@@ -15,8 +15,8 @@ mod read;
 mod rewrite;
 mod sequence;
 mod session;
-mod size;
 mod sink;
+mod size;
 mod table;
 
 pub(crate) use access::value_of;
