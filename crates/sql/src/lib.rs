@@ -63,8 +63,8 @@ mod unwind;
 mod walk;
 mod words;
 
-pub use engine::prepared::{Answer, Parameter};
 pub use copy::{CopyInput, CopyOutput};
+pub use engine::prepared::{Answer, Parameter};
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use error::{Error, Position};
 pub use explain::Explained;

@@ -63,7 +63,18 @@ pub fn reads_stream(sql: &str) -> bool {
     };
     has("copy")
         && has("stdin")
-        && matches!(parse(sql), Ok(Statement::Copy(copy)) if copy.reads_stream())
+        && match parse(sql) {
+            Ok(Statement::Copy(copy)) => copy.reads_stream(),
+            Ok(_) => false,
+            // One with a fault: its rows follow it all the same.
+            Err(_) => is_copy_from_stdin(sql),
+        }
+}
+
+fn is_copy_from_stdin(sql: &str) -> bool {
+    let words: Vec<String> = sql.split_ascii_whitespace().map(str::to_ascii_lowercase).collect();
+    let is_from = |pair: &[String]| pair[0] == "from" && pair[1].trim_end_matches(';') == "stdin";
+    words.first().is_some_and(|word| word == "copy") && words.windows(2).any(is_from)
 }
 
 /// One statement for DataFusion.

@@ -65,9 +65,8 @@ impl Fields<'_> {
                 let text = text.split_once([' ', 'T']).map_or(text, |(day, _)| day);
                 i32::try_from(day(text.as_bytes()).ok_or(Wrong::Syntax)?).map_err(|_| Wrong::Range)
             })?,
-            DataType::Timestamp(TimeUnit::Microsecond, zone) => {
-                let has_zone = zone.is_some();
-                self.primitive::<TimestampMicrosecondType>(|text| micros(text, has_zone))?
+            DataType::Timestamp(TimeUnit::Microsecond, _) => {
+                self.primitive::<TimestampMicrosecondType>(micros)?
             }
             _ => self.cast()?,
         };
@@ -244,17 +243,10 @@ fn boolean(text: &str) -> Read<bool> {
     Err(Wrong::Syntax)
 }
 
-/// Microseconds; an offset counts where the type has a zone, and is not looked at elsewhere, as in PostgreSQL.
-fn micros(text: &str, has_zone: bool) -> Read<i64> {
+/// Microseconds. An offset counts, as it does where a text becomes a timestamp elsewhere: timestamps with and without
+/// a zone are of one type here.
+fn micros(text: &str) -> Read<i64> {
     let mut own = stamp(text.as_bytes());
-    if let Some(found) = &own
-        && found.has_offset
-        && !has_zone
-    {
-        let time = text.get(11..).unwrap_or_default();
-        let length = time.find(['+', '-', 'Z', 'z', 'U']).unwrap_or(time.len());
-        own = stamp(text[..11 + length].trim_ascii_end().as_bytes());
-    }
     if own.is_none()
         && let Some((day, time)) = text.split_once([' ', 'T'])
         && time.len() == 5
