@@ -6,6 +6,7 @@
 //! of 1 KB by its key with its commit, by N sessions at once.
 //! Goals: 8 us for a select, an insert at most 1.2 times a bare one.
 
+#![expect(clippy::disallowed_methods, reason = "a benchmark looks at the true clock")]
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
 use std::path::{Path, PathBuf};

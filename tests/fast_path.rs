@@ -1,6 +1,7 @@
 //! The fast path: statements by key give what they give through DataFusion, and do not go there.
 
 #![cfg(feature = "sql")]
+#![expect(clippy::disallowed_methods, reason = "a test waits until another session waits")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod sessions;

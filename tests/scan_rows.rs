@@ -42,7 +42,7 @@ fn rows(from: usize, count: usize) -> String {
             value(format!("{}.{:02}", id * 7919 % 1000, id % 100), is_null),
             value(format!("date '2024-01-01' + interval '{} days'", id % 60), is_null),
             value(format!("timestamp '2024-01-01 00:00:00' + interval '{id} seconds'"), false),
-            value((id % 3 == 0).to_string(), id.is_multiple_of(17)),
+            value(id.is_multiple_of(3).to_string(), id.is_multiple_of(17)),
             value(format!("cast({float} as double precision)"), id.is_multiple_of(19)),
             value(format!("cast({float} as real)"), is_null),
             value(format!("'t{}'", id % 50), id.is_multiple_of(23)),

@@ -92,7 +92,7 @@ fn check_nothing_is_left(database: &Database) {
 fn a_power_cut_anywhere_leaves_all_of_a_transaction_or_nothing() {
     let mut counts = [0; 2];
     for point in 1.. {
-        let machine = Machine::new(7000 + point as u64);
+        let machine = Machine::new(7000 + point);
         machine.run(async {
             let database = machine.open().await;
             set_up(&database).await;

@@ -32,6 +32,9 @@ use crate::unwind::{caught, caught_stream};
 /// Bytes of one part of a file that is written.
 const PART_BYTES: usize = 8 << 20;
 
+/// The DEFAULT of a column, by its place.
+type Given = (usize, Arc<dyn PhysicalExpr>);
+
 fn counted(count: u64) -> String {
     let word = if count == 1 { "row" } else { "rows" };
     format!("{count} {word} copied.")
@@ -131,11 +134,7 @@ impl Engine {
     }
 
     /// The DEFAULT of each column that is not copied and has one.
-    fn given(
-        &self,
-        columns: &RowColumns,
-        places: &[usize],
-    ) -> Result<Vec<(usize, Arc<dyn PhysicalExpr>)>, Error> {
+    fn given(&self, columns: &RowColumns, places: &[usize]) -> Result<Vec<Given>, Error> {
         let state = self.state();
         let names = DFSchema::try_from(columns.query_schema(false));
         let names = names.map_err(|error| from_datafusion(&error))?;
@@ -312,10 +311,7 @@ fn places(schema: &SchemaRef, table: &str, names: &[String]) -> Result<Vec<usize
 }
 
 /// Rows with the DEFAULT of columns that were not copied.
-fn filled(
-    batch: RecordBatch,
-    given: &[(usize, Arc<dyn PhysicalExpr>)],
-) -> Result<RecordBatch, Error> {
+fn filled(batch: RecordBatch, given: &[Given]) -> Result<RecordBatch, Error> {
     if given.is_empty() {
         return Ok(batch);
     }

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arrow::array::{ArrayRef, RecordBatch, TimestampNanosecondArray};
 use arrow::datatypes::{DataType, SchemaRef};
@@ -21,7 +20,7 @@ use crate::fast::{
 };
 use crate::names;
 use crate::parse::parse;
-use crate::rows::{RowTables, Scope};
+use crate::rows::{PLANNED_BEFORE, RowTables, Scope};
 use crate::statement::Statement;
 
 /// The setting of a session.
@@ -72,7 +71,7 @@ impl Engine {
         let Some(plan) = self.fast_plan(rows, &lexed, &lexed.text, &[]).await else {
             return Ok(None);
         };
-        let Some(values) = values_of(&plan.slots, Vec::new(), &lexed.constants) else {
+        let Some(values) = values_of(&plan.slots, Vec::new(), &lexed.constants, rows) else {
             return Ok(None);
         };
         Ok(self.run_plan(rows, &plan, &values).await?.map(Told::outcome))
@@ -153,7 +152,7 @@ impl Engine {
         plan: &Plan,
         values: &[ArrayRef],
     ) -> Result<Option<Told>, Error> {
-        let began = Instant::now();
+        let began = rows.database().env().now();
         let _turn = self.turn.lock().await;
         let mut scope = rows.begin_statement().await?;
         let told = match run(&mut scope, plan, values).await {
@@ -176,7 +175,7 @@ impl Engine {
             }
         };
         rows.end_statement(&scope, true).await?;
-        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let nanos = rows.database().env().now().0.saturating_sub(began.0);
         plan.cursor.executed(told.rows(), nanos);
         Ok(Some(told))
     }
@@ -234,13 +233,18 @@ impl Engine {
 
 /// Runs a plan: again, where others have changed a row meanwhile.
 async fn run(scope: &mut Scope, plan: &Plan, values: &[ArrayRef]) -> Result<Ran, Error> {
+    let declined = |ran: Result<Ran, Error>| match ran {
+        // The table has other columns by now.
+        Err(error) if error.number == PLANNED_BEFORE => Ok(Ran::Declined),
+        ran => ran,
+    };
     if !plan.changes() {
-        return plan.run(scope, values).await;
+        return declined(plan.run(scope, values).await);
     }
     scope.check_writable()?;
     for _ in 0..TRIES {
         let mark = scope.mark().await?;
-        match plan.run(scope, values).await? {
+        match declined(plan.run(scope, values).await)? {
             Ran::Again => *scope = scope.anew(mark).await?,
             Ran::Declined => {
                 scope.open().await?.back_to(mark);
@@ -257,6 +261,7 @@ pub(super) fn values_of(
     slots: &Slots,
     parameters: Vec<ArrayRef>,
     constants: &[Constant],
+    rows: &RowTables,
 ) -> Option<Vec<ArrayRef>> {
     let mut values = parameters;
     values.reserve(constants.len() + 1);
@@ -264,8 +269,8 @@ pub(super) fn values_of(
         values.push(constant.value()?);
     }
     if slots.has_now {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-        let now = TimestampNanosecondArray::from(vec![i64::try_from(now.as_nanos()).ok()?]);
+        let now = i64::try_from(rows.database().env().wall().unix_nanos).ok()?;
+        let now = TimestampNanosecondArray::from(vec![now]);
         let DataType::Timestamp(_, Some(zone)) = now_type() else { return None };
         values.push(Arc::new(now.with_timezone(zone)));
     }

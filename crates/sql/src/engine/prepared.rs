@@ -156,7 +156,7 @@ impl Engine {
         if let (Some(now), Some(columns)) = (&plan.schema, &prepared.columns) {
             check_columns(now, columns)?;
         }
-        let Some(values) = values_of(&plan.slots, values.to_vec(), &lexed.constants) else {
+        let Some(values) = values_of(&plan.slots, values.to_vec(), &lexed.constants, rows) else {
             return Ok(None);
         };
         self.run_plan(rows, &plan, &values).await

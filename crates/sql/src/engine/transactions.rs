@@ -17,7 +17,10 @@ use crate::error::Error;
 use crate::explain::Explained;
 use crate::explain::options::ExplainOptions;
 use crate::names::folded;
-use crate::rows::{Block, Modes, RowTables, Scope};
+use crate::rows::{Block, Modes, PLANNED_BEFORE, RowTables, Scope};
+
+/// A statement is planned so often while others change its tables.
+const PLANS: usize = 10;
 use crate::statement::Define;
 
 impl Engine {
@@ -46,7 +49,7 @@ impl Engine {
         let changed = self.changing(&scope, &statement).await;
         let is_change = changed.is_some();
         let (outcome, scope) = match changed {
-            None => (self.query(sql, statement).await, scope),
+            None => (self.planned_anew(sql, statement).await, scope),
             Some(Ok((outcome, scope))) => (Ok(outcome), scope),
             Some(Err(error)) => (Err(error), scope),
         };
@@ -88,6 +91,17 @@ impl Engine {
         let outcome = self.define(define).await;
         drop(in_scope);
         self.ended(rows, &scope, outcome).await
+    }
+
+    /// Runs a statement: again, where a table has got other columns since it was planned.
+    async fn planned_anew(&self, sql: &str, statement: DfStatement) -> Result<Outcome, Error> {
+        for _ in 0..PLANS {
+            match self.query(sql, statement.clone()).await {
+                Err(error) if error.number == PLANNED_BEFORE => {}
+                outcome => return outcome,
+            }
+        }
+        self.query(sql, statement).await
     }
 
     /// An error among the rows that are still to be read fails the transaction, as one before would.

@@ -389,7 +389,7 @@ impl Planner<'_> {
         let find = self.find(&names, &more)?;
         let is_plain = !is_aggregate && !*distinct && find.residual.is_none();
         let in_order = is_plain.then(|| self.in_order(&names, &items, &find.way, order)).flatten();
-        let (limit, offset) = (self.limit(limit.as_ref())?, self.limit(offset.as_ref())?);
+        let (limit, offset) = (self.limit(limit.as_deref())?, self.limit(offset.as_deref())?);
         let distinct = *distinct;
         Some(Work::Select(Box::new(Select {
             find,
@@ -550,7 +550,6 @@ impl Planner<'_> {
     }
 
     /// What RETURNING asks for, and its rows.
-    #[expect(clippy::type_complexity, reason = "a pair of what there may be")]
     fn returned(&self) -> Option<(Option<Returned>, Option<SchemaRef>)> {
         if self.shape.items.is_none() {
             return Some((None, None));

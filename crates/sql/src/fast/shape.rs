@@ -25,9 +25,19 @@ pub(crate) struct Shape {
 /// What is done.
 #[derive(Clone, Debug)]
 pub(crate) enum ShapeOf {
-    Select { distinct: bool, order: Vec<OrderByExpr>, limit: Option<Expr>, offset: Option<Expr> },
-    Insert { columns: Vec<ObjectName>, rows: Vec<Vec<Expr>> },
-    Update { assignments: Vec<Assignment> },
+    Select {
+        distinct: bool,
+        order: Vec<OrderByExpr>,
+        limit: Option<Box<Expr>>,
+        offset: Option<Box<Expr>>,
+    },
+    Insert {
+        columns: Vec<ObjectName>,
+        rows: Vec<Vec<Expr>>,
+    },
+    Update {
+        assignments: Vec<Assignment>,
+    },
     Delete,
 }
 
@@ -138,7 +148,7 @@ fn select(query: Query) -> Option<Shape> {
     let (limit, offset) = match query.limit_clause {
         None => (None, None),
         Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
-            (limit, offset.map(|offset| offset.value))
+            (limit.map(Box::new), offset.map(|offset| Box::new(offset.value)))
         }
         Some(_) => return None,
     };

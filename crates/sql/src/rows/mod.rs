@@ -33,6 +33,6 @@ pub(crate) use rewrite::{Filling, OldRows};
 pub use sequence::SequenceOptions;
 pub(crate) use sequence::{default_of_sequence, no_sequence};
 pub use session::{Block, RowTables};
-pub(crate) use session::{Modes, Scope};
+pub(crate) use session::{Modes, PLANNED_BEFORE, Scope};
 pub(crate) use sink::Sink;
 pub(crate) use table::{ROW_ID, RowColumns, missing, row_error, with_row_ids, without_row_ids};

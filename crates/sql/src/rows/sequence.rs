@@ -84,13 +84,13 @@ impl SequenceOptions {
         let is_up = next.increment > 0;
         next.most = match self.most {
             Some(Some(most)) => most,
-            None if !is_new && !(has_other_type && was.most == was_high) => was.most,
+            None if !(is_new || has_other_type && was.most == was_high) => was.most,
             _ if is_up => high,
             _ => -1,
         };
         next.least = match self.least {
             Some(Some(least)) => least,
-            None if !is_new && !(has_other_type && was.least == was_low) => was.least,
+            None if !(is_new || has_other_type && was.least == was_low) => was.least,
             _ if is_up => 1,
             _ => low,
         };

@@ -159,6 +159,15 @@ fn no_block(what: &str) -> Error {
     Error::new(70172, "25P01", format!("{what} outside a transaction")).next("begin one: BEGIN")
 }
 
+/// The number of the error of a statement that was planned with columns that its table has no more: it is planned
+/// again.
+pub(crate) const PLANNED_BEFORE: u32 = 70219;
+
+fn planned_before(table: &str) -> Error {
+    let text = format!("table \"{table}\" has other columns than when the statement was planned");
+    Error::new(PLANNED_BEFORE, "40001", text).next("run the statement again")
+}
+
 fn changed(table: &str) -> Error {
     let text = format!("table \"{table}\" was dropped or changed meanwhile");
     Error::new(942, "42P01", text).next("run the statement again")
@@ -496,7 +505,7 @@ impl Scope {
                 Some((table, rows)) => {
                     let found = RowColumns::of(table, rows)?;
                     if found.schema != planned.schema {
-                        return Err(changed(&planned.name));
+                        return Err(planned_before(&planned.name));
                     }
                     columns = Arc::new(found);
                 }

@@ -24,7 +24,7 @@ pub(super) use self::target::{query_over, table_named};
 use crate::allowed;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
-use crate::rows::Scope;
+use crate::rows::{PLANNED_BEFORE, Scope};
 
 /// A statement whose rows others change again and again is given up after so many times.
 pub(super) const TRIES: usize = 1000;
@@ -105,9 +105,14 @@ impl Engine {
         for _ in 0..TRIES {
             let mark = scope.mark().await?;
             let (mut statement, mut made) = (statement.clone(), Vec::new());
-            let effect = match self.lock_within(&scope, &mut statement, &mut made).await? {
-                true => self.change(&scope, None, statement).await?,
-                false => Effect::Again,
+            let effect = match self.lock_within(&scope, &mut statement, &mut made).await {
+                Ok(true) => self.change(&scope, None, statement).await,
+                Ok(false) => Ok(Effect::Again),
+                Err(error) => Err(error),
+            };
+            let effect = match effect {
+                Err(error) if error.number == PLANNED_BEFORE => Effect::Again,
+                effect => effect?,
             };
             match effect {
                 Effect::Again => {

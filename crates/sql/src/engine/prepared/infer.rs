@@ -179,7 +179,7 @@ impl Engine {
         match &shape.work {
             ShapeOf::Select { limit, offset, .. } => {
                 for expr in limit.iter().chain(offset) {
-                    over.visit(expr, Some(&DataType::Int64));
+                    over.visit(expr.as_ref(), Some(&DataType::Int64));
                 }
             }
             ShapeOf::Insert { columns: named, rows } => {
