@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::views::{VLibrarycache, VSql};
 
-/// The most statements that are known; the one that was executed least lately goes.
+/// The most statements that are known; the one of which a plan was made least lately goes.
 const CURSORS_MAX: usize = 2000;
 
 /// Letters of a sql_id: Oracle's.
@@ -22,7 +22,7 @@ pub struct Cursor {
     nanos: AtomicU64,
     hits: AtomicU64,
     loads: AtomicU64,
-    /// When it was executed last, by the count of all executions.
+    /// When a plan of it was made last, by the count of all plans.
     used: AtomicU64,
 }
 

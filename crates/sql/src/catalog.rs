@@ -41,6 +41,14 @@ impl SessionCatalog {
         *self.defining() = None;
     }
 
+    /// The statement is over, and the transaction too if it was alone.
+    pub fn end_statement(&self) {
+        let mut defining = self.defining();
+        if defining.as_ref().is_some_and(|own| !own.in_block) {
+            *defining = None;
+        }
+    }
+
     /// The catalog.
     ///
     /// # Errors

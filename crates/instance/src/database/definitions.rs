@@ -20,13 +20,16 @@ use crate::tables::{Published, SegmentFigures};
 
 /// What a transaction defines. Clones are of the same transaction.
 #[derive(Clone)]
-pub struct Definitions {
+pub struct Definitions(Arc<Shared>);
+
+/// What clones share: one handle of the database for all of a statement.
+struct Shared {
     database: Database,
-    inner: Arc<Mutex<Inner>>,
+    inner: Mutex<Inner>,
 }
 
+#[derive(Default)]
 struct Inner {
-    of: Database,
     /// `None`: nothing is defined yet.
     draft: Option<Draft>,
     /// What was made in the heap.
@@ -37,11 +40,12 @@ struct Inner {
     published: Vec<Published>,
 }
 
-impl Drop for Inner {
+impl Drop for Shared {
     fn drop(&mut self) {
         // A transaction that was given up, without being rolled back.
-        self.of.heap.let_go(&std::mem::take(&mut self.made));
-        self.of.tables.let_go(std::mem::take(&mut self.published));
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.database.heap.let_go(&inner.made);
+        self.database.tables.let_go(std::mem::take(&mut inner.published));
     }
 }
 
@@ -64,20 +68,18 @@ impl std::fmt::Debug for Defined {
 impl Database {
     /// What a transaction that has just begun defines: nothing.
     pub fn definitions(&self) -> Definitions {
-        let (of, made, published) = (self.clone(), BTreeSet::new(), Vec::new());
-        let inner = Inner { of, draft: None, made, making: None, published };
-        Definitions { database: self.clone(), inner: Arc::new(Mutex::new(inner)) }
+        Definitions(Arc::new(Shared { database: self.clone(), inner: Mutex::default() }))
     }
 }
 
 impl Definitions {
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The database.
     pub(super) fn database(&self) -> &Database {
-        &self.database
+        &self.0.database
     }
 
     /// The catalog as the transaction sees it: with its own changes, and with what others have committed.
@@ -85,7 +87,7 @@ impl Definitions {
     /// # Errors
     /// Why it cannot be read.
     pub fn catalog(&self) -> Result<Arc<Catalog>> {
-        let shared = self.database.catalog().known()?;
+        let shared = self.database().catalog().known()?;
         let mut inner = self.inner();
         let Some(draft) = &mut inner.draft else { return Ok(shared) };
         // What others have changed as well is told by the COMMIT.
@@ -113,7 +115,7 @@ impl Definitions {
     /// # Errors
     /// Those of the change.
     pub fn define(&self, next: impl FnOnce(&Catalog) -> Result<Catalog>) -> Result<()> {
-        if !self.database.kept.is_in_heap() {
+        if !self.database().kept.is_in_heap() {
             let text = "the catalog is not in the heap yet";
             return Err(Error::new(INTERNAL, text));
         }
@@ -177,7 +179,7 @@ impl Definitions {
     #[boxed]
     pub async fn new_table(&self, session: &Session) -> Result<u32> {
         let number = self.new_number().await?;
-        let store = self.database.heap.store()?;
+        let store = self.database().heap.store()?;
         store.create_table(session, number).await.map_err(from_heap)?;
         Ok(number)
     }
@@ -189,13 +191,14 @@ impl Definitions {
     #[boxed]
     pub async fn new_index(&self, session: &Session) -> Result<u32> {
         let number = self.new_number().await?;
-        let store = self.database.heap.store()?;
+        let store = self.database().heap.store()?;
         store.create_index(session, number).await.map_err(from_heap)?;
         Ok(number)
     }
 
     pub(super) async fn new_number(&self) -> Result<u32> {
-        let mut making = self.inner().making.take().unwrap_or_else(|| self.database.heap.making());
+        let mut making =
+            self.inner().making.take().unwrap_or_else(|| self.database().heap.making());
         let number = making.new_number().await;
         let mut inner = self.inner();
         inner.making = Some(making);
@@ -219,7 +222,7 @@ impl Definitions {
         file: File,
         figures: SegmentFigures,
     ) -> Result<Segment> {
-        let published = self.database.tables.publish(table, file, figures).await?;
+        let published = self.database().tables.publish(table, file, figures).await?;
         let segment = published.segment().clone();
         self.inner().published.push(published);
         Ok(segment)
@@ -286,12 +289,12 @@ impl Definitions {
             return committed;
         };
         // Whoever asked may go away half-way: what is in memory must be what is kept.
-        let (this, database) = (self.clone(), self.database.clone());
+        let (this, database) = (self.clone(), self.database().clone());
         database.to_the_end(async move { this.commit_draft(transaction, draft).await }).await
     }
 
     async fn commit_draft(&self, transaction: Transaction, draft: Draft) -> Result<()> {
-        let (database, heap) = (&self.database, self.database.heap());
+        let (database, heap) = (self.database(), self.database().heap());
         let objects = draft.objects();
         let next = |current: &Arc<Catalog>| Ok(Catalog::clone(draft.onto(current)?.catalog()));
         let replace =
@@ -326,14 +329,18 @@ impl Definitions {
             let mut inner = self.inner();
             (std::mem::take(&mut inner.made), std::mem::take(&mut inner.published))
         };
+        // So it is with nearly all transactions.
+        if made.is_empty() && published.is_empty() {
+            return;
+        }
         let files: BTreeSet<&str> = catalog.map(|now| files_of(now).collect()).unwrap_or_default();
         for one in published {
             if !files.contains(&*one.segment().file) {
-                self.database.tables.remove_unnamed(one).await;
+                self.database().tables.remove_unnamed(one).await;
             }
         }
-        let session = self.database.heap.session();
-        if let Ok(store) = self.database.heap.store() {
+        let session = self.database().heap.session();
+        if let Ok(store) = self.database().heap.store() {
             for object in made.difference(named) {
                 let _ = remove_number(&store, &session, *object).await;
             }

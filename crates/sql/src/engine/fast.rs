@@ -195,7 +195,7 @@ impl Engine {
         Some(format!("fast path: {table} by index {index} ({conditions})"))
     }
 
-    /// SET and SHOW of our own setting; `None`: it is another statement.
+    /// SET of our own setting; `None`: it is another statement.
     pub(super) fn about_fast_path(
         &self,
         statement: &DfStatement,

@@ -300,7 +300,7 @@ impl RowTables {
 
     /// A statement that only reads has given its rows' stream: what it needs the stream keeps.
     pub(crate) fn leave_statement(&self) {
-        self.catalog.end();
+        self.catalog.end_statement();
         self.at_work.store(false, Ordering::Release);
     }
 
