@@ -279,7 +279,7 @@ fn what_a_table_cannot_become_is_told_and_nothing_changes() {
         &[
             ("alter table goods alter price set not null", "CELLAR-01400", "900"),
             ("alter table goods add n int not null", "CELLAR-01400", "\"n\""),
-            ("alter table goods add check (price < 100)", "CELLAR-02290", "goods_check"),
+            ("alter table goods add check (price < 100)", "CELLAR-02290", "goods_price_check"),
             (
                 "alter table goods add n int check (n > 0) default 0",
                 "CELLAR-02290",

@@ -1,5 +1,6 @@
 //! A database on real files, and sessions that use it at once.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -44,6 +45,18 @@ impl TestDatabase {
         TestDatabase { runtime, database: Arc::new(database), _directory: parent }
     }
 
+    /// The database.
+    #[allow(dead_code, reason = "most tests know sessions only")]
+    pub fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
+    /// Runs what is no statement.
+    #[allow(dead_code, reason = "most tests know sessions only")]
+    pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
     /// A session of its own.
     pub fn session(&self) -> Session<'_> {
         let database = &self.database;
@@ -66,6 +79,7 @@ pub struct Session<'a> {
 }
 
 /// What a statement that was begun will tell.
+#[allow(dead_code, reason = "not all tests need it")]
 pub struct Answer<'a> {
     runtime: &'a Runtime,
     task: tokio::task::JoinHandle<String>,
@@ -73,6 +87,7 @@ pub struct Answer<'a> {
 
 impl Answer<'_> {
     /// It.
+    #[allow(dead_code, reason = "not all tests need it")]
     pub fn get(self) -> String {
         self.runtime.block_on(self.task).unwrap()
     }
@@ -83,6 +98,31 @@ impl<'a> Session<'a> {
     /// gives. Rows of a COPY FROM STDIN follow it, as in a file of statements.
     pub fn run(&self, sql: &str) -> String {
         self.runtime.block_on(answer(&self.engine, sql))
+    }
+
+    /// What a statement tells, or its error.
+    ///
+    /// # Errors
+    /// Those of the statement, or of its rows.
+    #[allow(dead_code, reason = "most tests look at words")]
+    pub fn tried(&self, sql: &str) -> Result<Told, cellar_sql::Error> {
+        self.runtime.block_on(async { rows_of(begun(&self.engine, sql).await?).await })
+    }
+
+    /// Runs statements that fail, each with this number and SQLSTATE and with these words.
+    #[allow(dead_code, reason = "most tests look at words")]
+    #[track_caller]
+    pub fn fails(&self, failing: &[(&str, u32, &str, &str)]) {
+        for (sql, number, sqlstate, words) in failing {
+            let error = match self.tried(sql) {
+                Err(error) => error,
+                Ok(told) => panic!("{}: {told:?}", shortened(sql)),
+            };
+            let deepest = error.stack().last().unwrap();
+            let found = (deepest.number, deepest.sqlstate);
+            assert_eq!(found, (*number, *sqlstate), "{}: {error}", shortened(sql));
+            assert!(error.to_string().contains(words), "{}: {error}", shortened(sql));
+        }
     }
 
     /// What a prepared statement gives, as [`Session::run`] tells it.
@@ -106,6 +146,7 @@ impl<'a> Session<'a> {
     }
 
     /// Begins a statement.
+    #[allow(dead_code, reason = "not all tests need it")]
     pub fn begin(&self, sql: &str) -> Answer<'a> {
         let (engine, sql) = (Arc::clone(&self.engine), sql.to_owned());
         let tokio = self.runtime.block_on(async { tokio::runtime::Handle::current() });
@@ -123,6 +164,7 @@ impl<'a> Session<'a> {
 
     /// Runs statements that are refused, each with this in its words.
     #[track_caller]
+    #[allow(dead_code, reason = "not all tests need it")]
     pub fn refuses(&self, refused: &[(&str, &str)]) {
         for (sql, wanted) in refused {
             let told = self.run(sql);
@@ -131,8 +173,48 @@ impl<'a> Session<'a> {
     }
 }
 
+/// What a statement told.
+#[allow(dead_code, reason = "most tests look at words")]
+#[derive(Debug)]
+pub enum Told {
+    /// Rows.
+    Rows(arrow::datatypes::SchemaRef, Vec<RecordBatch>),
+    /// What COPY gave.
+    Copied(String),
+    /// What was done.
+    Done(String),
+}
+
+#[allow(dead_code, reason = "most tests look at words")]
+async fn rows_of(outcome: Outcome) -> Result<Told, cellar_sql::Error> {
+    let failed = |error| cellar_sql::failure::from_datafusion(&error);
+    match outcome {
+        Outcome::Rows(stream) => {
+            let schema = stream.schema();
+            Ok(Told::Rows(schema, stream.try_collect().await.map_err(failed)?))
+        }
+        Outcome::Copied(copied) => {
+            let bytes: Vec<bytes::Bytes> = copied.bytes.try_collect().await?;
+            Ok(Told::Copied(String::from_utf8(bytes.concat()).unwrap()))
+        }
+        Outcome::Refused(_, error) => Err(error),
+        Outcome::Done { message, .. } => Ok(Told::Done(message)),
+        Outcome::Plan(plan) => Ok(Told::Done(format!("{plan:?}"))),
+    }
+}
+
+/// So much of a statement as a message can show.
+#[allow(dead_code, reason = "most tests look at words")]
+pub fn shortened(sql: &str) -> String {
+    sql.chars().take(300).collect()
+}
+
 async fn answer(engine: &Engine, sql: &str) -> String {
-    let outcome = match cellar_sql::first(sql) {
+    told(begun(engine, sql).await).await
+}
+
+async fn begun(engine: &Engine, sql: &str) -> Result<Outcome, cellar_sql::Error> {
+    match cellar_sql::first(sql) {
         Some((piece, end)) if cellar_sql::parse::reads_stream(piece.sql) => {
             let rest = &sql[end + 1..];
             let rows = rest[cellar_sql::split::rows(rest).0].to_owned();
@@ -142,8 +224,7 @@ async fn answer(engine: &Engine, sql: &str) -> String {
             engine.copy_in(piece.sql, Box::pin(futures_util::stream::iter(pieces))).await
         }
         _ => engine.execute(sql).await,
-    };
-    told(outcome).await
+    }
 }
 
 /// An outcome in words.

@@ -47,8 +47,10 @@ struct State {
     next: i64,
     /// The log says that it goes on here.
     logged: i64,
-    /// What the log says is not known.
+    /// What the log says is not known, or is not where it goes on.
     is_unknown: bool,
+    /// It was set since somebody began to log: what is logged then does not say that.
+    is_set: bool,
     /// What was given is durable when the log is up to here.
     end: u64,
     /// Somebody logs.
@@ -116,7 +118,9 @@ impl Logging {
     pub fn done(mut self, logged: i64, end: u64, next: Option<i64>) {
         self.1 = true;
         let mut state = self.0.lock();
-        (state.logged, state.end, state.is_unknown) = (logged, end, false);
+        (state.logged, state.end) = (logged, end);
+        // Where it was set meanwhile is still to be logged, unless this sets it to what is logged.
+        state.is_unknown = state.is_set && next.is_none();
         state.next = next.unwrap_or(state.next);
     }
 }
@@ -128,7 +132,8 @@ impl Counters {
 
     /// Adds a counter that goes on with `next`; false where the number is taken.
     pub fn add(&self, number: u32, id: RowId, next: i64) -> bool {
-        let state = State { next, logged: next, is_unknown: false, end: 0, is_logging: false };
+        let (is_unknown, is_set, is_logging) = (false, false, false);
+        let state = State { next, logged: next, is_unknown, is_set, end: 0, is_logging };
         let counter = Counter { id, state: Mutex::new(state), logged: Event::new() };
         match self.lock().entry(number) {
             Entry::Occupied(_) => false,
@@ -157,6 +162,16 @@ impl Counters {
 }
 
 impl State {
+    /// Notes that it goes on elsewhere than the log says.
+    fn set(&mut self) {
+        (self.is_unknown, self.is_set) = (true, true);
+    }
+
+    /// Notes that somebody logs.
+    fn begin_logging(&mut self) {
+        (self.is_logging, self.is_set) = (true, false);
+    }
+
     /// Whether the log says that it goes on there, or behind. It goes up or down; a step in the other direction
     /// than what was logged is logged anew.
     fn covers(&self, next: i64, step: i64) -> bool {
@@ -182,7 +197,7 @@ impl Counter {
         if is_logging {
             return Ok(Take::Wait(self.logged.listen()));
         }
-        state.is_logging = true;
+        state.begin_logging();
         drop(state);
         let ahead = next.saturating_add(step.saturating_mul(AHEAD));
         Ok(Take::Log(Logging(Arc::clone(self), false), ahead))
@@ -191,9 +206,10 @@ impl Counter {
     /// Takes the right to log it.
     pub fn begin_logging(self: &Arc<Self>) -> Result<Logging, EventListener> {
         let mut state = self.lock();
-        if std::mem::replace(&mut state.is_logging, true) {
+        if state.is_logging {
             return Err(self.logged.listen());
         }
+        state.begin_logging();
         drop(state);
         Ok(Logging(Arc::clone(self), false))
     }
@@ -214,7 +230,7 @@ impl Counter {
             }
             value = steps.again();
             // Where it was is behind what comes now.
-            state.is_unknown = true;
+            state.set();
         }
         state.next = match value.checked_add(steps.step) {
             Some(next) => next,
@@ -227,13 +243,16 @@ impl Counter {
     /// Has it go on with `next` at once, whether or not the log has that.
     pub fn set_ahead(&self, next: i64) {
         let mut state = self.lock();
-        (state.next, state.is_unknown) = (next, true);
+        state.next = next;
+        state.set();
     }
 
     /// Has the log say exactly where it goes on, if it says something else.
     pub fn settle(&self) {
         let mut state = self.lock();
-        state.is_unknown |= state.next != state.logged;
+        if state.next != state.logged {
+            state.set();
+        }
     }
 
     /// Sees to it that the log has what was taken ahead, or set.
@@ -245,7 +264,7 @@ impl Counter {
         if state.covers(state.next, step) {
             return Flush::Done(state.end);
         }
-        state.is_logging = true;
+        state.begin_logging();
         // What was set is logged as it is.
         let ahead = match state.is_unknown {
             true => state.next,
@@ -253,5 +272,61 @@ impl Counter {
         };
         drop(state);
         Flush::Log(Logging(Arc::clone(self), false), ahead)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counter(next: i64) -> Arc<Counter> {
+        let counters = Counters::default();
+        assert!(counters.add(7, RowId { page: 1, slot: 0 }, next));
+        counters.get(7).unwrap()
+    }
+
+    fn to_log(flush: Flush) -> (Logging, i64) {
+        match flush {
+            Flush::Log(logging, ahead) => (logging, ahead),
+            Flush::Done(end) => panic!("nothing is to be logged: {end}"),
+            Flush::Wait(_) => panic!("somebody logs"),
+        }
+    }
+
+    #[test]
+    fn what_is_set_while_somebody_logs_is_logged_next() {
+        let counter = counter(100);
+        counter.set_ahead(200);
+        let (logging, ahead) = to_log(counter.flush(1));
+        assert_eq!(ahead, 200);
+        counter.set_ahead(5);
+        assert!(matches!(counter.flush(1), Flush::Wait(_)));
+        logging.done(ahead, 1, None);
+        let (logging, ahead) = to_log(counter.flush(1));
+        assert_eq!(ahead, 5, "the log would have it go on at 200");
+        logging.done(ahead, 2, None);
+        assert!(matches!(counter.flush(1), Flush::Done(2)));
+    }
+
+    #[test]
+    fn a_cycle_that_ends_while_somebody_logs_is_logged_next() {
+        let steps = Steps { step: 1, least: 1, most: 3, cycles: true };
+        let counter = counter(2);
+        assert_eq!(counter.take_ahead(7, &steps).unwrap(), 2);
+        let (logging, ahead) = to_log(counter.flush(1));
+        assert_eq!(counter.take_ahead(7, &steps).unwrap(), 3);
+        assert_eq!(counter.take_ahead(7, &steps).unwrap(), 1);
+        logging.done(ahead, 1, None);
+        assert_eq!(to_log(counter.flush(1)).1, 2);
+    }
+
+    #[test]
+    fn what_is_set_with_the_log_is_what_it_says() {
+        let counter = counter(1);
+        let logging = counter.begin_logging().ok().unwrap();
+        counter.set_ahead(50);
+        logging.done(9, 1, Some(9));
+        assert_eq!(counter.peek(), 9);
+        assert!(matches!(counter.flush(1), Flush::Done(1)));
     }
 }

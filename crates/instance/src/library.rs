@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::views::{VLibrarycache, VSql};
 
-/// The most statements that are known; the one of which a plan was made least lately goes.
+/// The most statements that are known; the one that was used least lately goes.
 const CURSORS_MAX: usize = 2000;
 
 /// Letters of a sql_id: Oracle's.
@@ -22,7 +22,7 @@ pub struct Cursor {
     nanos: AtomicU64,
     hits: AtomicU64,
     loads: AtomicU64,
-    /// When a plan of it was made last, by the count of all plans.
+    /// When it was used last, by the count of all uses.
     used: AtomicU64,
 }
 
@@ -32,11 +32,6 @@ impl Cursor {
         self.executions.fetch_add(1, Ordering::Relaxed);
         self.rows.fetch_add(rows, Ordering::Relaxed);
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
-    }
-
-    /// Counts a plan that was found.
-    pub fn hit(&self) {
-        self.hits.fetch_add(1, Ordering::Relaxed);
     }
 
     fn row(&self) -> VSql {
@@ -98,9 +93,11 @@ impl Library {
         Arc::clone(cursor)
     }
 
-    /// Counts a plan that was looked for and found.
-    pub fn hit(&self) {
+    /// Counts a plan of this statement that was looked for and found.
+    pub fn hit(&self, cursor: &Cursor) {
         self.hits.fetch_add(1, Ordering::Relaxed);
+        cursor.hits.fetch_add(1, Ordering::Relaxed);
+        cursor.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Counts a plan that was looked for in vain.
@@ -161,7 +158,7 @@ mod tests {
     fn the_library_counts_and_forgets() {
         let library = Library::default();
         let cursor = library.load("select 1");
-        cursor.hit();
+        library.hit(&cursor);
         cursor.executed(3, 2500);
         assert!(Arc::ptr_eq(&cursor, &library.load("select 1")));
         let rows = library.sql();
@@ -172,5 +169,18 @@ mod tests {
         }
         assert_eq!(library.sql().len(), CURSORS_MAX);
         assert!(library.sql().iter().all(|row| row.sql_text != "select 1"));
+    }
+
+    #[test]
+    fn what_is_used_again_and_again_stays() {
+        let library = Library::default();
+        let (used, made) = (library.load("select 1"), library.load("select 2"));
+        for number in 0..CURSORS_MAX {
+            library.hit(&used);
+            library.load(&format!("select {number} from t"));
+        }
+        let texts: Vec<String> = library.sql().into_iter().map(|row| row.sql_text).collect();
+        assert!(texts.contains(&"select 1".to_owned()), "a plan of it was found last");
+        assert!(!texts.contains(&"select 2".to_owned()), "{} plans are newer", made.text);
     }
 }

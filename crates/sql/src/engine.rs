@@ -311,7 +311,7 @@ impl Engine {
     /// A numbered error with the next step; 00600 for a defect.
     #[boxed]
     pub async fn execute(&self, sql: &str) -> Result<Outcome, Error> {
-        match caught(self.run(sql)).await? {
+        match self.concluded(caught(self.run(sql)).await).await? {
             Outcome::Rows(stream) => Ok(Outcome::Rows(caught_stream(stream))),
             other => Ok(other),
         }
@@ -326,7 +326,9 @@ impl Engine {
 
     /// Runs a statement by the common way.
     async fn run_common(&self, sql: &str) -> Result<Outcome, Error> {
-        match parse(sql)? {
+        let statement = parse(sql)?;
+        self.refuse_behind_failure(&statement).await?;
+        match statement {
             Statement::Command(mut command) => {
                 for disk in command.new_disks() {
                     disk.path = self.absolute(&disk.path)?;

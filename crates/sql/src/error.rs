@@ -77,9 +77,18 @@ impl Error {
         self
     }
 
-    /// A statement that cannot be read: 00900, 42601.
+    /// A statement that cannot be read: 00900, 42601. The place that the parser's words end with is the error's.
     pub fn syntax(message: impl Into<String>) -> Error {
-        Error::new(900, "42601", message)
+        let message = message.into();
+        let told = message.rsplit_once(" at Line: ").and_then(|(words, place)| {
+            let (line, column) = place.trim_end_matches(['"', ')']).split_once(", Column: ")?;
+            let place = Position { line: line.parse().ok()?, column: column.parse().ok()? };
+            Some((words, place)).filter(|(_, place)| place.line > 0)
+        });
+        match told {
+            Some((words, place)) => Error::new(900, "42601", words).at(place),
+            None => Error::new(900, "42601", message),
+        }
     }
 
     /// Something that this version does not do: 03001, 0A000.
@@ -133,5 +142,12 @@ mod tests {
              CELLAR-15012: there is no file \"+DATA/f\"\nNext: look"
         );
         assert_eq!(Error::not_yet("X").sqlstate, "0A000");
+        let error = Error::syntax("Expected: FROM, found: frm at Line: 2, Column: 15");
+        assert_eq!(error.position, Some(Position { line: 2, column: 15 }));
+        assert_eq!(
+            error.to_string(),
+            "CELLAR-00900: Expected: FROM, found: frm (line 2, column 15)"
+        );
+        assert_eq!(Error::syntax("nothing at Line: 0, Column: 0").position, None);
     }
 }

@@ -39,6 +39,10 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
         DataFusionError::NotImplemented(m) => {
             Error::new(3001, "0A000", format!("not in this version: {}", first_line(m)))
         }
+        DataFusionError::Plan(m) if m.starts_with("Invalid function '") => no_function(m),
+        DataFusionError::Plan(m) if m.contains("No function matches the given name") => {
+            Error::new(6553, "42883", first_line(m)).next("cast its arguments: expression::type")
+        }
         DataFusionError::Plan(m) | DataFusionError::Configuration(m) => {
             Error::new(900, "42000", first_line(m))
         }
@@ -53,6 +57,17 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
             Error::new(1013, "57014", "the statement was stopped while it ran")
         }
         _ => internal(error),
+    }
+}
+
+/// A function that there is not; DataFusion says which one is near.
+fn no_function(words: &str) -> Error {
+    let mut quoted = words.split('\'').skip(1).step_by(2);
+    let name = quoted.next().unwrap_or_default();
+    let error = Error::new(904, "42883", format!("function \"{name}\" does not exist"));
+    match quoted.next() {
+        Some(near) => error.next(format!("the nearest name is {near}")),
+        None => error,
     }
 }
 

@@ -125,7 +125,7 @@ impl Engine {
         let (mut column, mut names) = (column.clone(), altered.names());
         names.push(name);
         let data_type = column.data_type.clone();
-        let definition = added(names, Some(&mut column), None)?;
+        let definition = added(&altered.old().name, names, Some(&mut column), None)?;
         let at = altered.columns.len();
         let mut from = None;
         let mut field;
@@ -158,7 +158,7 @@ impl Engine {
         altered: &mut Altered,
         constraint: TableConstraint,
     ) -> Result<(), Error> {
-        let definition = added(altered.names(), None, Some(constraint))?;
+        let definition = added(&altered.old().name, altered.names(), None, Some(constraint))?;
         self.add_keys(altered, &definition)
     }
 

@@ -48,9 +48,15 @@ impl Engine {
     /// As of [`Engine::execute`]; those of the stream; another statement.
     #[boxed]
     pub async fn copy_in(&self, sql: &str, input: CopyInput) -> Result<Outcome, Error> {
-        match parse(sql)? {
+        self.concluded(caught(self.copy_stream(sql, input)).await).await
+    }
+
+    async fn copy_stream(&self, sql: &str, input: CopyInput) -> Result<Outcome, Error> {
+        let statement = parse(sql)?;
+        self.refuse_behind_failure(&statement).await?;
+        match statement {
             Statement::Copy(copy) if copy.reads_stream() => {
-                caught(self.copy(sql, *copy, Some(input))).await
+                self.copy(sql, *copy, Some(input)).await
             }
             _ => Err(Error::syntax("no COPY FROM STDIN: there is nothing to give it")),
         }
@@ -142,7 +148,7 @@ impl Engine {
         for (name, value) in defaults(&state, columns) {
             let at = columns.column(&name)?;
             if !places.contains(&at) {
-                let value = state.create_physical_expr(value, &names);
+                let value = state.create_physical_expr(value?, &names);
                 given.push((at, value.map_err(|error| from_datafusion(&error))?));
             }
         }

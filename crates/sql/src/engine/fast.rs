@@ -90,8 +90,7 @@ impl Engine {
         let found = self.plans().find(key, &catalog);
         match found {
             Found::Plan(plan) => {
-                library.hit();
-                plan.cursor.hit();
+                library.hit(&plan.cursor);
                 return Some(plan);
             }
             Found::Declined => return None,

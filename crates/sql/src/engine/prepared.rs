@@ -62,7 +62,7 @@ impl Engine {
         sql: &str,
         types: &[Option<DataType>],
     ) -> Result<Prepared, Error> {
-        caught(self.prepared_of(sql, types)).await
+        self.concluded(caught(self.prepared_of(sql, types)).await).await
     }
 
     async fn prepared_of(&self, sql: &str, types: &[Option<DataType>]) -> Result<Prepared, Error> {
@@ -73,7 +73,9 @@ impl Engine {
             parameters: Vec::new(),
             columns,
         };
-        let statement = match parse(sql)? {
+        let statement = parse(sql)?;
+        self.refuse_behind_failure(&statement).await?;
+        let statement = match statement {
             Statement::Query(statement) => *statement,
             Statement::Explain(..) => return Ok(plain(Some(words::explained()))),
             _ => return Ok(plain(None)),
@@ -108,8 +110,11 @@ impl Engine {
         prepared: &Prepared,
         parameters: &[Parameter],
     ) -> Result<Answer, Error> {
-        let values = bind::values(prepared, parameters)?;
-        match caught(self.execute_with(prepared, values)).await? {
+        let executed = match bind::values(prepared, parameters) {
+            Ok(values) => caught(self.execute_with(prepared, values)).await,
+            Err(error) => Err(error),
+        };
+        match self.concluded(executed).await? {
             Answer::Other(Outcome::Rows(stream)) => {
                 Ok(Answer::Other(Outcome::Rows(caught_stream(stream))))
             }

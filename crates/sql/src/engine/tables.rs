@@ -195,7 +195,10 @@ impl Tables {
         };
         let Some((table, of)) = rows.table(own) else { return Ok(None) };
         let columns = RowColumns::of(&table, &of)?;
-        let defaults = defaults(&self.state()?, &columns);
+        let state = self.state()?;
+        // Rows are read whatever their defaults are.
+        let defaults = defaults(&state, &columns);
+        let defaults = defaults.filter_map(|(name, value)| Some((name, value.ok()?))).collect();
         Ok(Some(Arc::new(HeapTable::new(columns, row_ids, defaults))))
     }
 

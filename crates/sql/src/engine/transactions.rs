@@ -21,7 +21,7 @@ use crate::rows::{Block, Modes, PLANNED_BEFORE, RowTables, Scope};
 
 /// A statement is planned so often while others change its tables.
 const PLANS: usize = 10;
-use crate::statement::Define;
+use crate::statement::{Define, Statement};
 
 impl Engine {
     /// Runs a statement for DataFusion, or one about transactions.
@@ -61,6 +61,33 @@ impl Engine {
         }
         let outcome = outcome.map(|outcome| self.fails_with_its_rows(outcome));
         self.ended(rows, &scope, outcome).await
+    }
+
+    /// Where each statement ends: an error, wherever it comes from, fails the transaction that is open.
+    pub(super) async fn concluded<T>(&self, outcome: Result<T, Error>) -> Result<T, Error> {
+        if outcome.is_err()
+            && let Some(rows) = self.host.rows()
+        {
+            let _turn = self.turn.lock().await;
+            rows.fail().await;
+        }
+        outcome
+    }
+
+    /// Refuses a statement in a transaction that has failed, but for what ends that.
+    pub(super) async fn refuse_behind_failure(&self, statement: &Statement) -> Result<(), Error> {
+        let Some(rows) = self.host.rows() else { return Ok(()) };
+        if let Statement::Query(query) = statement
+            && let DfStatement::Statement(inner) = query.as_ref()
+            && matches!(**inner, SqlStatement::Commit { .. } | SqlStatement::Rollback { .. })
+        {
+            return Ok(());
+        }
+        // While another statement is at work nobody knows yet.
+        match self.turn.try_lock() {
+            Some(_turn) => rows.refuse_behind_failure().await,
+            None => Ok(()),
+        }
     }
 
     /// Ends a statement that has made changes, when the values that it has taken of sequences are durable.

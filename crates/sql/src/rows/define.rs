@@ -1,11 +1,13 @@
 //! A table in the heap as CREATE TABLE defines it: what its columns and constraints say beside their types.
 
+use std::ops::ControlFlow;
+
 use cellar_instance::catalog::{
     Check, Constraint, Identity, Index, IndexColumn, RowTable, SequenceType,
 };
 use datafusion::sql::sqlparser::ast::{
     CheckConstraint, ColumnDef, ColumnOption, CreateTable, DataType, Expr, GeneratedAs, Ident,
-    SequenceOptions as SqlOptions, TableConstraint,
+    SequenceOptions as SqlOptions, TableConstraint, visit_expressions, visit_expressions_mut,
 };
 
 use super::naming::free_name;
@@ -60,11 +62,13 @@ pub(crate) fn name_of(ident: &Ident) -> String {
 pub(crate) fn defined(create: &mut CreateTable) -> Result<Option<Definition>, Error> {
     let names: Vec<String> = create.columns.iter().map(|column| name_of(&column.name)).collect();
     let mut found = Definition { names, ..Definition::default() };
+    let table = create.name.0.last().and_then(|name| name.as_ident()).map(name_of);
+    let table = table.unwrap_or_default();
     for (at, column) in create.columns.iter_mut().enumerate() {
-        found.take_column(at, column, &create.name.to_string())?;
+        found.take_column(at, column, &table)?;
     }
     for constraint in std::mem::take(&mut create.constraints) {
-        found.take_constraint(constraint)?;
+        found.take_constraint(constraint, &table)?;
     }
     let is_plain = found.not_null.is_empty()
         && found.defaults.is_empty()
@@ -80,6 +84,7 @@ pub(crate) fn defined(create: &mut CreateTable) -> Result<Option<Definition>, Er
 /// # Errors
 /// As of [`defined`].
 pub(crate) fn added(
+    table: &str,
     names: Vec<String>,
     column: Option<&mut ColumnDef>,
     constraint: Option<TableConstraint>,
@@ -87,10 +92,10 @@ pub(crate) fn added(
     let at = names.len().saturating_sub(1);
     let mut found = Definition { names, ..Definition::default() };
     if let Some(column) = column {
-        found.take_column(at, column, "")?;
+        found.take_column(at, column, table)?;
     }
     if let Some(constraint) = constraint {
-        found.take_constraint(constraint)?;
+        found.take_constraint(constraint, table)?;
     }
     Ok(found)
 }
@@ -117,10 +122,7 @@ impl Definition {
                     refuse_options(&key.to_string())?;
                     self.add_key(name, vec![at], Constraint::Unique)?;
                 }
-                ColumnOption::Check(check) => {
-                    let column = self.names[at].clone();
-                    self.add_check(name, check, Some(&column), table);
-                }
+                ColumnOption::Check(check) => self.add_check(name, check, table),
                 ColumnOption::ForeignKey(_) => return Err(foreign_key()),
                 ColumnOption::Generated {
                     generated_as: kind @ (GeneratedAs::Always | GeneratedAs::ByDefault),
@@ -149,7 +151,7 @@ impl Definition {
         Ok(())
     }
 
-    fn take_constraint(&mut self, constraint: TableConstraint) -> Result<(), Error> {
+    fn take_constraint(&mut self, constraint: TableConstraint, table: &str) -> Result<(), Error> {
         match constraint {
             TableConstraint::PrimaryKey(key) => {
                 refuse_options(&key.to_string())?;
@@ -163,7 +165,7 @@ impl Definition {
             }
             TableConstraint::Check(check) => {
                 let name = check.name.as_ref().map(name_of);
-                self.add_check(name, check, None, "");
+                self.add_check(name, check, table);
                 Ok(())
             }
             TableConstraint::ForeignKey(_) => Err(foreign_key()),
@@ -214,17 +216,31 @@ impl Definition {
         Ok(())
     }
 
-    fn add_check(
-        &mut self,
-        name: Option<String>,
-        check: CheckConstraint,
-        column: Option<&str>,
-        _table: &str,
-    ) {
+    fn add_check(&mut self, name: Option<String>, check: CheckConstraint, table: &str) {
         let name = name.or_else(|| check.name.as_ref().map(name_of));
-        // A name is made up when that of the table is known.
-        let name = name.unwrap_or_else(|| format!("\u{1}{}", column.unwrap_or_default()));
-        self.checks.push(Check { name, condition: check.expr.to_string() });
+        let mut condition = *check.expr;
+        take_table_away(&mut condition, table);
+        // A name is made up when that of the table is known: with the column, where it is about one alone.
+        let name = name.unwrap_or_else(|| match &self.columns_in(&condition)[..] {
+            [column] => format!("\u{1}{column}"),
+            _ => "\u{1}".to_owned(),
+        });
+        self.checks.push(Check { name, condition: condition.to_string() });
+    }
+
+    /// The columns that a condition names, each once.
+    fn columns_in(&self, condition: &Expr) -> Vec<String> {
+        let mut found = Vec::new();
+        let _ = visit_expressions(condition, |expr| {
+            if let Expr::Identifier(ident) = expr {
+                let name = name_of(ident);
+                if self.names.contains(&name) && !found.contains(&name) {
+                    found.push(name);
+                }
+            }
+            ControlFlow::<()>::Continue(())
+        });
+        found
     }
 
     /// Its indexes and checks, with the names that PostgreSQL gives where none is said. `is_free`: nothing has
@@ -316,6 +332,19 @@ pub(crate) fn identity(
         _ => Identity::Default,
     };
     Ok(NewSequence { column, identity: Some(identity), options })
+}
+
+/// Names columns without their table, which may have another name later.
+fn take_table_away(condition: &mut Expr, table: &str) {
+    let _ = visit_expressions_mut(condition, |expr| {
+        if let Expr::CompoundIdentifier(parts) = expr
+            && let [own, column] = &parts[..]
+            && name_of(own) == table
+        {
+            *expr = Expr::Identifier(column.clone());
+        }
+        ControlFlow::<()>::Continue(())
+    });
 }
 
 /// Refuses what a key would not keep.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
 use cellar_instance::heap::TableSize;
@@ -72,13 +72,23 @@ pub(crate) fn default_expr(columns: &RowColumns, at: usize) -> std::result::Resu
     parsed.map_err(|error| Error::syntax(error.to_string()))
 }
 
-/// What columns of a table get that are not named.
-pub(crate) fn defaults(state: &SessionState, columns: &RowColumns) -> HashMap<String, Expr> {
-    let value = |field: &Arc<Field>| {
-        let value = default_value(state, default_of(field)?, field.data_type()).ok()?;
-        Some((field.name().clone(), value))
-    };
-    columns.schema.fields().iter().filter_map(value).collect()
+/// What columns of a table get that are not named, by their names; or that the DEFAULT which the catalog keeps is
+/// none any more.
+pub(crate) fn defaults(
+    state: &SessionState,
+    columns: &RowColumns,
+) -> impl Iterator<Item = (String, std::result::Result<Expr, Error>)> {
+    columns.schema.fields().iter().filter_map(move |field| {
+        let (name, table) = (field.name(), &columns.name);
+        let value = default_value(state, default_of(field)?, field.data_type());
+        let value = value.map_err(|cause| {
+            let text = format!("the DEFAULT of column \"{name}\" of table \"{table}\" is no value");
+            let next =
+                format!("alter table {table} alter {name} set default .., or name the column");
+            Error::new(1735, cause.sqlstate, text).caused_by(cause.next(next))
+        });
+        Some((name.clone(), value))
+    })
 }
 
 #[async_trait]

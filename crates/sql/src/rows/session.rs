@@ -448,6 +448,18 @@ impl RowTables {
         Ok(())
     }
 
+    /// Refuses what comes behind a failure.
+    ///
+    /// # Errors
+    /// 25P02.
+    pub(crate) async fn refuse_behind_failure(&self) -> Result<(), Error> {
+        self.fail_if_given_up().await;
+        match *self.state.lock().await {
+            State::Failed(_) => Err(ended_in_failure()),
+            State::Open(_) | State::Idle => Ok(()),
+        }
+    }
+
     /// Whether a transaction is open, or has failed.
     pub async fn is_in_block(&self) -> bool {
         !matches!(*self.state.lock().await, State::Idle)

@@ -217,7 +217,7 @@ async fn errors_carry_numbers_states_and_the_next_step() {
         ),
         ("create table t (a int)", 3001, "0A000", "create external table"),
         ("selct 1", 900, "42601", "selct"),
-        ("select nothing(1)", 900, "42000", "nothing"),
+        ("select nothing(1)", 904, "42883", "nothing"),
     ];
     for (sql, number, sqlstate, part) in cases {
         let error = error(&engine, sql).await;

@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::names::folded;
 use crate::parse::overriding::{self, Overriding};
 use crate::rows::{
-    Change, Changed, Checks, Conflict, OnUpdate, RowColumns, Scope, Sink, Written, parsed,
+    Change, Changed, Checks, Conflict, OnUpdate, RowColumns, Scope, Sink, Written, defaults, parsed,
 };
 
 impl Engine {
@@ -87,6 +87,15 @@ impl Engine {
         insert: Insert,
         columns: &RowColumns,
     ) -> Result<LogicalPlan, Error> {
+        if !insert.columns.is_empty() {
+            let named = insert.columns.iter().filter_map(|name| name.0.last()?.as_ident());
+            let named: Vec<String> = named.map(folded).collect();
+            for (name, value) in defaults(&self.state(), columns) {
+                if !named.contains(&name) {
+                    value?;
+                }
+            }
+        }
         let plan = self.plan_of(SqlStatement::Insert(insert)).await?;
         let LogicalPlan::Dml(dml) = plan else { return Err(Error::not_yet("this INSERT")) };
         if dml.op != WriteOp::Insert(InsertOp::Append) {
