@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{
-    Buffer, Class, Device, Durability, Instant, Io, IoError, IoErrorKind, Op, SharedEnv,
+    Buffer, Class, Device, Durability, Instant, Io, IoError, IoErrorKind, IoFuture, Op, SharedEnv,
 };
 use event_listener::Event;
 use futures_util::future::{Either, select};
@@ -609,8 +609,21 @@ impl Disk {
         durability: Durability,
     ) -> Result<(), IoError> {
         let bytes: u64 = data.iter().map(|b| b.len() as u64).sum();
-        let started = self.env.now();
         let write = self.device.write(io, offset, data, durability);
+        self.written(bytes, write).await
+    }
+
+    /// Writes durably, for a caller who has nothing else to do: see [`Device::write_alone`].
+    #[boxed]
+    pub async fn write_alone(&self, io: Io, offset: u64, data: Vec<Bytes>) -> Result<(), IoError> {
+        let bytes: u64 = data.iter().map(|b| b.len() as u64).sum();
+        let write = self.device.write_alone(io, offset, data);
+        self.written(bytes, write).await
+    }
+
+    /// Waits for a write of so many bytes, and counts it.
+    async fn written(&self, bytes: u64, write: IoFuture<'_, ()>) -> Result<(), IoError> {
+        let started = self.env.now();
         let result = self.guarded(started, false, ReadWait::No, write).await;
         let took = self.took(started);
         self.written.store(self.env.now().0, Ordering::Relaxed);

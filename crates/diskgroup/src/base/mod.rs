@@ -8,6 +8,7 @@ mod disks;
 pub(crate) mod free_space;
 pub(crate) mod log;
 pub(crate) mod patience;
+mod staying;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -29,6 +30,7 @@ use disks::Disks;
 use free_space::FreeSpace;
 use log::LogShared;
 use patience::Patience;
+use staying::Staying;
 
 /// What everybody holds of a mounted group.
 pub(crate) struct Base {
@@ -230,6 +232,26 @@ impl Base {
         done.unwrap_or_else(|| {
             Err(Error::Stopped { group: self.name.clone(), why: "the runtime ended".into() })
         })
+    }
+
+    /// Runs `task` as [`run`](Base::run) does, in the caller as long as he stays: a task of its own
+    /// takes it over from one who goes away after it has begun.
+    pub fn run_here<T: Send + 'static>(
+        self: &Arc<Self>,
+        name: &'static str,
+        task: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Staying<T> {
+        let base = Arc::clone(self);
+        let watched = async move {
+            let _watched = StopOnPanic(&base);
+            task.await
+        };
+        Staying {
+            env: Arc::clone(&self.env),
+            name,
+            task: Some(Box::pin(watched)),
+            has_begun: false,
+        }
     }
 
     /// Begins a wait of the group's own session.

@@ -13,10 +13,12 @@ pub(crate) struct Access<'a> {
     pub data: &'a Arc<Data>,
     pub file: &'a FileRuntime,
     pub io: Io,
+    /// The caller has nothing else to do until it is done: see [`cellar_io::Device::write_alone`].
+    pub is_alone: bool,
 }
 
 impl<'a> Access<'a> {
     pub fn new(data: &'a Arc<Data>, file: &'a FileRuntime, io: Io) -> Access<'a> {
-        Access { data, file, io }
+        Access { data, file, io, is_alone: false }
     }
 }

@@ -250,13 +250,18 @@ impl Access<'_> {
                         .await;
                 }
                 let at = au_offset(leg.au, self.data.au_size) + s.au_offset + before;
-                let part = part.clone();
-                writes.push(async move {
-                    let written = disk.write(self.io, at, part, durability).await;
-                    (disk, written)
-                });
+                writes.push((disk, at, part.clone()));
             }
         }
+        // A thread that waits for one disk does not hand the data to the next.
+        let alone = self.is_alone && writes.len() == 1 && durability == Durability::Durable;
+        let writes = writes.into_iter().map(|(disk, at, part)| async move {
+            let written = match alone {
+                true => disk.write_alone(self.io, at, part).await,
+                false => disk.write(self.io, at, part, durability).await,
+            };
+            (disk, written)
+        });
         let results: Vec<(Arc<Disk>, Result<(), IoError>)> = join_all(writes).await;
         for (disk, result) in results {
             if let Err(error) = result {

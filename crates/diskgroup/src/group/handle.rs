@@ -19,6 +19,10 @@ use crate::group::files::{delete_file, grow, shrink};
 use crate::group::inner::Inner;
 use crate::state::{FileAttributes, Op};
 
+/// A write of at most so many bytes is done by its caller: what a task of its own costs is a good part
+/// of what a lone commit takes. A longer one finds another core for its checksums.
+const HERE_BYTES_MAX: usize = 64 << 10;
+
 /// A handle to a file of a group. As a [`Device`] it is as large as its extents; [`File::size`] is
 /// what its owner last set. A file without a name is deleted when its last handle goes.
 pub struct File {
@@ -213,18 +217,33 @@ impl File {
         data: Vec<Bytes>,
         durability: Durability,
     ) -> Result<(), Error> {
+        self.write_as(io, offset, data, (durability, false)).await
+    }
+
+    /// Writes, durably or not, alone or not.
+    async fn write_as(
+        &self,
+        io: Io,
+        offset: u64,
+        data: Vec<Bytes>,
+        (durability, is_alone): (Durability, bool),
+    ) -> Result<(), Error> {
+        let bytes: usize = data.iter().map(|b| b.len()).sum();
         let wait = self.session.as_ref().map(|session| {
-            let bytes: usize = data.iter().map(|b| b.len()).sum();
             let p = [self.file.number.into(), offset / 4096, bytes as u64 / 4096];
             session.begin_owned(Event::DIRECT_PATH_WRITE, p, self.inner.env.now().0)
         });
-        // A task of its own: a caller that goes away half-way must not let go of the range and the
-        // regions while the devices still have the write.
+        // A task of its own, from the beginning or when the caller goes away half-way: he must not let
+        // go of the range and the regions while the devices still have the write.
         let (inner, file) = (Arc::clone(&self.inner), Arc::clone(&self.file));
         let task = async move {
-            Access::new(&inner.data, &file, io).write(offset, data, durability).await
+            let access = Access { is_alone, ..Access::new(&inner.data, &file, io) };
+            access.write(offset, data, durability).await
         };
-        let result = self.inner.run("write", task).await;
+        let result = match bytes <= HERE_BYTES_MAX {
+            true => self.inner.run_here("write", task).await,
+            false => self.inner.run("write", task).await,
+        };
         if let Some(wait) = wait {
             wait.end(self.inner.env.now().0);
         }
@@ -266,6 +285,15 @@ impl Device for File {
             let lengths = data.iter().map(Bytes::len);
             let total = check_request(&self.geometry(), IoOp::Write, offset, lengths)?;
             let result = self.write_group(io, offset, data, durability).await;
+            result.map_err(|e| self.io_error(IoOp::Write, offset, total, e))
+        })
+    }
+
+    fn write_alone(&self, io: Io, offset: u64, data: Vec<Bytes>) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let lengths = data.iter().map(Bytes::len);
+            let total = check_request(&self.geometry(), IoOp::Write, offset, lengths)?;
+            let result = self.write_as(io, offset, data, (Durability::Durable, true)).await;
             result.map_err(|e| self.io_error(IoOp::Write, offset, total, e))
         })
     }
