@@ -155,6 +155,7 @@ impl<'a> Session<'a> {
     }
 
     /// Runs statements, and they give what is wanted.
+    #[allow(dead_code, reason = "not all tests need it")]
     #[track_caller]
     pub fn answers(&self, answers: &[(&str, &str)]) {
         for (sql, wanted) in answers {

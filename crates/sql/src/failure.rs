@@ -36,6 +36,10 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
             "not in this version: this subquery refers to a column outside where that cannot be a join",
         )
         .next("write it as a join with GROUP BY, or with row_number() OVER (PARTITION BY ..)"),
+        DataFusionError::NotImplemented(m) if is_no_type(m) => {
+            let name = m.rsplit(' ').next().unwrap_or_default();
+            Error::new(902, "42704", format!("type \"{name}\" does not exist"))
+        }
         DataFusionError::NotImplemented(m) => {
             Error::new(3001, "0A000", format!("not in this version: {}", first_line(m)))
         }
@@ -44,7 +48,7 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
             Error::new(6553, "42883", first_line(m)).next("cast its arguments: expression::type")
         }
         DataFusionError::Plan(m) | DataFusionError::Configuration(m) => {
-            Error::new(900, "42000", first_line(m))
+            Error::new(900, plan_state(m), first_line(m))
         }
         DataFusionError::SQL(e, _) => Error::syntax(e.to_string()),
         DataFusionError::Execution(m) if m.contains("subquery returned more than one row") => {
@@ -57,6 +61,47 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
             Error::new(1013, "57014", "the statement was stopped while it ran")
         }
         _ => internal(error),
+    }
+}
+
+/// Whether a type is meant that nobody knows: those that the parser knows are in capitals.
+fn is_no_type(words: &str) -> bool {
+    let name = words.strip_prefix("Unsupported SQL type ");
+    name.is_some_and(|name| name.starts_with(|c: char| c.is_lowercase() || c == '_'))
+}
+
+/// The SQLSTATE of a plan that cannot be made, of which DataFusion has words alone.
+fn plan_state(words: &str) -> &'static str {
+    const STATES: [(&str, &str); 12] = [
+        ("must appear in the GROUP BY clause", "42803"),
+        ("Aggregate function calls cannot be nested", "42803"),
+        ("Aggregate functions are not allowed", "42803"),
+        ("Order by column out of bounds", "42P10"),
+        ("LIMIT must be >= 0", "2201W"),
+        ("OFFSET must be >=", "2201X"),
+        ("subquery should only return one column", "42601"),
+        ("queries have different number of columns", "42601"),
+        ("Cannot coerce arithmetic expression", "42883"),
+        ("argument type for comparison operation", "42883"),
+        ("argument type for logical boolean operation", "42804"),
+        ("Cannot create filter with non-boolean predicate", "42804"),
+    ];
+    let found = STATES.iter().find(|(part, _)| words.contains(part));
+    found.map_or("42000", |(_, state)| state)
+}
+
+/// The SQLSTATE of a text that is no value of a type: of a date or a time, whether it is written like one.
+fn text_state(words: &str) -> &'static str {
+    let is_time = ["Date32", "Date64", "Timestamp", "timestamp", "Time64"];
+    if !is_time.iter().any(|part| words.contains(part)) {
+        return "22P02";
+    }
+    let text = words.split('\'').nth(1).unwrap_or_default();
+    let parts: Vec<&str> = text.trim().splitn(3, '-').collect();
+    let digits = |part: &&str| part.bytes().take_while(u8::is_ascii_digit).count() > 0;
+    match parts.len() == 3 && parts.iter().all(digits) {
+        true => "22008",
+        false => "22007",
     }
 }
 
@@ -120,6 +165,14 @@ pub(crate) fn from_any(error: &(dyn std::error::Error + 'static)) -> Error {
 fn from_schema(error: &SchemaError) -> Error {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => {
+            if let Some(table) = &field.relation
+                && valid_fields.iter().all(|own| own.relation.is_some())
+                && !valid_fields.iter().any(|own| own.relation.as_ref() == Some(table))
+            {
+                let (name, message) = (table.table(), "is not among the tables of the statement");
+                return Error::new(904, "42P01", format!("\"{name}\" {message}"))
+                    .next("name it in FROM, or by the other name that it has there");
+            }
             let mut names: Vec<&str> = valid_fields.iter().map(|c| c.name.as_str()).collect();
             names.sort_by_key(|name| distance(name, &field.name));
             names.dedup();
@@ -138,6 +191,10 @@ fn from_schema(error: &SchemaError) -> Error {
             format!("the column \"{}\" is in more than one of the tables", field.name),
         )
         .next(format!("say which: table.{}", field.name)),
+        SchemaError::DuplicateUnqualifiedField { name } => {
+            Error::new(957, "42701", format!("there are two columns \"{name}\""))
+                .next("give one of them another name")
+        }
         other => Error::new(900, "42000", other.to_string()),
     }
 }
@@ -197,7 +254,9 @@ pub fn from_arrow(error: &ArrowError) -> Error {
         }
         ArrowError::CastError(m) if is_of_range(m) => overflow(m),
         ArrowError::CastError(m) | ArrowError::ParseError(m) => {
-            Error::new(1722, "22P02", first_line(m))
+            let state = text_state(m);
+            let number = if state == "22P02" { 1722 } else { 1861 };
+            Error::new(number, state, first_line(m))
         }
         ArrowError::CsvError(m) => Error::new(29913, "22P04", first_line(m)),
         ArrowError::ExternalError(e) => from_any(e.as_ref()),

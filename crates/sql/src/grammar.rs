@@ -5,7 +5,7 @@ use std::any::TypeId;
 
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
-use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_COLUMN_ALIAS};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
 const POSTGRES: PostgreSqlDialect = PostgreSqlDialect {};
@@ -50,6 +50,11 @@ impl Dialect for CellarDialect {
             true => Expr::IsNotDistinctFrom(one, other),
             false => Expr::IsDistinctFrom(one, other),
         }))
+    }
+
+    /// `SELECT 1, 'a' ON CONFLICT ..`: ON is no name of the column.
+    fn is_column_alias(&self, kw: &Keyword, _: &mut Parser) -> bool {
+        *kw != Keyword::ON && !RESERVED_FOR_COLUMN_ALIAS.contains(kw)
     }
 
     fn identifier_quote_style(&self, identifier: &str) -> Option<char> {

@@ -77,8 +77,20 @@ fn is_copy_from_stdin(sql: &str) -> bool {
     words.first().is_some_and(|word| word == "copy") && words.windows(2).any(is_from)
 }
 
+/// ABORT, which the parser does not know, is PostgreSQL's other word for ROLLBACK.
+fn abort_is_rollback(tokens: &mut [TokenWithSpan]) {
+    let first = tokens.iter_mut().find(|token| !matches!(token.token, Token::Whitespace(_)));
+    if let Some(first) = first
+        && matches!(&first.token, Token::Word(word)
+            if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("abort"))
+    {
+        first.token = Token::make_keyword("ROLLBACK");
+    }
+}
+
 /// One statement for DataFusion.
 fn one_of(mut tokens: Vec<TokenWithSpan>) -> Result<DfStatement, Error> {
+    abort_is_rollback(&mut tokens);
     table_kind::take_out(&mut tokens)?;
     locks::take_out(&mut tokens);
     let overriding = overriding::take_out(&mut tokens);

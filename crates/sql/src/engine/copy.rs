@@ -250,7 +250,14 @@ impl Engine {
             }
         };
         let writer = Writer::new(&copy.form, &rows.schema())?;
-        let output = output(rows, writer, copy.form.is_csv);
+        let mut output = output(rows, writer, copy.form.is_csv);
+        // What cannot be written fails the transaction, as what cannot be read does.
+        let host = Arc::clone(&self.host);
+        output.bytes = Box::pin(output.bytes.inspect_err(move |_| {
+            if let Some(rows) = host.rows() {
+                rows.has_failed();
+            }
+        }));
         match copy.place {
             Place::Stream => Ok(Outcome::Copied(output)),
             Place::File(path) => self.copy_to_file(&path, output).await,

@@ -195,9 +195,11 @@ impl Engine {
                 }
                 Ok(Some(outcome))
             }
-            SqlStatement::Commit { .. } => Ok(Some(ended(rows.end(true).await?, "commit"))),
-            SqlStatement::Rollback { savepoint: None, .. } => {
-                Ok(Some(ended(rows.end(false).await?, "roll back")))
+            SqlStatement::Commit { chain, .. } => {
+                Ok(Some(self.end_block(rows, true, *chain).await?))
+            }
+            SqlStatement::Rollback { savepoint: None, chain } => {
+                Ok(Some(self.end_block(rows, false, *chain).await?))
             }
             SqlStatement::Rollback { savepoint: Some(name), .. } => {
                 let name = folded(name);
@@ -216,6 +218,35 @@ impl Engine {
             }
             _ => Ok(None),
         }
+    }
+
+    /// COMMIT, or ROLLBACK. `chain`: another transaction like the one that ends begins at once.
+    async fn end_block(
+        &self,
+        rows: &RowTables,
+        commits: bool,
+        chain: bool,
+    ) -> Result<Outcome, Error> {
+        let what = if commits { "commit" } else { "roll back" };
+        if !chain {
+            return Ok(ended(rows.end(commits).await?, what));
+        }
+        if !rows.is_in_block().await {
+            return Err(Error::new(
+                70172,
+                "25P01",
+                format!("{what} and chain outside a transaction"),
+            )
+            .next("begin one: BEGIN"));
+        }
+        let block = rows.end(commits).await?;
+        rows.begin(rows.modes()).await?;
+        Ok(match ended(block, what) {
+            Outcome::Done { message, notices } => {
+                Outcome::Done { message: format!("{message} Another one begun."), notices }
+            }
+            other => other,
+        })
     }
 
     /// Refuses in a transaction what would not be part of it.

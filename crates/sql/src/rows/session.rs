@@ -101,6 +101,8 @@ pub struct RowTables {
     state: Mutex<State>,
     catalog: Arc<SessionCatalog>,
     begin: std::sync::Mutex<Begin>,
+    /// What the last BEGIN said.
+    modes: std::sync::Mutex<Modes>,
     /// What it has taken from sequences.
     pub(super) values: std::sync::Mutex<Values>,
     /// A statement is at work. One that is given up half-way leaves it so: its transaction has failed.
@@ -182,7 +184,8 @@ impl RowTables {
     ) -> RowTables {
         let (state, begin) = (Mutex::default(), std::sync::Mutex::default());
         let (values, at_work) = (std::sync::Mutex::default(), AtomicBool::new(false));
-        RowTables { database, session, state, catalog, begin, values, at_work }
+        let modes = std::sync::Mutex::default();
+        RowTables { database, session, state, catalog, begin, modes, values, at_work }
     }
 
     /// The database.
@@ -231,6 +234,11 @@ impl RowTables {
     /// How transactions of this session begin.
     pub(crate) fn beginning(&self) -> Begin {
         *self.begin.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// How the transaction that is open was begun, or the last one.
+    pub(crate) fn modes(&self) -> Modes {
+        *self.modes.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Begins a statement.
@@ -348,6 +356,7 @@ impl RowTables {
                 let begun = self.database.heap().begin(self.session.waits(), begin)?;
                 let definitions = self.database.definitions();
                 self.catalog.begin(&definitions, true);
+                *self.modes.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = modes;
                 *state = State::Open(Begun {
                     transaction: Arc::new(Mutex::new(Some(begun))),
                     definitions,

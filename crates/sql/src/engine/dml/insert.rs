@@ -42,6 +42,10 @@ impl Engine {
         let reference = TableReference::parse_str(&name.to_string());
         self.check_own(&reference)?;
         let Some(columns) = self.row_table(&reference)? else {
+            if self.is_columnar(reference.table()) {
+                let what = "INSERT into a columnar table behind a WITH that changes rows";
+                return Err(Error::not_yet(what).next("make it a table USING heap"));
+            }
             let text = format!("the table \"{}\" was dropped meanwhile", reference.table());
             return Err(Error::new(942, "42P01", text));
         };

@@ -1,15 +1,18 @@
 //! RETURNING: a query over the rows that were changed, with those of other tables that chose them.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
 use arrow::compute::{concat, concat_batches, take};
 use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::datasource::MemTable;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr as SqlExpr, Ident, Join, JoinConstraint, JoinOperator, Query, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, Statement as SqlStatement, TableWithJoins,
-    WildcardAdditionalOptions,
+    WildcardAdditionalOptions, visit_expressions,
 };
 
 use super::Effect;
@@ -164,7 +167,36 @@ impl Engine {
         let from = vec![TableWithJoins { relation, joins }];
         let mut query = query_of(items, from, None);
         names::settle_query(&mut query);
+        self.refuse_aggregates(&query).await?;
         self.rows_of(query).await
+    }
+
+    /// Refuses what makes one row of several: RETURNING has one for each.
+    async fn refuse_aggregates(&self, query: &Query) -> Result<(), Error> {
+        let SetExpr::Select(select) = &*query.body else { return Ok(()) };
+        let state = self.state();
+        let known = state.aggregate_functions();
+        let found = visit_expressions(&select.projection, |expr| match expr {
+            SqlExpr::Function(call)
+                if known.contains_key(&call.name.to_string().to_ascii_lowercase()) =>
+            {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        if found.is_continue() {
+            return Ok(());
+        }
+        // It may be one of a subquery.
+        let plan = self.plan_of(SqlStatement::Query(Box::new(query.clone()))).await?;
+        let is_aggregate = |plan: &LogicalPlan| {
+            Ok(matches!(plan, LogicalPlan::Aggregate(_) | LogicalPlan::Window(_)))
+        };
+        match plan.exists(is_aggregate).map_err(|error| from_datafusion(&error))? {
+            false => Ok(()),
+            true => Err(Error::new(934, "42803", "RETURNING has no aggregate functions")
+                .next("aggregate over it: WITH changed AS (.. RETURNING ..) SELECT ..")),
+        }
     }
 
     /// A table of these columns, and places; its name.

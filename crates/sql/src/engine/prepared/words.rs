@@ -190,7 +190,10 @@ impl Engine {
         };
         let name = name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
         let prepared = self.named().get(&name).cloned().ok_or_else(|| no_statement(&name))?;
-        bind::check_count(&prepared, parameters.len())?;
+        bind::check_count(&prepared, parameters.len()).map_err(|mut error| {
+            error.sqlstate = "42601";
+            error
+        })?;
         let (state, names) = (self.state(), DFSchema::empty());
         let failed = |error| from_datafusion(&error);
         let options = RecordBatchOptions::new().with_row_count(Some(1));
