@@ -79,7 +79,7 @@ fn sequences_are_set_restarted_and_read_in_the_session() {
             ("create sequence z as text", "smallint, integer or bigint"),
             ("alter sequence none restart", "does not exist"),
             ("drop sequence none", "does not exist"),
-            ("create temp sequence z", "TEMPORARY SEQUENCE"),
+            ("create temp sequence public.z", "in the schema of its session"),
         ],
     );
     answers(

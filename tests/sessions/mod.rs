@@ -57,6 +57,26 @@ impl TestDatabase {
         self.runtime.block_on(future)
     }
 
+    /// How many objects of the catalog last as long as a session.
+    #[allow(dead_code, reason = "not all tests look")]
+    pub fn temporary(&self) -> usize {
+        let catalog = self.database.catalog().current();
+        let names = catalog.tables.iter().map(|table| table.name.as_str());
+        names.filter(|name| name.starts_with("pg_temp_")).count()
+    }
+
+    /// Waits until something is so.
+    #[allow(dead_code, reason = "not all tests wait")]
+    pub fn wait_for(&self, is_so: impl Fn(&TestDatabase) -> bool) {
+        for _ in 0..600 {
+            if is_so(self) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("it has not come to be so");
+    }
+
     /// A session of its own.
     pub fn session(&self) -> Session<'_> {
         let database = &self.database;
@@ -160,6 +180,18 @@ impl<'a> Session<'a> {
     pub fn answers(&self, answers: &[(&str, &str)]) {
         for (sql, wanted) in answers {
             assert_eq!(self.run(sql), *wanted, "{sql}");
+        }
+    }
+
+    /// Runs statements that fail, each with this SQLSTATE.
+    #[track_caller]
+    #[allow(dead_code, reason = "not all tests look at states")]
+    pub fn states(&self, failing: &[(&str, &str)]) {
+        for (sql, wanted) in failing {
+            let outcome = self.runtime.block_on(self.engine.execute(sql));
+            let state = outcome.err().map(|error| (error.sqlstate, error.to_string()));
+            let is = state.as_ref().is_some_and(|(state, _)| state == wanted);
+            assert!(is, "{sql}: {state:?}, not {wanted}");
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellar_cell::{Cache, Error as CellError, ScanStats, Segment, Totals};
 
+use crate::catalog::name;
 use crate::error::Error;
 
 /// Scans that are remembered after their end.
@@ -141,7 +142,7 @@ impl Scans {
 
 /// What a scan of `table` reports.
 pub fn scan_error(table: &str, error: &CellError) -> Error {
-    let text = format!("table \"{table}\" cannot be read: {error}");
+    let text = format!("table \"{}\" cannot be read: {error}", name::shown(table));
     match error {
         CellError::Io(_) => Error::new(70125, text)
             .hint("cellar status DIR tells which disks are missing; run the statement again"),

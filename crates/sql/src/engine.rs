@@ -3,6 +3,8 @@
 mod alter;
 mod altered;
 mod columnar;
+mod comment_calls;
+mod comments;
 mod context;
 mod copy;
 mod ddl;
@@ -12,14 +14,19 @@ mod external;
 mod fast;
 mod indexes;
 mod made;
+mod namespaces;
 mod open;
 pub mod prepared;
+mod resolving;
 mod rows;
 mod run;
+mod schema_calls;
+mod schemas;
 mod sequence_calls;
 mod sequences;
 mod tables;
 mod targets;
+mod temporary;
 mod transactions;
 mod views;
 mod write;
@@ -33,6 +40,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_recursion::async_recursion as boxed;
 use cellar_instance::administration::UnderWay;
+use cellar_instance::catalog::name;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::TableReference;
 use datafusion::datasource::TableType;
@@ -54,10 +62,11 @@ use object_store::ObjectStore;
 use crate::allowed;
 use crate::copy::CopyOutput;
 use crate::engine::made::Made;
+use crate::engine::namespaces::Namespaces;
 use crate::engine::run::Planned;
 use crate::engine::tables::Tables;
 use crate::engine::write::writes;
-use crate::error::Error;
+use crate::error::{Error, shown};
 use crate::explain::Explained;
 use crate::failure::{from_datafusion, ours};
 use crate::fast::{Cache, Prepared};
@@ -66,7 +75,8 @@ use crate::files::host::HostStore;
 use crate::files::json_format::JsonFormats;
 use crate::files::parquet_format::ParquetFormats;
 use crate::host::Host;
-use crate::names;
+use crate::names::path::Paths;
+use crate::names::{self, CATALOG};
 use crate::nearest::nearest;
 use crate::noted::{Noted, Notes};
 use crate::parse::parse;
@@ -76,8 +86,7 @@ use crate::statement::Statement;
 use crate::unwind::{caught, caught_stream};
 use crate::view::{ViewSource, ViewTable, schema_of, to_batch};
 
-/// The catalog and the schemas as SQL names them.
-const CATALOG: &str = "db";
+/// The schemas as SQL names them.
 const PUBLIC: &str = "public";
 const VIEWS: &str = "cellar";
 
@@ -122,6 +131,24 @@ impl std::fmt::Debug for Outcome {
     }
 }
 
+impl Outcome {
+    /// With names as people write them.
+    fn shown(self) -> Outcome {
+        match self {
+            Outcome::Done { message, notices } => Outcome::Done {
+                message: shown(message),
+                notices: notices.into_iter().map(shown).collect(),
+            },
+            other => other,
+        }
+    }
+}
+
+/// A number that no other session has, not even one before a crash.
+fn session_number(host: &dyn Host) -> u64 {
+    host.rows().map(|rows| rows.database().env().random()).unwrap_or_default()
+}
+
 fn done(message: impl Into<String>) -> Outcome {
     Outcome::Done { message: message.into(), notices: Vec::new() }
 }
@@ -147,6 +174,8 @@ pub struct Engine {
     plans: Mutex<Cache>,
     /// `SET cellar.fast_path`: off where this is set.
     fast_path_off: AtomicBool,
+    /// The search path of the session.
+    paths: Arc<Paths>,
     /// Statements that were prepared by name.
     prepared: Mutex<HashMap<String, Arc<Prepared>>>,
 }
@@ -221,7 +250,9 @@ impl Engine {
         options: &EngineOptions,
     ) -> Result<Engine, Error> {
         let notes = Arc::<Notes>::default();
-        let context = context::context(&host, &notes, options).map_err(|e| from_datafusion(&e))?;
+        let paths = Arc::new(Paths::new(session_number(&*host)));
+        let context =
+            context::context(&host, &paths, &notes, options).map_err(|e| from_datafusion(&e))?;
         let names = views.iter().map(|v| v.name().to_owned());
         let tables = Arc::new(Tables::new(&host));
         let engine = Engine {
@@ -236,6 +267,7 @@ impl Engine {
             turn: futures_util::lock::Mutex::default(),
             plans: Mutex::default(),
             fast_path_off: AtomicBool::new(false),
+            paths,
             prepared: Mutex::default(),
         };
         engine.add_formats().map_err(|e| from_datafusion(&e))?;
@@ -262,9 +294,13 @@ impl Engine {
     }
 
     fn add_views(&self, views: Vec<Arc<dyn ViewSource>>) -> Result<(), DataFusionError> {
-        let catalog = self.context.catalog(CATALOG).expect("the default catalog was asked for");
-        catalog.register_schema(VIEWS, Arc::clone(&self.views) as Arc<dyn SchemaProvider>)?;
-        catalog.register_schema(PUBLIC, Arc::clone(&self.tables) as Arc<dyn SchemaProvider>)?;
+        let namespaces = Namespaces {
+            host: Arc::clone(&self.host),
+            tables: Arc::clone(&self.tables),
+            views: Arc::clone(&self.views) as Arc<dyn SchemaProvider>,
+            paths: Arc::clone(&self.paths),
+        };
+        self.context.register_catalog(CATALOG, Arc::new(namespaces));
         let state = self.context.state_weak_ref();
         self.tables.open_with(move || state.upgrade().map(|state| state.read().clone()));
         for source in views {
@@ -301,6 +337,9 @@ impl Engine {
         let schema = self.context.catalog(CATALOG).and_then(|c| c.schema(PUBLIC));
         let mut names = schema.map(|s| s.table_names()).unwrap_or_default();
         names.extend(self.views.table_names().into_iter().map(|n| format!("{VIEWS}.{n}")));
+        let keys = self.tables.keys().into_iter();
+        let keys = keys.filter(|key| name::parts(key).0 != PUBLIC);
+        names.extend(keys.filter(|key| !name::is_temporary(key)).map(shown));
         names.sort();
         names
     }
@@ -311,7 +350,7 @@ impl Engine {
     /// A numbered error with the next step; 00600 for a defect.
     #[boxed]
     pub async fn execute(&self, sql: &str) -> Result<Outcome, Error> {
-        match self.concluded(caught(self.run(sql)).await).await? {
+        match self.concluded(caught(self.run(sql)).await).await?.shown() {
             Outcome::Rows(stream) => Ok(Outcome::Rows(caught_stream(stream))),
             other => Ok(other),
         }
@@ -371,6 +410,9 @@ impl Engine {
             Statement::Copy(copy) => self.copy(sql, *copy, None).await,
             Statement::Query(statement) => {
                 if let Some(outcome) = self.about_fast_path(&statement)? {
+                    return Ok(outcome);
+                }
+                if let Some(outcome) = self.about_search_path(&statement).await? {
                     return Ok(outcome);
                 }
                 match self.about_prepared(sql, &statement).await? {

@@ -1,6 +1,9 @@
 //! Numbered errors with an SQLSTATE, a stack and a next step, as users see them.
 
+use std::borrow::Cow;
 use std::fmt;
+
+use cellar_instance::catalog::name;
 
 /// One entry of an error stack, with what lies under it.
 ///
@@ -49,7 +52,7 @@ impl Error {
         Error {
             number,
             sqlstate,
-            message: message.into(),
+            message: shown(message.into()),
             next_step: None,
             position: None,
             cause: None,
@@ -59,7 +62,7 @@ impl Error {
     /// Adds what to do now.
     #[must_use]
     pub fn next(mut self, step: impl Into<String>) -> Error {
-        self.next_step = Some(step.into());
+        self.next_step = Some(shown(step.into()));
         self
     }
 
@@ -99,6 +102,14 @@ impl Error {
     /// This entry and all below it, outermost first.
     pub fn stack(&self) -> impl Iterator<Item = &Error> {
         std::iter::successors(Some(self), |e| e.cause.as_deref())
+    }
+}
+
+/// A text with names as people write them.
+pub(crate) fn shown(text: String) -> String {
+    match name::shown(&text) {
+        Cow::Owned(made) => made,
+        Cow::Borrowed(_) => text,
     }
 }
 

@@ -6,6 +6,8 @@
 
 pub(crate) mod apart;
 pub(crate) mod outer;
+pub(crate) mod path;
+pub(crate) mod resolve;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,6 +21,14 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer::Word;
 
 use crate::error::Error;
+
+/// The catalog as SQL names it.
+pub(crate) const CATALOG: &str = "db";
+
+/// Whether a name that is to be given to something has characters that nobody sees.
+pub(crate) fn has_controls(key: &str) -> bool {
+    cellar_instance::catalog::name::parts(key).1.chars().any(char::is_control)
+}
 
 /// What is between a name and its number. Unicode gives it no meaning.
 const MARK: char = '\u{f8ff}';

@@ -1,6 +1,7 @@
 //! The statement parser: storage statements by recursive descent, everything else by DataFusion's parser
 //! with the PostgreSQL dialect.
 
+mod comment;
 mod copy;
 mod disks;
 mod explain;
@@ -8,6 +9,7 @@ mod locks;
 mod logfile;
 mod offline;
 pub(crate) mod overriding;
+mod schema;
 mod scrub;
 mod sequence;
 pub(crate) mod table_kind;
@@ -20,12 +22,32 @@ use cellar_instance::administration::Command;
 use cellar_instance::parameters::Scope;
 use cellar_storage::request::{Contents, DiskRequest, GroupAction, GroupRequest, GroupSelection};
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::dialect::rewrite;
 use crate::error::{Error, Position};
 use crate::grammar::CellarDialect;
 use crate::statement::Statement;
+
+/// A query of its text, changed by `change`, as a text again; `None`: it was not changed.
+///
+/// # Errors
+/// As of [`parse`]; those of the change.
+pub(crate) fn changed_query(
+    sql: &str,
+    change: impl FnOnce(&mut SqlStatement) -> Result<bool, Error>,
+) -> Result<Option<String>, Error> {
+    let mut tokens = Tokenizer::new(&CellarDialect, sql)
+        .tokenize_with_location()
+        .map_err(|e| Error::syntax(e.message.clone()).at(position(e.location)))?;
+    split_signs(&mut tokens);
+    let parser = Parser::new(&CellarDialect).with_recursion_limit(RECURSION_MAX);
+    let parsed = parser.with_tokens_with_locations(tokens).parse_statement();
+    let mut statement = parsed.map_err(|error| Error::syntax(error.to_string()))?;
+    Ok(change(&mut statement)?.then(|| statement.to_string()))
+}
 
 /// How deep parentheses may nest; more would threaten the stack.
 const RECURSION_MAX: usize = 64;
@@ -196,7 +218,10 @@ impl<'a> Cursor<'a> {
     }
 
     fn own_statement(&mut self) -> Result<Option<Statement>, Error> {
-        let heads: [(&[&str], Rest<'a>); 12] = [
+        if let Some(statement) = self.set_schema() {
+            return Ok(Some(statement));
+        }
+        let heads: [(&[&str], Rest<'a>); 16] = [
             (&["CREATE", "DISKGROUP"], Self::create_diskgroup),
             (&["DROP", "DISKGROUP"], Self::drop_diskgroup),
             (&["ALTER", "DISKGROUP"], Self::alter_diskgroup),
@@ -205,6 +230,10 @@ impl<'a> Cursor<'a> {
             (&["CREATE", "SEQUENCE"], Self::create_sequence),
             (&["CREATE", "TEMP|TEMPORARY", "SEQUENCE"], Self::create_temporary_sequence),
             (&["ALTER", "SEQUENCE"], Self::alter_sequence),
+            (&["CREATE", "SCHEMA"], Self::create_schema),
+            (&["DROP", "SCHEMA"], Self::drop_schema),
+            (&["ALTER", "SCHEMA"], Self::alter_schema),
+            (&["COMMENT", "ON"], Self::comment),
             (&["VACUUM"], Self::vacuum),
             (&["ANALYZE|ANALYSE"], Self::analyze),
             (&["SHOW", "PARAMETER|PARAMETERS"], Self::show_parameter),

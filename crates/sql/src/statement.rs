@@ -36,9 +36,94 @@ pub enum OwnedBy {
     Column(TableReference, String),
 }
 
+/// What kind of object a statement says that one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A table.
+    Table,
+    /// A view.
+    View,
+    /// A sequence.
+    Sequence,
+}
+
+/// What a comment is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A schema.
+    Schema(String),
+    /// A table.
+    Table(TableReference),
+    /// A view.
+    View(TableReference),
+    /// A sequence.
+    Sequence(TableReference),
+    /// An index.
+    Index(TableReference),
+    /// A column of a table or view.
+    Column(TableReference, String),
+    /// A constraint of a table.
+    Constraint(TableReference, String),
+}
+
+impl Define {
+    /// Whether it is about what a catalog in a file has not.
+    pub(crate) fn needs_heap(&self) -> bool {
+        matches!(
+            self,
+            Define::CreateSchema { .. }
+                | Define::DropSchema { .. }
+                | Define::RenameSchema { .. }
+                | Define::SetSchema { .. }
+                | Define::Comment { .. }
+        )
+    }
+}
+
 /// A statement that defines something.
 #[derive(Clone, Debug)]
 pub enum Define {
+    /// CREATE SCHEMA.
+    CreateSchema {
+        /// Its name.
+        name: String,
+        /// IF NOT EXISTS.
+        if_not_exists: bool,
+    },
+    /// DROP SCHEMA.
+    DropSchema {
+        /// Their names.
+        names: Vec<String>,
+        /// IF EXISTS.
+        if_exists: bool,
+        /// CASCADE: with what is in it.
+        cascades: bool,
+    },
+    /// ALTER SCHEMA .. RENAME TO.
+    RenameSchema {
+        /// Its name.
+        name: String,
+        /// What it is to be called.
+        to: String,
+    },
+    /// COMMENT ON.
+    Comment {
+        /// What it is about.
+        about: About,
+        /// What it says; `None`: there is to be none.
+        text: Option<String>,
+    },
+    /// ALTER .. SET SCHEMA.
+    SetSchema {
+        /// What it is.
+        kind: Kind,
+        /// Its name.
+        name: TableReference,
+        /// IF EXISTS.
+        if_exists: bool,
+        /// Where it is to be.
+        schema: String,
+    },
     /// CREATE SEQUENCE.
     CreateSequence {
         /// Its name.

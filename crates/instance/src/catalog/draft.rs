@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Catalog, Table};
+use super::{Catalog, Table, name};
 use crate::error::{Error, Result};
 
 /// A catalog, and what has become of it.
@@ -128,6 +128,13 @@ impl Draft {
         })?;
         let serial = current.serial + u64::from(!changes.is_empty());
         let mut now = Catalog { tables, serial, ..Catalog::clone(current) };
+        if let Some(key) = now.without_its_schema() {
+            let (schema, name) = name::parts(key);
+            let text = format!(
+                "others have dropped schema \"{schema}\", or made \"{name}\" in it, since this transaction looked"
+            );
+            return Err(Error::new(8177, text).hint("run the transaction again"));
+        }
         now.version = now.version_needed();
         Ok(Draft { was: Arc::clone(current), now: Arc::new(now) })
     }

@@ -4,6 +4,8 @@
 //! of what follows, then JSON. Where it is kept is up to a [`CatalogStore`].
 
 mod draft;
+pub mod name;
+mod namespace;
 mod row_table;
 mod sequence;
 mod shared;
@@ -22,12 +24,15 @@ pub use row_table::{Check, Constraint, Index, IndexColumn, Missing, RowTable};
 pub use sequence::{Identity, Owned, Sequence, SequenceType};
 pub use shared::{CatalogStore, SharedCatalog, StoreFuture};
 pub(crate) use stub::Stub;
-pub use table::{Segment, Table, TableKind};
+pub use table::{Comments, Segment, Table, TableKind};
 pub use view::View;
 
-/// The newest version of the content that this program reads: the one with sequences and views. (Version 3 is
+/// The newest version of the content that this program reads: the one with schemas and comments. (Version 3 is
 /// a stub in the catalog's place.)
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
+
+/// The version of a catalog with sequences and views.
+const VERSION_VIEWS: u32 = 5;
 
 /// The version of a catalog with columns that rows may lack.
 const VERSION_MISSING: u32 = 4;
@@ -85,7 +90,7 @@ impl Catalog {
         let table = self.table(name).ok_or_else(|| self.no_table(name))?;
         match table.kind {
             TableKind::Columnar => Ok(table),
-            TableKind::Sequence | TableKind::View => Err(self.no_table(name)),
+            TableKind::Sequence | TableKind::View | TableKind::Schema => Err(self.no_table(name)),
             TableKind::Heap => {
                 let text = format!("the rows of table \"{name}\" are in the heap, not in columns");
                 Err(Error::new(70118, text).hint("INSERT adds rows, and DELETE takes them away"))
@@ -138,6 +143,7 @@ impl Catalog {
 
     /// Refuses a table whose own name, or that of an index, is used.
     fn check_names_of(&self, table: &Table) -> Result<()> {
+        self.check_schema_of(&table.name)?;
         self.check_free(&table.name)?;
         let mut own = BTreeSet::from([&table.name]);
         for index in table.rows.iter().flat_map(|rows| &rows.indexes) {
@@ -158,8 +164,11 @@ impl Catalog {
                 || table.view.is_some()
                 || table.rows.as_ref().is_some_and(|r| !r.owned.is_empty())
         };
-        if self.tables.iter().any(is_new) {
+        if self.tables.iter().any(namespace::is_new) {
             return VERSION;
+        }
+        if self.tables.iter().any(is_new) {
+            return VERSION_VIEWS;
         }
         if rows.any(|rows| !rows.missing.is_empty()) {
             return VERSION_MISSING;
@@ -301,7 +310,7 @@ impl Catalog {
     /// A view, new or in the place of another one.
     pub(crate) fn with_view(&self, view: Table) -> Result<Catalog> {
         match self.view(&view.name) {
-            Some((was, _)) => self.altered(was, view),
+            Some((was, _)) => self.altered(was, Table { comments: was.comments.clone(), ..view }),
             None => self.with(view, false),
         }
     }

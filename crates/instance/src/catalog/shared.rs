@@ -294,6 +294,11 @@ impl SharedCatalog {
         Ok(())
     }
 
+    /// Whether it is being changed.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.state().changing
+    }
+
     async fn turn(&self) -> Turn<'_> {
         loop {
             // Listen before looking, or a change that ends in between is not heard.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{RowTable, Sequence, View};
+use super::{RowTable, Sequence, View, name};
 
 /// The option with the locations of an external table behind its first, as a JSON array.
 const MORE_LOCATIONS: &str = "more_locations";
@@ -23,6 +23,8 @@ pub enum TableKind {
     Sequence,
     /// A view: a query with a name.
     View,
+    /// A schema: what other names are in.
+    Schema,
 }
 
 /// A table.
@@ -57,6 +59,33 @@ pub struct Table {
     /// Of a view: what it reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub view: Option<View>,
+    /// What COMMENT says of it and of what belongs to it.
+    #[serde(default, skip_serializing_if = "Comments::is_empty")]
+    pub comments: Comments,
+}
+
+/// What people have written about an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Comments {
+    /// About itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<String>,
+    /// About its columns, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub columns: BTreeMap<String, String>,
+    /// About its indexes, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub indexes: BTreeMap<String, String>,
+    /// About its constraints, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub constraints: BTreeMap<String, String>,
+}
+
+impl Comments {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        *self == Comments::default()
+    }
 }
 
 /// Rows that came to a columnar table together: a file that is never changed.
@@ -100,6 +129,7 @@ impl Table {
             rows: None,
             sequence: None,
             view: None,
+            comments: Comments::default(),
         }
     }
 
@@ -122,6 +152,7 @@ impl Table {
             rows: None,
             sequence: None,
             view: None,
+            comments: Comments::default(),
         }
     }
 
@@ -129,6 +160,12 @@ impl Table {
     pub fn of_sequence(name: impl Into<String>, sequence: Sequence) -> Table {
         let plain = Table::external(name, "", "", "", BTreeMap::new());
         Table { kind: TableKind::Sequence, sequence: Some(sequence), ..plain }
+    }
+
+    /// A schema.
+    pub fn of_schema(schema: &str) -> Table {
+        let plain = Table::external(name::schema_key(schema), "", "", "", BTreeMap::new());
+        Table { kind: TableKind::Schema, ..plain }
     }
 
     /// A view with these columns.
@@ -151,6 +188,7 @@ impl Table {
             rows: Some(rows),
             sequence: None,
             view: None,
+            comments: Comments::default(),
         }
     }
 
@@ -166,6 +204,7 @@ impl Table {
             TableKind::External | TableKind::Columnar | TableKind::Heap => "table",
             TableKind::Sequence => "sequence",
             TableKind::View => "view",
+            TableKind::Schema => "schema",
         }
     }
 
@@ -222,7 +261,10 @@ impl Table {
         if (self.kind == TableKind::View) != self.view.is_some() {
             return Some(format!("\"{name}\" is a view, or it is not"));
         }
-        if matches!(self.kind, TableKind::Sequence | TableKind::View) {
+        if (self.kind == TableKind::Schema) != name::schema_of_key(&self.name).is_some() {
+            return Some(format!("\"{name}\" is a schema, or it is not"));
+        }
+        if matches!(self.kind, TableKind::Sequence | TableKind::View | TableKind::Schema) {
             return None;
         }
         if self.kind == TableKind::Heap {
@@ -254,9 +296,16 @@ impl Table {
 pub(super) fn fault_of(tables: &[Table]) -> Option<String> {
     let (mut names, mut ids) = (BTreeSet::new(), BTreeSet::new());
     let (mut files, mut numbers) = (BTreeSet::new(), BTreeSet::new());
+    let schemas: BTreeSet<&str> =
+        tables.iter().filter_map(|table| name::schema_of_key(&table.name)).collect();
     tables.iter().find_map(|table| {
         if let Some(fault) = table.fault() {
             return Some(fault);
+        }
+        let (schema, own) = name::parts(&table.name);
+        let is_there = schema == name::PUBLIC || name::is_temporary(schema);
+        if !is_there && !schemas.contains(schema) {
+            return Some(format!("table \"{own}\" is in a schema that is not there: \"{schema}\""));
         }
         if !names.insert(&table.name) {
             return Some(format!("two tables are called \"{}\"", table.name));

@@ -5,18 +5,24 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
+use cellar_io::EnvExt;
 use cellar_wait::Session;
 
 use cellar_diskgroup::File;
 
 use super::Database;
 use super::define_columnar::{files_of, left_segments};
-use crate::catalog::{Catalog, Draft, RowTable, Segment, Table};
+use crate::catalog::{Catalog, Draft, RowTable, Segment, Table, name};
 use crate::error::{Error, INTERNAL, Result};
 use crate::heap::{Making, Transaction, from_heap, remove_number};
 use crate::tables::{Published, SegmentFigures};
+
+/// So often, and after so long each time, it is looked whether the catalog is being changed.
+const SETTLE_TRIES: usize = 100;
+const SETTLE_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a transaction defines. Clones are of the same transaction.
 #[derive(Clone)]
@@ -140,10 +146,26 @@ impl Definitions {
         transaction: &mut Transaction,
         names: BTreeSet<String>,
     ) -> Result<()> {
+        let has_schema = names.iter().any(|name| name.contains(name::SEPARATOR));
         for name in names {
             transaction.lock_name(&name).await?;
         }
+        if has_schema {
+            self.settle().await;
+        }
         Ok(())
+    }
+
+    /// Waits until a change of the catalog that is being committed is seen: its locks are given back before. Not for
+    /// long, for it may wait for this transaction; then it is told by the COMMIT.
+    async fn settle(&self) {
+        let database = self.database();
+        for _ in 0..SETTLE_TRIES {
+            if !database.catalog().is_changing() {
+                return;
+            }
+            database.env().sleep(SETTLE_PAUSE).await;
+        }
     }
 
     /// Waits until nobody else uses a table of the heap, and keeps it so until the transaction ends.

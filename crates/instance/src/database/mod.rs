@@ -10,6 +10,7 @@ mod init;
 mod kept_catalog;
 mod parameters;
 mod row_tables;
+mod schemas;
 mod sequences;
 mod takeover;
 
@@ -28,7 +29,7 @@ use crate::error::Result;
 use crate::heap::Heap;
 use crate::instance::Instance;
 use crate::tables::Tables;
-use crate::views::{self, Row, VHealth, Value, ViewDef};
+use crate::views::{self, Row, VComment, VHealth, Value, ViewDef};
 pub use alter::{Alteration, BuildError, Keys};
 pub use definitions::{Defined, Definitions};
 pub use import::import;
@@ -118,6 +119,8 @@ impl Database {
         {
             self.tables.sweep(&self.groups()).await;
             self.sweep_objects().await;
+            // What cannot be dropped now nobody sees.
+            let _ = self.drop_temporary(None).await;
         }
         if !mode.read_only {
             // One that an earlier version wrote has none.
@@ -233,6 +236,10 @@ impl Database {
     /// # Errors
     /// 00942 if nothing fills the view.
     pub fn rows(&self, view: &ViewDef) -> Result<Vec<Vec<Value>>> {
+        if view.name == VComment::VIEW.name {
+            let catalog = self.catalog().known()?;
+            return Ok(views::values(views::comment::rows(&catalog)));
+        }
         if view.name != VHealth::VIEW.name {
             return self.instance.rows(view);
         }

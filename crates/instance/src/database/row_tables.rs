@@ -73,11 +73,15 @@ impl Database {
     }
 
     /// A transaction that defines something, alone.
-    fn defining(&self, session: &Session, begin: Begin) -> Result<(Definitions, Transaction)> {
+    pub(super) fn defining(
+        &self,
+        session: &Session,
+        begin: Begin,
+    ) -> Result<(Definitions, Transaction)> {
         Ok((self.definitions(), self.heap.begin(session, begin)?))
     }
 
-    async fn end(
+    pub(super) async fn end(
         &self,
         definitions: Definitions,
         transaction: Transaction,

@@ -54,7 +54,8 @@ impl Definitions {
         if let Some(next) = next {
             sequence.counter = self.new_counter(session, next).await?;
         }
-        let table = Table::of_sequence(name, sequence);
+        let comments = was.comments.clone();
+        let table = Table { comments, ..Table::of_sequence(name, sequence) };
         self.define(|catalog| catalog.altered(was, table))
     }
 

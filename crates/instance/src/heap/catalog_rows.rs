@@ -21,7 +21,7 @@ use cellar_page::row::{INLINE_BYTES_MAX, Type, Value, decode, encode};
 use serde::{Deserialize, Serialize};
 
 use super::{Heap, from_heap};
-use crate::catalog::{Catalog, CatalogStore, STALE, Segment, StoreFuture, Table};
+use crate::catalog::{Catalog, CatalogStore, STALE, Segment, StoreFuture, Table, name};
 use crate::error::{Error, INTERNAL, Result};
 
 const OBJECTS: u32 = 1;
@@ -36,9 +36,6 @@ pub(super) const FIRST_NUMBER: i64 = 64;
 const OBJECT: [Type; 5] = [Type::Int8, Type::Text, Type::Text, Type::Text, Type::Text];
 const SEGMENT: [Type; 7] =
     [Type::Int8, Type::Int4, Type::Text, Type::Int8, Type::Int4, Type::Int8, Type::Int8];
-
-/// The schema of every table so far.
-const PUBLIC: &str = "public";
 
 /// Kinds of objects.
 const TABLE: &str = "table";
@@ -262,12 +259,16 @@ impl Heap {
     }
 }
 
-/// Locks the name of an object until a transaction ends, also one that nothing has.
+/// Locks the name of an object until a transaction ends, also one that nothing has; and its schema, which stays.
 pub(super) async fn lock_name(
     change: &mut Transaction,
-    name: &str,
+    key: &str,
 ) -> std::result::Result<(), HeapError> {
-    change.lock_key(&name_key(PUBLIC, name).key, Mode::Exclusive).await
+    let (schema, name) = name::parts(key);
+    if schema != name::PUBLIC && !name.is_empty() {
+        change.lock_key(&name_key(schema, "").key, Mode::Share).await?;
+    }
+    change.lock_key(&name_key(schema, name).key, Mode::Exclusive).await
 }
 
 /// Has a transaction make `next` of the catalog `now`. Nobody else changes it until the transaction ends.
@@ -290,7 +291,8 @@ async fn write(change: &mut Transaction, now: &Catalog, next: &Catalog) -> Resul
         let (old, new) = (before.get(name), after.get(name));
         let (old, new) = (old.map(definition).transpose()?, new.map(definition).transpose()?);
         if old != new {
-            put_object(change, (PUBLIC, TABLE, name), new).await?;
+            let (schema, name) = name::parts(name);
+            put_object(change, (schema, TABLE, name), new).await?;
         }
     }
     let by_id = |catalog: &Catalog| -> BTreeMap<u64, Vec<Segment>> {

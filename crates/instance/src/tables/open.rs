@@ -6,7 +6,7 @@ use async_recursion::async_recursion as boxed;
 use cellar_cell::Segment;
 
 use super::Tables;
-use crate::catalog::{self, Table};
+use crate::catalog::{self, Table, name};
 use crate::error::{Error, Result};
 use crate::scans::scan_error;
 
@@ -52,7 +52,7 @@ impl Tables {
                     // It was dropped, or written anew, meanwhile.
                     Err(_) if self.catalog().current().owner(group, &segment.file).is_none() => {}
                     Err(error) => {
-                        found.push((table.name.clone(), error));
+                        found.push((name::shown(&table.name).into_owned(), error));
                         break;
                     }
                 }

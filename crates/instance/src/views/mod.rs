@@ -5,6 +5,7 @@
 //! `cellar.name`, for shells eat the dollar sign.
 
 pub(crate) mod asm;
+pub(crate) mod comment;
 mod health;
 pub(crate) mod instance;
 mod library;
@@ -18,6 +19,7 @@ pub use asm::{
     VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile, VAsmOperation,
     VAsmTemplate, VIostatFile,
 };
+pub use comment::VComment;
 pub use health::VHealth;
 pub use instance::{VMemoryBudget, VParameter, VSession};
 pub use library::{VLibrarycache, VSql};
@@ -47,6 +49,7 @@ pub const VIEWS: &[&ViewDef] = &[
     VAsmTemplate::VIEW,
     VCellScan::VIEW,
     VCellScanFilter::VIEW,
+    VComment::VIEW,
     VControlfile::VIEW,
     VEventHistogramMicro::VIEW,
     VEventName::VIEW,

@@ -6,6 +6,7 @@ use cellar_io::WallTime;
 use cellar_storage::redo::Redo;
 
 use super::row::view;
+use crate::catalog::name;
 use crate::scans::{ScanRecord, Scans};
 use crate::temp::TempSpace;
 
@@ -71,7 +72,7 @@ pub fn cell_scan(scans: &Scans) -> Vec<VCellScan> {
         VCellScan {
             number: scan.number,
             sid: scan.sid,
-            table: scan.table.clone(),
+            table: name::shown(&scan.table).into_owned(),
             began: WallTime { unix_nanos: scan.began },
             filters: scan.filters.len() as u64,
             offloaded: scan.filters.iter().filter(|f| f.residual.is_none()).count() as u64,

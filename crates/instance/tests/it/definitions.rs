@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_instance::Database;
+use cellar_instance::catalog::name;
 use cellar_instance::database::Definitions;
 use cellar_instance::heap::{Begin, IndexKey, Transaction};
 use cellar_io::EnvExt;
@@ -46,6 +47,12 @@ async fn define(database: &Database) -> (Definitions, Transaction) {
     definitions.append_segment("columns", columns.id, file, figures).await.unwrap();
     let more = machine::new_table(database, "more", "DATA");
     definitions.add_columnar(more, Some(written(database, "DATA", 3).await)).await.unwrap();
+    let inside = name::key_of("made", "new");
+    definitions.create_schema(&mut own, "made").await.unwrap();
+    definitions.create_table(&mut own, &of, plain_table(&inside)).await.unwrap();
+    add(&definitions, &mut own, &inside, 0..4).await;
+    assert!(definitions.lock_schema(&mut own, "gone").await.unwrap().is_empty());
+    definitions.drop_schema("gone").unwrap();
     let (rows, defined) = (own.mark(), definitions.mark());
     definitions.create_table(&mut own, &of, plain_table("back")).await.unwrap();
     add(&definitions, &mut own, "back", 0..5).await;
@@ -61,6 +68,10 @@ async fn set_up(database: &Database) {
     insert(database, "dropped", 0..10, 100).await.unwrap();
     insert(database, "emptied", 0..20, 100).await.unwrap();
     machine::create(database, "columns", "DATA", 1).await;
+    let definitions = database.definitions();
+    let mut own = database.heap().begin(&session(database), Begin::default()).unwrap();
+    definitions.create_schema(&mut own, "gone").await.unwrap();
+    definitions.commit(own).await.unwrap();
 }
 
 /// Whether the transaction was committed: all of it, or nothing.
@@ -71,15 +82,19 @@ async fn was_committed(database: &Database) -> bool {
             None => None,
         }
     };
-    let heap = ["new", "dropped", "emptied", "back"];
+    let inside = name::key_of("made", "new");
+    let heap = ["new", "dropped", "emptied", "back", &inside];
     let mut rows = Vec::new();
     for name in heap {
         rows.push(count_now(database, name).await);
     }
     let seen = (rows, columnar("columns").await, columnar("more").await);
-    let before = (vec![None, Some(10), Some(20), None], Some(vec![1]), None);
-    let after = (vec![Some(30), None, Some(3), None], Some(vec![1, 2]), Some(vec![3]));
+    let before = (vec![None, Some(10), Some(20), None, None], Some(vec![1]), None);
+    let after = (vec![Some(30), None, Some(3), None, Some(4)], Some(vec![1, 2]), Some(vec![3]));
     assert!(seen == before || seen == after, "{seen:?}");
+    let catalog = database.catalog().current();
+    let schemas = if seen == after { ["public", "made"] } else { ["public", "gone"] };
+    assert_eq!(catalog.schemas(), schemas);
     seen == after
 }
 
@@ -177,6 +192,30 @@ fn what_others_define_meanwhile_stays_and_what_both_change_is_told() {
         let told = definitions.commit(own).await.unwrap_err();
         assert_eq!((told.number(), told.sqlstate()), (8177, "40001"), "{told}");
         assert!(rows_of(&database, "late").is_none());
+        check_nothing_is_left(&database);
+        database.close().await.unwrap();
+    });
+}
+
+#[test]
+fn what_was_to_last_as_long_as_a_session_is_gone_behind_a_power_cut() {
+    let machine = Machine::new(7950);
+    let key = name::key_of(&name::temporary_schema(3), "t");
+    machine.sim.run(async {
+        let database = machine.open().await;
+        create(&database, &key).await;
+        create(&database, "stays").await;
+        insert(&database, &key, 0..5, 100).await.unwrap();
+        machine.sim.crash_after(0);
+        let _ = database.close().await;
+    });
+    machine.sim.restart();
+    machine.run(async {
+        let database = machine.open().await;
+        let names: Vec<String> =
+            database.catalog().current().tables.iter().map(|table| table.name.clone()).collect();
+        assert_eq!(names, ["stays"]);
+        database.env().sleep(Duration::from_secs(2)).await;
         check_nothing_is_left(&database);
         database.close().await.unwrap();
     });

@@ -71,7 +71,7 @@ fn every_view_has_an_answer() {
     instance.add_group("G1", Arc::new(OneGroup(1)));
     let _session = instance.sessions().user("test", "anna");
     // Health is of a database, not of its instance.
-    for view in VIEWS.iter().filter(|view| view.name != "v$health") {
+    for view in VIEWS.iter().filter(|view| !["v$health", "v$comment"].contains(&view.name)) {
         for row in instance.rows(view).unwrap() {
             assert_eq!(row.len(), view.columns.len(), "{}", view.name);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use async_recursion::async_recursion as boxed;
-use cellar_instance::catalog::{Constraint, Table};
+use cellar_instance::catalog::{Constraint, Table, name};
 use cellar_instance::database::Alteration;
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation as Action,
@@ -30,7 +30,10 @@ impl Engine {
         if alter.location.is_some() || alter.on_cluster.is_some() || alter.table_type.is_some() {
             return Err(not_yet(alter));
         }
-        let name = bare_name(&alter.name)?;
+        let name = match bare_name(&alter.name) {
+            Err(_) if alter.if_exists => return Ok(done("There was no such table.")),
+            name => name?,
+        };
         if alter.if_exists && self.catalog()?.table(&name).is_none() {
             return Ok(done("There was no such table."));
         }
@@ -99,7 +102,8 @@ impl Engine {
             }
             Action::RenameConstraint { old_name, new_name } => {
                 let (old, new) = (name_of(old_name), name_of(new_name));
-                if altered.rows.indexes.iter().any(|index| index.name == old) {
+                if altered.rows.indexes.iter().any(|index| name::parts(&index.name).1 == old) {
+                    let new = name::beside(&altered.name, &new);
                     self.check_free(&*self.catalog()?, &new)?;
                 }
                 altered.rename_constraint(&old, &new)
@@ -231,8 +235,8 @@ impl Engine {
 
     fn rename_table(&self, altered: &mut Altered, name: &RenameTableNameKind) -> Result<(), Error> {
         let (RenameTableNameKind::As(name) | RenameTableNameKind::To(name)) = name;
-        let name = bare_name(name)?;
-        if name.chars().any(char::is_control) {
+        let name = name::beside(&altered.old().name, &bare_name(name)?);
+        if crate::names::has_controls(&name) {
             let text = "the name of a table has no control characters";
             return Err(Error::new(911, "42602", text).next("choose another name"));
         }
@@ -358,6 +362,7 @@ impl Engine {
     ) -> Result<Outcome, Error> {
         let AlterIndexOperation::RenameIndex { index_name } = operation;
         let (catalog, old, new) = (self.catalog()?, bare_name(name)?, bare_name(index_name)?);
+        let new = name::beside(&old, &new);
         let Some((table, _)) = catalog.index(&old) else {
             let text = format!("index \"{old}\" does not exist");
             return Err(Error::new(1418, "42704", text));
@@ -369,6 +374,11 @@ impl Engine {
         let indexes = rows.indexes.iter_mut().filter(|index| index.name == old);
         indexes.for_each(|index| index.name.clone_from(&new));
         table.rows = Some(rows);
+        for texts in [&mut table.comments.indexes, &mut table.comments.constraints] {
+            if let Some(text) = texts.remove(name::parts(&old).1) {
+                texts.insert(name::parts(&new).1.to_owned(), text);
+            }
+        }
         self.finish(alteration, table).await?;
         Ok(done(format!("Index {old} is {new} now.")))
     }

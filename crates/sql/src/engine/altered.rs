@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
 use cellar_format::rows::RowLayout;
-use cellar_instance::catalog::{Constraint, Index, Missing, RowTable, Table};
+use cellar_instance::catalog::{Comments, Constraint, Index, Missing, RowTable, Table, name};
 use cellar_instance::database::Alteration;
 use datafusion::common::DFSchema;
 use datafusion::datasource::{MemTable, provider_as_source};
@@ -70,6 +70,8 @@ pub(super) struct Altered {
     pub dropped: BTreeSet<String>,
     /// A column has gone.
     is_narrower: bool,
+    /// Constraints that have other names: the old one, and the new.
+    renamed: Vec<(String, String)>,
 }
 
 impl Altered {
@@ -86,6 +88,7 @@ impl Altered {
             notices: Vec::new(),
             dropped: BTreeSet::new(),
             is_narrower: false,
+            renamed: Vec::new(),
             old,
         }
     }
@@ -145,12 +148,13 @@ impl Altered {
     /// The names of the constraints.
     pub fn constraints(&self) -> Vec<String> {
         let keys = self.rows.indexes.iter().filter(|index| index.constraint.is_some());
-        let keys = keys.map(|index| index.name.clone());
+        let keys = keys.map(|index| name::parts(&index.name).1.to_owned());
         keys.chain(self.rows.checks.iter().map(|check| check.name.clone())).collect()
     }
 
     /// Refuses the name of a constraint that there is.
     pub fn check_constraint_free(&self, name: &str) -> Result<(), Error> {
+        let name = name::parts(name).1;
         if !self.constraints().iter().any(|own| own == name) {
             return Ok(());
         }
@@ -230,7 +234,9 @@ impl Altered {
     /// Takes a constraint away; NOT NULL of a primary key stays, as in PostgreSQL.
     pub fn drop_constraint(&mut self, name: &str, if_exists: bool) -> Result<(), Error> {
         let before = self.rows.indexes.len() + self.rows.checks.len();
-        self.rows.indexes.retain(|index| index.constraint.is_none() || index.name != name);
+        self.rows
+            .indexes
+            .retain(|index| index.constraint.is_none() || name::parts(&index.name).1 != name);
         self.rows.checks.retain(|check| check.name != name);
         if self.rows.indexes.len() + self.rows.checks.len() < before {
             return Ok(());
@@ -248,8 +254,11 @@ impl Altered {
         let keys = self.rows.indexes.iter_mut().filter(|index| index.constraint.is_some());
         let keys = keys.map(|index| &mut index.name);
         let checks = self.rows.checks.iter_mut().map(|check| &mut check.name);
-        match keys.chain(checks).find(|name| *name == old) {
-            Some(name) => new.clone_into(name),
+        match keys.chain(checks).find(|own| name::parts(own).1 == old) {
+            Some(own) => {
+                *own = name::beside(own, new);
+                self.renamed.push((old.to_owned(), new.to_owned()));
+            }
             None => return Err(self.no_constraint(old)),
         }
         Ok(())
@@ -265,7 +274,31 @@ impl Altered {
     /// The table, with what its rows are.
     fn table(&self, was: &Table, rows: RowTable) -> Table {
         let (name, schema) = (self.name.clone(), schema_text(&self.schema()));
-        Table { name, schema, rows: Some(rows), ..was.clone() }
+        let comments = self.comments(&was.comments);
+        Table { name, schema, rows: Some(rows), comments, ..was.clone() }
+    }
+
+    /// What was written about the table and what it still has.
+    fn comments(&self, was: &Comments) -> Comments {
+        let mut now = Comments { own: was.own.clone(), ..Comments::default() };
+        for column in &self.columns {
+            let (From::Old(at) | From::Cast(at, _)) = &column.from else { continue };
+            if let Some(text) = was.columns.get(self.old.schema.field(*at).name()) {
+                now.columns.insert(column.field.name().clone(), text.clone());
+            }
+        }
+        let (mut constraints, mut indexes) = (was.constraints.clone(), was.indexes.clone());
+        for (old, new) in &self.renamed {
+            for texts in [&mut constraints, &mut indexes] {
+                if let Some(text) = texts.remove(old) {
+                    texts.insert(new.clone(), text);
+                }
+            }
+        }
+        let (names, own) = (self.constraints(), &self.rows.indexes);
+        constraints.retain(|name, _| names.contains(name));
+        indexes.retain(|name, _| own.iter().any(|index| name::parts(&index.name).1 == name));
+        Comments { constraints, indexes, ..now }
     }
 }
 

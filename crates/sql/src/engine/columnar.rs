@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use crate::columnar::table::table_schema;
 use crate::columnar::tables::{Columnar, Written};
 use crate::columnar::write::Batches;
+use crate::engine::ddl::check_schema;
 use crate::engine::made::Made;
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
@@ -163,6 +164,7 @@ impl Engine {
             let reference = TableReference::parse_str(name);
             self.check_own(&reference)?;
             self.refuse_view(&reference, "TRUNCATE of")?;
+            check_schema(&reference)?;
             let bare = reference.table().to_owned();
             if !self.is_columnar(name) && !self.is_row_table(name) {
                 return Err(match self.has_table(&bare) {

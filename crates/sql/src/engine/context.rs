@@ -18,8 +18,10 @@ use crate::common_aggregates::ShareAggregates;
 use crate::correlated::ForEachRow;
 use crate::dialect::LikeEscape;
 use crate::distinct_on::KeysOfDistinctOn;
+use crate::engine::comment_calls::OfComments;
+use crate::engine::schema_calls::OfPath;
 use crate::engine::sequence_calls::OfSequence;
-use crate::engine::{CATALOG, EngineOptions, PUBLIC, Stores};
+use crate::engine::{EngineOptions, PUBLIC, Stores};
 use crate::guarded::Guarded;
 use crate::host::Host;
 use crate::in_subquery::ThreeValuedIn;
@@ -31,7 +33,9 @@ use crate::instants::trunc::DateTrunc;
 use crate::lateral::LateralValues;
 use crate::lazy_build_side::BuildWhenAsked;
 use crate::memory::Memory;
+use crate::names::CATALOG;
 use crate::names::apart::{Apart, NamedApart};
+use crate::names::path::Paths;
 use crate::namesakes::Lids;
 use crate::nested::NestedSubqueries;
 use crate::noted::Notes;
@@ -66,6 +70,7 @@ pub(super) fn most_partitions(memory_limit: usize) -> usize {
 /// A context for a host.
 pub(super) fn context(
     host: &Arc<dyn Host>,
+    paths: &Arc<Paths>,
     notes: &Arc<Notes>,
     options: &EngineOptions,
 ) -> Result<SessionContext, DataFusionError> {
@@ -124,6 +129,8 @@ pub(super) fn context(
     context.register_udf(Coalesce::udf());
     context.register_udf(LikeEscape::udf());
     context.register_udf(Apart::udf());
+    OfComments::udfs(host, paths).into_iter().for_each(|function| context.register_udf(function));
+    OfPath::udfs(host, paths).into_iter().for_each(|function| context.register_udf(function));
     OfSequence::udfs(host).into_iter().for_each(|function| context.register_udf(function));
     context.state_ref().write().register_expr_planner(Arc::new(IntervalTimes))?;
     Ok(context)

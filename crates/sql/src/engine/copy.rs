@@ -56,7 +56,7 @@ impl Engine {
         self.refuse_behind_failure(&statement).await?;
         match statement {
             Statement::Copy(copy) if copy.reads_stream() => {
-                self.copy(sql, *copy, Some(input)).await
+                self.copy(sql, *copy, Some(input)).await.map(Outcome::shown)
             }
             _ => Err(Error::syntax("no COPY FROM STDIN: there is nothing to give it")),
         }
@@ -88,6 +88,7 @@ impl Engine {
                 .next("at a prompt and in a file rows follow the statement, up to a line \\."));
             }
         };
+        let table = &*self.resolved_name(table)?;
         let reference = TableReference::parse_str(table);
         self.check_own(&reference)?;
         if is_public(&reference) && self.is_columnar(table) {

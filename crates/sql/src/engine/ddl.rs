@@ -9,6 +9,8 @@ use datafusion::sql::sqlparser::ast::{ObjectName, ObjectType, Statement as SqlSt
 
 use crate::engine::{Engine, Outcome, is_public};
 use crate::error::Error;
+use crate::names::path::SYSTEM;
+use crate::names::resolve::no_schema;
 use crate::rows::Scope;
 
 /// The name of an object in the schema public.
@@ -16,10 +18,20 @@ pub(super) fn bare_name(name: &ObjectName) -> Result<String, Error> {
     let reference = TableReference::parse_str(&name.to_string());
     match is_public(&reference) {
         true => Ok(reference.table().to_owned()),
-        false => {
-            let text = format!("schema \"{}\" does not exist", reference.schema().unwrap_or(""));
-            Err(Error::new(1435, "3F000", text).next("all that you make is in the schema public"))
+        false => Err(no_schema(reference.schema().unwrap_or_default())),
+    }
+}
+
+/// Refuses a schema that there is not.
+///
+/// # Errors
+/// 3F000.
+pub(super) fn check_schema(reference: &TableReference) -> Result<(), Error> {
+    match reference.schema() {
+        Some(schema) if !is_public(reference) && !SYSTEM.contains(&schema) => {
+            Err(no_schema(schema))
         }
+        _ => Ok(()),
     }
 }
 
@@ -141,7 +153,7 @@ fn not_of(kind: TableKind, name: &str) -> Error {
     let kind = match kind {
         TableKind::Columnar => "columnar",
         TableKind::External => "external",
-        TableKind::Heap | TableKind::Sequence | TableKind::View => "heap",
+        TableKind::Heap | TableKind::Sequence | TableKind::View | TableKind::Schema => "heap",
     };
     Error::not_yet(format!("an index, or ALTER TABLE, of the {kind} table \"{name}\""))
         .next("a table made with USING heap has them: create one, and INSERT the rows there")

@@ -4,6 +4,7 @@ use datafusion::common::TableReference;
 use datafusion::sql::parser::CreateExternalTable;
 
 use crate::columnar::table::schema_text;
+use crate::engine::ddl::check_schema;
 use crate::engine::open::{Known, open};
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
@@ -94,6 +95,7 @@ impl Engine {
                 return Err(Error::new(942, "42809", format!("\"{bare}\" is a view"))
                     .next(format!("drop view {bare}")));
             } else if !if_exists {
+                check_schema(&reference)?;
                 return Err(Error::new(942, "42P01", format!("table \"{bare}\" does not exist")));
             }
         }

@@ -14,7 +14,7 @@ use futures_util::stream;
 
 use crate::engine::dml::{Effect, TRIES, changed_again_and_again};
 use crate::engine::{Engine, Outcome, done};
-use crate::error::Error;
+use crate::error::{Error, shown};
 use crate::fast::{
     Cache, Constant, Found, Lexed, Parts, Plan, Ran, Shape, Slots, lex, literals_for, now_type,
 };
@@ -87,7 +87,9 @@ impl Engine {
     ) -> Option<Arc<Plan>> {
         let catalog = rows.catalog().ok()?;
         let library = rows.database().instance().library();
-        let found = self.plans().find(key, &catalog);
+        let key = &*self.plan_key(key);
+        // What others make may come before what a name stood for.
+        let found = self.plans().find(key, &catalog, self.paths.is_plain());
         match found {
             Found::Plan(plan) => {
                 library.hit(&plan.cursor);
@@ -115,6 +117,7 @@ impl Engine {
     ) -> Option<Plan> {
         let Ok(Statement::Query(statement)) = parse(&lexed.text) else { return None };
         let DfStatement::Statement(statement) = *statement else { return None };
+        let statement = Box::new(self.resolved_sql(*statement).ok()?);
         let is_query = matches!(*statement, SqlStatement::Query(_));
         let shape = Shape::of((*statement).clone())?;
         let reference = TableReference::parse_str(&shape.table.to_string());
@@ -173,6 +176,15 @@ impl Engine {
                 return Err(error);
             }
         };
+        if self.paths.has_temporary() && plan.changes() && !scope.in_block {
+            let in_scope = self.in_scope(scope.clone());
+            let left = self.on_commit(&scope).await;
+            drop(in_scope);
+            if let Err(error) = left {
+                rows.end_statement(&scope, false).await?;
+                return Err(error);
+            }
+        }
         rows.end_statement(&scope, true).await?;
         let nanos = rows.database().env().now().0.saturating_sub(began.0);
         plan.cursor.executed(told.rows(), nanos);
@@ -186,12 +198,12 @@ impl Engine {
         let plan = self.fast_plan(rows, &lexed, &lexed.text, &[]).await?;
         let table = &plan.columns.name;
         let Some((index, mut conditions)) = plan.index() else {
-            return Some(format!("fast path: rows of {table} are made of VALUES"));
+            return Some(shown(format!("fast path: rows of {table} are made of VALUES")));
         };
         for (at, constant) in lexed.constants.iter().enumerate().rev() {
             conditions = conditions.replace(&constant.placeholder(at), &constant.to_string());
         }
-        Some(format!("fast path: {table} by index {index} ({conditions})"))
+        Some(shown(format!("fast path: {table} by index {index} ({conditions})")))
     }
 
     /// SET of our own setting; `None`: it is another statement.

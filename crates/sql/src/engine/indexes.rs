@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_recursion::async_recursion as boxed;
-use cellar_instance::catalog::{Index, IndexColumn, Table};
+use cellar_instance::catalog::{Index, IndexColumn, Table, name};
 use cellar_instance::database::Alteration;
 use datafusion::sql::sqlparser::ast::{
     CreateIndex, Expr as SqlExpr, IndexColumn as SqlColumn, IndexType, ObjectName,
@@ -81,7 +81,10 @@ impl Engine {
         let catalog = self.catalog()?;
         let mut dropped: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for name in names {
-            let name = bare_name(name)?;
+            let name = match bare_name(name) {
+                Err(_) if if_exists => continue,
+                name => name?,
+            };
             match catalog.index(&name) {
                 Some((table, index)) if index.constraint.is_some() => {
                     return Err(of_constraint(&table.name, &name));
@@ -107,6 +110,10 @@ impl Engine {
             let (mut table, mut rows) = (alteration.table().clone(), alteration.rows().clone());
             rows.indexes.retain(|index| index.constraint.is_some() || !names.contains(&index.name));
             table.rows = Some(rows);
+            table
+                .comments
+                .indexes
+                .retain(|own, _| !names.contains(&name::beside(&table.name, own)));
             self.finish(alteration, table).await?;
         }
         let names: Vec<String> = dropped.into_values().flatten().collect();

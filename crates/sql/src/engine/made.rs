@@ -5,11 +5,12 @@ use std::sync::Arc;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    CreateTable, CreateTableOptions, Expr, SqlOption, Statement as SqlStatement, Value,
+    CreateTable, CreateTableOptions, Expr, OnCommit, SqlOption, Statement as SqlStatement, Value,
 };
 
 use crate::columnar::table::with_length;
 use crate::dialect::length_of;
+use crate::engine::temporary;
 use crate::parse::table_kind::{ACCESS_METHOD, COLUMNAR, HEAP, TABLESPACE};
 
 /// The group of a table, and the lengths of its columns.
@@ -19,6 +20,8 @@ pub(super) struct Made {
     pub group: Option<String>,
     /// `USING heap`, or `USING columnar`.
     access: Option<String>,
+    /// ON COMMIT, where it does something.
+    on_commit: Option<OnCommit>,
     /// It has the rows of a query.
     is_filled: bool,
     /// For each column that the statement names the characters that a value has at most, if it says so.
@@ -34,7 +37,17 @@ impl Made {
         let access = take_option(create, ACCESS_METHOD);
         let group = take_option(create, TABLESPACE).map(|group| group.to_uppercase());
         let is_filled = create.query.is_some();
-        Made { group, access, is_filled, lengths }
+        let on_commit = create.on_commit.take();
+        Made { group, access, on_commit, is_filled, lengths }
+    }
+
+    /// What it says of commits, as the catalog has it; `None`: nothing.
+    pub fn on_commit(&self) -> Option<&'static str> {
+        self.on_commit.as_ref().map(|said| match said {
+            OnCommit::DeleteRows => temporary::DELETE,
+            OnCommit::PreserveRows => "preserve rows",
+            OnCommit::Drop => temporary::DROP,
+        })
     }
 
     /// Whether it says that the table is in the heap.

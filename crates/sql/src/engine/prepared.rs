@@ -80,12 +80,13 @@ impl Engine {
             Statement::Explain(..) => return Ok(plain(Some(words::explained()))),
             _ => return Ok(plain(None)),
         };
-        let DfStatement::Statement(inner) = &statement else { return Ok(plain(None)) };
+        let resolved = self.resolved(statement.clone())?;
+        let DfStatement::Statement(inner) = &resolved else { return Ok(plain(None)) };
         if !words::is_planned(inner) {
             return Ok(plain(None));
         }
         if matches!(inner.as_ref(), SqlStatement::Insert(insert) if !self.is_of_rows(insert)) {
-            self.prepare(&mut statement.clone()).await?;
+            self.prepare(&mut resolved.clone()).await?;
         }
         let (parameters, columns) = self.described(inner, types).await?;
         let lexed = lex(sql).map(|lexed| {

@@ -2,7 +2,7 @@
 
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use cellar_format::rows::RowLayout;
-use cellar_instance::catalog::{RowTable, Table};
+use cellar_instance::catalog::{RowTable, Table, name};
 use datafusion::common::TableReference;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::sql::parser::Statement as DfStatement;
@@ -11,6 +11,7 @@ use futures_util::TryStreamExt;
 
 use crate::columnar::table::{schema_text, with_default};
 use crate::engine::made::Made;
+use crate::engine::temporary::ON_COMMIT;
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
 use crate::rows::{
@@ -80,7 +81,7 @@ impl Engine {
             return Ok(done(format!("Table {} is there already.", create.name.table())));
         };
         let name = create.name.table().to_owned();
-        if name.chars().any(char::is_control) {
+        if crate::names::has_controls(&name) {
             let text = "the name of a table has no control characters";
             return Err(Error::new(911, "42602", text).next("choose another name"));
         }
@@ -92,7 +93,14 @@ impl Engine {
         let catalog = self.catalog()?;
         let is_free = |name: &str| self.kind_of(&catalog, name).is_none();
         let rows = RowTable { owned, ..definition.rows(&name, &is_free, &[]) };
-        let table = Table::in_heap(&name, schema_text(&schema), rows);
+        let mut table = Table::in_heap(&name, schema_text(&schema), rows);
+        if let Some(said) = made.on_commit() {
+            if !name::is_temporary(name::parts(&table.name).0) {
+                let text = "ON COMMIT is of temporary tables";
+                return Err(Error::new(14451, "42P16", text).next("create temporary table .."));
+            }
+            table.options.insert(ON_COMMIT.to_owned(), said.to_owned());
+        }
         let checked = table.rows.as_ref().map(|rows| RowColumns::of(&table, rows)).transpose()?;
         if let Some(columns) = &checked {
             refuse_keys(columns)?;

@@ -24,6 +24,7 @@ use crate::columnar::table::{
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
 use crate::grammar::CellarDialect;
+use crate::names::resolve::no_schema;
 use crate::rows::{
     NewSequence, RowTables, SequenceOptions, default_of_sequence, free_name, no_sequence,
 };
@@ -36,10 +37,7 @@ pub(super) type NamedSequence = (String, Sequence);
 pub(super) fn bare(reference: &TableReference) -> Result<String, Error> {
     match is_public(reference) {
         true => Ok(reference.table().to_owned()),
-        false => {
-            let text = format!("schema \"{}\" does not exist", reference.schema().unwrap_or(""));
-            Err(Error::new(1435, "3F000", text).next("all that you make is in the schema public"))
-        }
+        false => Err(no_schema(reference.schema().unwrap_or_default())),
     }
 }
 
@@ -95,8 +93,20 @@ fn type_of_column(field: &Field) -> Option<SequenceType> {
 impl Engine {
     /// Runs a statement that DataFusion's parser does not know.
     #[boxed]
-    pub(super) async fn define(&self, define: Define) -> Result<Outcome, Error> {
+    pub(super) async fn define(&self, mut define: Define) -> Result<Outcome, Error> {
+        self.resolve_define(&mut define)?;
         match define {
+            Define::CreateSchema { name, if_not_exists } => {
+                self.create_schema(&name, if_not_exists).await
+            }
+            Define::DropSchema { names, if_exists, cascades } => {
+                self.drop_schemas(&names, (if_exists, cascades)).await
+            }
+            Define::RenameSchema { name, to } => self.rename_schema(&name, &to).await,
+            Define::Comment { about, text } => self.comment(&about, text).await,
+            Define::SetSchema { kind, name, if_exists, schema } => {
+                self.set_schema_of((kind, &name), if_exists, &schema).await
+            }
             Define::CreateSequence { name, if_not_exists, options, owned_by } => {
                 self.create_sequence(&name, if_not_exists, (&options, owned_by)).await
             }
@@ -145,7 +155,7 @@ impl Engine {
     ) -> Result<Outcome, Error> {
         self.check_own(reference)?;
         let (name, catalog) = (bare(reference)?, self.catalog()?);
-        if name.chars().any(char::is_control) {
+        if crate::names::has_controls(&name) {
             let text = "the name of a sequence has no control characters";
             return Err(Error::new(911, "42602", text).next("choose another name"));
         }
@@ -262,7 +272,10 @@ impl Engine {
     ) -> Result<Outcome, Error> {
         let mut dropped = BTreeSet::new();
         for name in names {
-            let name = bare(&TableReference::parse_str(&name.to_string()))?;
+            let name = match bare(&TableReference::parse_str(&name.to_string())) {
+                Err(_) if if_exists => continue,
+                name => name?,
+            };
             let catalog = self.catalog()?;
             match catalog.table(&name) {
                 Some(table) if table.sequence.is_some() => {}

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use cellar_instance::catalog::Table;
+use cellar_instance::catalog::{Table, name};
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::Result as DataFusionResult;
 use datafusion::datasource::{TableProvider, TableType};
@@ -111,6 +111,21 @@ impl Tables {
             Some(error) => broken.insert(name.to_owned(), error),
             None => broken.remove(name),
         };
+    }
+
+    /// Whether it is one of ours, or a view of the session.
+    pub(super) fn is_own(&self, name: &str) -> bool {
+        self.own.table_exist(name)
+    }
+
+    /// The keys of all tables and views of the catalog.
+    pub(super) fn keys(&self) -> Vec<String> {
+        let external = self.host.tables().into_iter().map(|table| table.name);
+        let mut keys: Vec<String> = external.collect();
+        keys.extend(self.host.columnar().map(|c| c.names()).unwrap_or_default());
+        keys.extend(self.host.rows().map(|rows| rows.names()).unwrap_or_default());
+        keys.extend(self.host.rows().map(|rows| rows.view_names()).unwrap_or_default());
+        keys
     }
 
     fn state(&self) -> Result<SessionState, Error> {
@@ -267,10 +282,7 @@ async fn kind_in(
 impl SchemaProvider for Tables {
     fn table_names(&self) -> Vec<String> {
         let mut names: BTreeSet<String> = self.own.table_names().into_iter().collect();
-        names.extend(self.host.tables().into_iter().map(|table| table.name));
-        names.extend(self.host.columnar().map(|c| c.names()).unwrap_or_default());
-        names.extend(self.host.rows().map(|rows| rows.names()).unwrap_or_default());
-        names.extend(self.host.rows().map(|rows| rows.view_names()).unwrap_or_default());
+        names.extend(self.keys().into_iter().filter(|key| !key.contains(name::SEPARATOR)));
         names.into_iter().collect()
     }
 

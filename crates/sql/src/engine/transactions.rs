@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use futures_util::TryStreamExt;
 
 use crate::engine::made::Made;
+use crate::engine::resolving::makes_temporary;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
 use crate::explain::Explained;
@@ -36,16 +37,26 @@ impl Engine {
         {
             return Ok(answer);
         }
-        if !rows.are_open() && Made::of(&mut statement.clone()).is_filled_heap() {
+        if !rows.are_open()
+            && (makes_temporary(&statement) || Made::of(&mut statement.clone()).is_filled_heap())
+        {
             // The first of all tables in the heap is made and filled in one transaction, too.
             rows.database().use_heap(&|_, _| ()).await?;
         }
         if !rows.are_open() {
+            let statement = self.resolved(statement)?;
             return self.query(sql, statement).await;
         }
         let _turn = self.turn.lock().await;
         let scope = rows.begin_statement().await?;
         let in_scope = self.in_scope(scope.clone());
+        let statement = match self.resolved(statement) {
+            Ok(statement) => statement,
+            Err(error) => {
+                drop(in_scope);
+                return self.ended(rows, &scope, Err(error)).await;
+            }
+        };
         let changed = self.changing(&scope, &statement).await;
         let is_change = changed.is_some();
         let (outcome, scope) = match changed {
@@ -101,6 +112,15 @@ impl Engine {
             Ok(()) => outcome,
             Err(error) => outcome.and(Err(error)),
         };
+        let outcome = match outcome {
+            Ok(outcome) if !scope.in_block => {
+                let in_scope = self.in_scope(scope.clone());
+                let left = self.on_commit(scope).await;
+                drop(in_scope);
+                left.map(|()| outcome)
+            }
+            outcome => outcome,
+        };
         let ended = rows.end_statement(scope, outcome.is_ok()).await;
         let outcome = outcome?;
         ended?;
@@ -109,9 +129,13 @@ impl Engine {
 
     /// Runs a statement of our own that defines something.
     pub(super) async fn defined(&self, define: Define) -> Result<Outcome, Error> {
-        let Some(rows) = self.host.rows().filter(|rows| rows.are_open()) else {
+        let Some(rows) = self.host.rows() else { return self.define(define).await };
+        if !rows.are_open() && define.needs_heap() {
+            rows.database().use_heap(&|_, _| ()).await?;
+        }
+        if !rows.are_open() {
             return self.define(define).await;
-        };
+        }
         let _turn = self.turn.lock().await;
         let scope = rows.begin_statement().await?;
         let in_scope = self.in_scope(scope.clone());
@@ -162,6 +186,7 @@ impl Engine {
             return Err(Error::not_yet("EXPLAIN of UPDATE and DELETE")
                 .next("explain select with the same FROM and WHERE: it is what they do first"));
         }
+        let statement = self.resolved(statement)?;
         let Some(rows) = self.host.rows().filter(|rows| rows.are_open()) else {
             return self.explain(options, statement).await;
         };
@@ -189,6 +214,9 @@ impl Engine {
                     return Err(Error::not_yet("a block of statements"));
                 }
                 let was_begun = rows.begin(modes_of(modes)?).await?;
+                if !was_begun {
+                    self.paths.begin();
+                }
                 let mut outcome = done("Transaction begun.");
                 if let (true, Outcome::Done { notices, .. }) = (was_begun, &mut outcome) {
                     notices.push("a transaction was begun already: it goes on".to_owned());
@@ -229,7 +257,7 @@ impl Engine {
     ) -> Result<Outcome, Error> {
         let what = if commits { "commit" } else { "roll back" };
         if !chain {
-            return Ok(ended(rows.end(commits).await?, what));
+            return Ok(ended(self.end_with_path(rows, commits).await?, what));
         }
         if !rows.is_in_block().await {
             return Err(Error::new(
@@ -239,14 +267,28 @@ impl Engine {
             )
             .next("begin one: BEGIN"));
         }
-        let block = rows.end(commits).await?;
+        let block = self.end_with_path(rows, commits).await?;
         rows.begin(rows.modes()).await?;
+        self.paths.begin();
         Ok(match ended(block, what) {
             Outcome::Done { message, notices } => {
                 Outcome::Done { message: format!("{message} Another one begun."), notices }
             }
             other => other,
         })
+    }
+
+    /// Ends a transaction, with what it has set of the search path and what its temporary tables do then.
+    async fn end_with_path(&self, rows: &RowTables, commits: bool) -> Result<Block, Error> {
+        let left = match commits {
+            true => self.before_commit(rows).await,
+            false => Ok(()),
+        };
+        let block = rows.end(commits && left.is_ok()).await;
+        let is_kept = commits && matches!(block, Ok(Block::Committed | Block::None));
+        self.paths.end(is_kept && left.is_ok());
+        left?;
+        block
     }
 
     /// Refuses in a transaction what would not be part of it.
@@ -265,7 +307,13 @@ impl Engine {
     /// None that matters: it is gone.
     pub async fn end_session(&self) -> bool {
         let Some(rows) = self.host.rows() else { return false };
-        !matches!(rows.end(false).await, Ok(Block::None))
+        let ended = rows.end(false).await;
+        self.paths.end(false);
+        if self.paths.has_temporary() {
+            // What stays the next opening drops.
+            let _ = rows.database().drop_temporary(Some(self.paths.temporary())).await;
+        }
+        !matches!(ended, Ok(Block::None))
     }
 
     /// Sets what the statement in progress reads and changes, until what this returns is dropped: also where

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_recursion::async_recursion as boxed;
-use cellar_instance::catalog::{Catalog, Table, TableKind, View};
+use cellar_instance::catalog::{Catalog, Table, TableKind, View, name as key_names};
 use datafusion::common::TableReference;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::ViewTable;
@@ -16,6 +16,7 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{CreateView, Statement as SqlStatement};
 
 use crate::columnar::table::{schema_of_text, schema_text};
+use crate::engine::ddl::check_schema;
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
 use crate::failure::from_datafusion;
@@ -59,7 +60,9 @@ pub(super) async fn open_view(
         let text = format!("view \"{}\" reads other columns than when it was made", table.name);
         Error::new(4063, "42703", text).next("drop it, and make it anew")
     })?;
-    Ok(ViewTable::new(plan, Some(view.query.clone())))
+    // A key is always quoted there.
+    let shown = view.query.replace(key_names::SEPARATOR, "\".\"");
+    Ok(ViewTable::new(plan, Some(shown)))
 }
 
 /// The columns that a query had when the view was made, with the names and types that they are to have; `None`:
@@ -116,9 +119,12 @@ impl Engine {
         create: &CreateView,
     ) -> Result<Outcome, Error> {
         self.check_view_name(&create.name.to_string())?;
-        if !self.keeps_views(create) {
+        let reads = query_of_view(sql).and_then(|query| self.resolved_query(query))?;
+        let is_over_own = reads.contains(self.paths.temporary());
+        if is_over_own || !self.keeps_views(create) {
             let mut create = create.clone();
             create.temporary = false;
+            self.resolve_own_view(&mut create)?;
             let plain = SqlStatement::CreateView(create);
             self.plan_and_run(DfStatement::Statement(Box::new(plain))).await?;
             return Ok(Outcome::Done {
@@ -131,7 +137,7 @@ impl Engine {
         }
         let reference = TableReference::parse_str(&create.name.to_string());
         let (name, catalog) = (super::sequences::bare(&reference)?, self.catalog()?);
-        if name.chars().any(char::is_control) {
+        if names::has_controls(&name) {
             let text = "the name of a view has no control characters";
             return Err(Error::new(911, "42602", text).next("choose another name"));
         }
@@ -142,7 +148,7 @@ impl Engine {
         if old.is_none() || !create.or_replace {
             self.check_free(&catalog, &name)?;
         }
-        let query = query_of_view(sql)?;
+        let query = &*self.resolved_query(query_of_view(sql)?)?;
         let (schema, view) = self.view_of(&catalog, &name, create, query).await?;
         if let Some((old, _)) = old {
             check_replaced(&*schema_of_text(&old.schema)?, &schema)?;
@@ -255,6 +261,7 @@ impl Engine {
                 }
                 None if if_exists => continue,
                 None => {
+                    check_schema(&reference)?;
                     return Err(Error::new(
                         942,
                         "42P01",

@@ -19,6 +19,7 @@ use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::work_table::WorkTableExec;
 
+use crate::error::shown;
 use crate::explain::calls::window;
 use crate::explain::facts::{Join, Kind, Method};
 use crate::explain::names::{over, over_both};
@@ -115,11 +116,11 @@ pub(super) fn other(plan: &Plan, tables: &Tables) -> Kind {
         return Kind::Generated { name: function_name(function) };
     }
     if let Some(scan) = plan.downcast_ref::<HeapScanExec>() {
-        let index = scan.index().map(|(name, keys)| (name.to_owned(), keys));
+        let index = scan.index().map(|(name, keys)| (shown(name.to_owned()), keys));
         // Those that the index answers are told with it.
         let is_answered = index.is_some() && scan.other_filters() == 0;
         let conditions = if is_answered { Vec::new() } else { scan.conditions() };
-        return Kind::Heap { table: scan.table().to_owned(), index, conditions };
+        return Kind::Heap { table: shown(scan.table().to_owned()), index, conditions };
     }
     Kind::Other { name: plan.name().to_owned() }
 }

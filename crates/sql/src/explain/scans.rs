@@ -12,6 +12,7 @@ use datafusion::physical_plan::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 
 use crate::columnar::exec::CellScanExec;
+use crate::error::shown;
 use crate::explain::facts::{CellScan, Conjunct, FileScan, FileTotals, Kind, Narrower, Narrowing};
 use crate::explain::tables::Tables;
 use crate::path::GroupPath;
@@ -28,7 +29,7 @@ pub(super) fn cell(scan: &CellScanExec, makers: Makers<'_>, ran: bool) -> CellSc
     let names = of_schema(schema);
     let conjuncts = scan.told().into_iter();
     CellScan {
-        table: table.name().to_owned(),
+        table: shown(table.name().to_owned()),
         columns: scan.columns_read().into_iter().map(name).collect(),
         conjuncts: conjuncts
             .map(|told| Conjunct { text: told.conjunct, residual: told.reason })

@@ -8,6 +8,7 @@ use datafusion::datasource::source_as_provider;
 use datafusion::error::Result;
 use datafusion::logical_expr::LogicalPlan;
 
+use crate::error::shown;
 use crate::files::table::FileTable;
 
 /// A table that a query names.
@@ -33,7 +34,7 @@ impl Tables {
                 let provider = source_as_provider(&scan.source).ok();
                 let files = provider.as_ref().and_then(|p| p.downcast_ref::<FileTable>());
                 tables.push(Named {
-                    name: scan.table_name.to_string(),
+                    name: shown(scan.table_name.to_string()),
                     schema: scan.source.schema(),
                     files: files.map(|table| table.urls().to_vec()).unwrap_or_default(),
                 });

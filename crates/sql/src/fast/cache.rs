@@ -40,13 +40,14 @@ pub(crate) enum Found {
 }
 
 impl Cache {
-    /// The plan of a statement with the tables as they are now.
-    pub fn find(&mut self, text: &str, catalog: &Arc<Catalog>) -> Found {
+    /// The plan of a statement with the tables as they are now. `is_plain`: its names are always those of the same
+    /// schema.
+    pub fn find(&mut self, text: &str, catalog: &Arc<Catalog>, is_plain: bool) -> Found {
         self.clock += 1;
         let Some(entry) = self.entries.get_mut(text) else { return Found::Nothing };
         entry.used = self.clock;
         if !Arc::ptr_eq(&entry.catalog, catalog) {
-            if !entry.plan.as_ref().is_some_and(|plan| plan.is_of(catalog)) {
+            if !is_plain || !entry.plan.as_ref().is_some_and(|plan| plan.is_of(catalog)) {
                 self.entries.remove(text);
                 return Found::Stale;
             }

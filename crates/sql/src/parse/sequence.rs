@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Wor
 use super::Cursor;
 use crate::error::Error;
 use crate::grammar::CellarDialect;
+use crate::names::path::TEMPORARY;
 use crate::rows::SequenceOptions;
 use crate::statement::{Define, OwnedBy, Statement};
 
@@ -74,7 +75,15 @@ impl Cursor<'_> {
     }
 
     pub(super) fn create_temporary_sequence(&mut self) -> Result<Statement, Error> {
-        Err(Error::not_yet("CREATE TEMPORARY SEQUENCE").next("create sequence, and drop it"))
+        let mut statement = self.create_sequence()?;
+        if let Statement::Define(Define::CreateSequence { name, .. }) = &mut statement {
+            if name.schema().is_some_and(|schema| schema != TEMPORARY) {
+                let text = "a temporary sequence is in the schema of its session";
+                return Err(Error::new(1435, "42P16", text).next("leave the schema out"));
+            }
+            *name = TableReference::partial(TEMPORARY, name.table());
+        }
+        Ok(statement)
     }
 
     pub(super) fn create_sequence(&mut self) -> Result<Statement, Error> {
@@ -178,7 +187,7 @@ impl Cursor<'_> {
     }
 }
 
-fn reference(names: &[String]) -> Option<TableReference> {
+pub(super) fn reference(names: &[String]) -> Option<TableReference> {
     match names {
         [name] => Some(TableReference::bare(name.clone())),
         [schema, name] => Some(TableReference::partial(schema.clone(), name.clone())),

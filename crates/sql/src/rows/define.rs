@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use cellar_instance::catalog::{
-    Check, Constraint, Identity, Index, IndexColumn, RowTable, SequenceType,
+    Check, Constraint, Identity, Index, IndexColumn, RowTable, SequenceType, name,
 };
 use datafusion::sql::sqlparser::ast::{
     CheckConstraint, ColumnDef, ColumnOption, CreateTable, DataType, Expr, GeneratedAs, Ident,
@@ -253,7 +253,8 @@ impl Definition {
                 Constraint::Primary => (String::new(), "pkey"),
                 Constraint::Unique => (names.join("_"), "key"),
             };
-            let name = key.name.clone().unwrap_or_else(|| {
+            let said = key.name.as_ref().map(|said| name::beside(table, said));
+            let name = said.unwrap_or_else(|| {
                 let free = |name: &str| is_free(name) && !taken.iter().any(|own| own == name);
                 free_name((table, &columns, label), free)
             });
@@ -271,7 +272,8 @@ impl Definition {
         let check = |check: &Check| {
             let name = match check.name.strip_prefix('\u{1}') {
                 Some(column) => {
-                    free_name((table, column, "check"), |name| !named.iter().any(|own| own == name))
+                    let own = name::parts(table).1;
+                    free_name((own, column, "check"), |name| !named.iter().any(|own| own == name))
                 }
                 None => check.name.clone(),
             };
@@ -339,7 +341,7 @@ fn take_table_away(condition: &mut Expr, table: &str) {
     let _ = visit_expressions_mut(condition, |expr| {
         if let Expr::CompoundIdentifier(parts) = expr
             && let [own, column] = &parts[..]
-            && name_of(own) == table
+            && name_of(own) == name::parts(table).1
         {
             *expr = Expr::Identifier(column.clone());
         }

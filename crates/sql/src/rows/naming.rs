@@ -1,5 +1,7 @@
 //! Names of indexes, constraints and sequences that nobody has given.
 
+use cellar_instance::catalog::name;
+
 /// The longest name that is made up, in bytes: PostgreSQL's.
 const NAME_MAX: usize = 63;
 
@@ -35,8 +37,10 @@ pub(crate) fn free_name(
 ) -> String {
     let numbered = (1u64..).map(|number| format!("{label}{number}"));
     let labels = std::iter::once(label.to_owned()).chain(numbered);
-    let mut names = labels.map(|label| made_name(table, columns, &label));
-    names.find(|name| is_free(name)).unwrap_or_else(|| made_name(table, columns, label))
+    let (_, own) = name::parts(table);
+    let made = |label: &str| name::beside(table, &made_name(own, columns, label));
+    let mut names = labels.map(|label| made(&label));
+    names.find(|name| is_free(name)).unwrap_or_else(|| made(label))
 }
 
 #[cfg(test)]

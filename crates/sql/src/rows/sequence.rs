@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{MutexGuard, PoisonError};
 
+use cellar_instance::catalog::name::PUBLIC;
 use cellar_instance::catalog::{Sequence, SequenceType};
 use datafusion::common::TableReference;
 
 use super::session::RowTables;
 use crate::error::Error;
+use crate::names::resolve::no_schema;
 
 /// What a statement says of a sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -161,8 +163,11 @@ impl RowTables {
     fn sequence_of(&self, text: &str) -> Result<(String, Sequence), Error> {
         let reference = TableReference::parse_str(text);
         let name = reference.table();
+        if let Some(schema) = reference.schema().filter(|own| *own != PUBLIC) {
+            return Err(no_schema(schema));
+        }
         let catalog = self.catalog()?;
-        match catalog.table(name).filter(|_| reference.schema().is_none_or(|own| own == "public")) {
+        match catalog.table(name) {
             None => Err(no_sequence(text)),
             Some(found) => match &found.sequence {
                 Some(sequence) => Ok((name.to_owned(), sequence.clone())),

@@ -1,0 +1,70 @@
+//! Tables that last as long as their session: what becomes of them when a transaction commits, and when the session
+//! ends.
+
+use cellar_instance::catalog::Table;
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::rows::{RowTables, Scope};
+
+/// The option of a table in the catalog.
+pub(super) const ON_COMMIT: &str = "on_commit";
+
+/// Values of the option.
+pub(super) const DELETE: &str = "delete rows";
+pub(super) const DROP: &str = "drop";
+
+impl Engine {
+    /// Does what tables of the session are to have done when the transaction of BEGIN commits.
+    ///
+    /// # Errors
+    /// Those of locks and of the log.
+    pub(super) async fn before_commit(&self, rows: &RowTables) -> Result<(), Error> {
+        if !self.paths.has_temporary() || !rows.is_in_block().await {
+            return Ok(());
+        }
+        let _turn = self.turn.lock().await;
+        // One that has failed does nothing.
+        let Ok(scope) = rows.begin_statement().await else { return Ok(()) };
+        let in_scope = self.in_scope(scope.clone());
+        let done = self.on_commit(&scope).await;
+        drop(in_scope);
+        rows.end_statement(&scope, done.is_ok()).await?;
+        done
+    }
+
+    /// The same, within a statement.
+    ///
+    /// # Errors
+    /// As of [`Engine::before_commit`].
+    pub(super) async fn on_commit(&self, scope: &Scope) -> Result<(), Error> {
+        if !self.paths.has_temporary() {
+            return Ok(());
+        }
+        let catalog = self.catalog()?;
+        for table in catalog.in_schema(self.paths.temporary()) {
+            match table.options.get(ON_COMMIT).map(String::as_str) {
+                Some(DROP) => self.drop_rows(&table.name).await?,
+                Some(DELETE) if has_rows(scope, table).await? => {
+                    self.truncate_rows(&table.name).await?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the transaction has put rows into a table.
+async fn has_rows(scope: &Scope, table: &Table) -> Result<bool, Error> {
+    let Some(rows) = &table.rows else { return Ok(false) };
+    Ok(scope.open().await?.has_changed(rows))
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if let Some(rows) = self.host.rows().filter(|_| self.paths.has_temporary()) {
+            rows.database().leave_temporary(self.paths.temporary().to_owned());
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The search path of a session: the schemas in which names are looked for that are said without one.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cellar_instance::catalog::{Catalog, name};
+
+/// The schema of the user's name, of which there is none yet.
+const USER: &str = "$user";
+
+/// How the schema of what lasts as long as a session is called in statements.
+pub(crate) const TEMPORARY: &str = "pg_temp";
+
+/// Schemas of ours, which the catalog does not have.
+pub(crate) const SYSTEM: [&str; 3] = ["cellar", "information_schema", "pg_catalog"];
+
+/// Schemas in the order in which names are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SearchPath(pub Vec<String>);
+
+impl Default for SearchPath {
+    fn default() -> SearchPath {
+        SearchPath(vec![USER.to_owned(), name::PUBLIC.to_owned()])
+    }
+}
+
+impl std::fmt::Display for SearchPath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        for (at, schema) in self.0.iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            let is_plain = schema.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+                && schema.chars().all(plain);
+            match is_plain {
+                true => write!(f, "{comma}{schema}")?,
+                false => write!(f, "{comma}\"{}\"", schema.replace('"', "\"\""))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct State {
+    session: SearchPath,
+    /// SET LOCAL: until the transaction ends.
+    local: Option<SearchPath>,
+    /// What it was when the transaction began.
+    before: Option<SearchPath>,
+}
+
+impl State {
+    fn current(&self) -> &SearchPath {
+        self.local.as_ref().unwrap_or(&self.session)
+    }
+}
+
+/// The search path of a session, and the schema of what lasts as long as that.
+pub(crate) struct Paths {
+    state: Mutex<State>,
+    /// The session's own schema.
+    temporary: String,
+    has_temporary: AtomicBool,
+    /// It is as it was when the session began, and nothing lasts as long as that.
+    is_plain: AtomicBool,
+}
+
+impl std::fmt::Debug for Paths {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Paths({})", self.current())
+    }
+}
+
+impl Paths {
+    /// That of a session with this number.
+    pub fn new(session: u64) -> Paths {
+        Paths {
+            state: Mutex::default(),
+            temporary: name::temporary_schema(session),
+            has_temporary: AtomicBool::new(false),
+            is_plain: AtomicBool::new(true),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settle(&self, state: &State) {
+        let has_temporary = self.has_temporary.load(Ordering::Relaxed);
+        let is_plain = *state.current() == SearchPath::default() && !has_temporary;
+        self.is_plain.store(is_plain, Ordering::Relaxed);
+    }
+
+    /// Whether names without a schema are those of `public`.
+    pub fn is_plain(&self) -> bool {
+        self.is_plain.load(Ordering::Relaxed)
+    }
+
+    /// The path as it was said.
+    pub fn current(&self) -> SearchPath {
+        self.state().current().clone()
+    }
+
+    /// SET, or SET LOCAL; `None`: as it was when the session began.
+    pub fn set(&self, path: Option<SearchPath>, is_local: bool) {
+        let mut state = self.state();
+        let path = path.unwrap_or_default();
+        match is_local {
+            true => state.local = Some(path),
+            false => (state.session, state.local) = (path, None),
+        }
+        self.settle(&state);
+    }
+
+    /// A transaction has begun.
+    pub fn begin(&self) {
+        let mut state = self.state();
+        state.before = Some(state.session.clone());
+    }
+
+    /// It has ended.
+    pub fn end(&self, is_committed: bool) {
+        let mut state = self.state();
+        let before = state.before.take();
+        if let (Some(before), false) = (before, is_committed) {
+            state.session = before;
+        }
+        state.local = None;
+        self.settle(&state);
+    }
+
+    /// The session's own schema.
+    pub fn temporary(&self) -> &str {
+        &self.temporary
+    }
+
+    /// Whether there is, or was, something in it.
+    pub fn has_temporary(&self) -> bool {
+        self.has_temporary.load(Ordering::Relaxed)
+    }
+
+    /// Something is made in the session's own schema.
+    pub fn set_temporary(&self) {
+        let state = self.state();
+        self.has_temporary.store(true, Ordering::Relaxed);
+        self.settle(&state);
+    }
+
+    /// The schema that a name stands for.
+    pub fn schema<'a>(&'a self, said: &'a str) -> &'a str {
+        if said == TEMPORARY { &self.temporary } else { said }
+    }
+
+    /// The schemas of the path that there are, in their order; with the session's own one, where names of tables
+    /// are looked for.
+    pub fn schemas(&self, catalog: &Catalog, with_temporary: bool) -> Vec<String> {
+        let path = self.current().0;
+        let is_named = path.iter().any(|schema| schema == TEMPORARY);
+        let mut found: Vec<String> = Vec::new();
+        if with_temporary && self.has_temporary() && !is_named {
+            found.push(self.temporary.clone());
+        }
+        for schema in &path {
+            let schema = self.schema(schema);
+            let is_there = match schema == self.temporary {
+                true => self.has_temporary(),
+                false => schema != USER && catalog.has_schema(schema),
+            };
+            if is_there && !found.iter().any(|own| own == schema) {
+                found.push(schema.to_owned());
+            }
+        }
+        found
+    }
+
+    /// What a plan depends on beside its statement, for its key in a cache.
+    pub fn key(&self) -> String {
+        let mark = if self.has_temporary() { "+" } else { "" };
+        format!("\u{0}{}{mark}", self.current())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(names: &[&str]) -> SearchPath {
+        SearchPath(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    #[test]
+    fn a_path_is_shown_as_it_is_typed() {
+        assert_eq!(SearchPath::default().to_string(), "\"$user\", public");
+        assert_eq!(path(&["a", "B c"]).to_string(), "a, \"B c\"");
+    }
+
+    #[test]
+    fn what_a_transaction_sets_goes_with_it() {
+        let paths = Paths::new(7);
+        paths.begin();
+        paths.set(Some(path(&["a"])), false);
+        paths.set(Some(path(&["b"])), true);
+        assert_eq!(paths.current(), path(&["b"]));
+        paths.end(true);
+        assert_eq!(paths.current(), path(&["a"]));
+        assert!(!paths.is_plain());
+        paths.begin();
+        paths.set(None, false);
+        assert!(paths.is_plain());
+        paths.end(false);
+        assert_eq!(paths.current(), path(&["a"]));
+    }
+}
