@@ -24,6 +24,8 @@ mod schema_calls;
 mod schemas;
 mod sequence_calls;
 mod sequences;
+mod session_calls;
+mod settings;
 mod tables;
 mod targets;
 mod temporary;
@@ -33,7 +35,6 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use arrow::array::{RecordBatch, RecordBatchOptions, StringArray};
@@ -82,6 +83,7 @@ use crate::noted::{Noted, Notes};
 use crate::parse::parse;
 use crate::path::{SCHEME, group_of_host};
 use crate::rows::Scope;
+use crate::settings::Settings;
 use crate::statement::Statement;
 use crate::unwind::{caught, caught_stream};
 use crate::view::{ViewSource, ViewTable, schema_of, to_batch};
@@ -172,8 +174,8 @@ pub struct Engine {
     turn: futures_util::lock::Mutex<()>,
     /// Plans of the fast path.
     plans: Mutex<Cache>,
-    /// `SET cellar.fast_path`: off where this is set.
-    fast_path_off: AtomicBool,
+    /// What SET sets.
+    settings: Arc<Settings>,
     /// The search path of the session.
     paths: Arc<Paths>,
     /// Statements that were prepared by name.
@@ -250,9 +252,10 @@ impl Engine {
         options: &EngineOptions,
     ) -> Result<Engine, Error> {
         let notes = Arc::<Notes>::default();
+        let settings = host.rows().map(|rows| Arc::clone(rows.settings())).unwrap_or_default();
         let paths = Arc::new(Paths::new(session_number(&*host)));
-        let context =
-            context::context(&host, &paths, &notes, options).map_err(|e| from_datafusion(&e))?;
+        let context = context::context(&host, (&settings, &paths), &notes, options);
+        let context = context.map_err(|e| from_datafusion(&e))?;
         let names = views.iter().map(|v| v.name().to_owned());
         let tables = Arc::new(Tables::new(&host));
         let engine = Engine {
@@ -266,7 +269,7 @@ impl Engine {
             scope: Mutex::default(),
             turn: futures_util::lock::Mutex::default(),
             plans: Mutex::default(),
-            fast_path_off: AtomicBool::new(false),
+            settings,
             paths,
             prepared: Mutex::default(),
         };
@@ -350,7 +353,9 @@ impl Engine {
     /// A numbered error with the next step; 00600 for a defect.
     #[boxed]
     pub async fn execute(&self, sql: &str) -> Result<Outcome, Error> {
-        match self.concluded(caught(self.run(sql)).await).await?.shown() {
+        let began = tokio::time::Instant::now();
+        let outcome = self.in_time(caught(self.run(sql))).await;
+        match self.told_in_time(self.concluded(outcome).await?.shown(), began) {
             Outcome::Rows(stream) => Ok(Outcome::Rows(caught_stream(stream))),
             other => Ok(other),
         }
@@ -408,10 +413,8 @@ impl Engine {
             }
             Statement::Define(define) => self.defined(define).await,
             Statement::Copy(copy) => self.copy(sql, *copy, None).await,
+            Statement::Setting(setting) => self.about_settings(setting).await,
             Statement::Query(statement) => {
-                if let Some(outcome) = self.about_fast_path(&statement)? {
-                    return Ok(outcome);
-                }
                 if let Some(outcome) = self.about_search_path(&statement).await? {
                     return Ok(outcome);
                 }
@@ -493,6 +496,15 @@ impl Engine {
             _ => usize::MAX,
         };
         state.config_mut().options_mut().execution.target_partitions = partitions.min(most);
+        let zone = self.settings.now().zone.to_string();
+        state.config_mut().options_mut().execution.time_zone = Some(zone);
+        // now() is when the transaction began.
+        let began = self.settings.clock.transaction().filter(|_| self.scope().is_some());
+        let began = began.and_then(|nanos| i64::try_from(nanos).ok());
+        if let Some(nanos) = began {
+            let began = chrono::DateTime::from_timestamp_nanos(nanos);
+            state.execution_props_mut().query_execution_start_time = Some(began);
+        }
         if let Some(scope) = self.scope() {
             state.config_mut().set_extension(Arc::new(scope));
         }

@@ -57,6 +57,7 @@ mod remaining_files;
 mod rules;
 mod set_comparison;
 mod set_operation;
+mod settings;
 mod spill;
 mod tied;
 mod unwind;

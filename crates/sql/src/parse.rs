@@ -12,6 +12,7 @@ pub(crate) mod overriding;
 mod schema;
 mod scrub;
 mod sequence;
+mod setting;
 pub(crate) mod table_kind;
 mod templates;
 mod upkeep;
@@ -218,6 +219,10 @@ impl<'a> Cursor<'a> {
     }
 
     fn own_statement(&mut self) -> Result<Option<Statement>, Error> {
+        if self.is_about_setting() {
+            let statement = self.setting()?;
+            return self.to_the_end(statement).map(Some);
+        }
         if let Some(statement) = self.set_schema() {
             return Ok(Some(statement));
         }
@@ -243,14 +248,19 @@ impl<'a> Cursor<'a> {
             if words.iter().enumerate().all(|(i, w)| self.is_word_at(self.at + i, w)) {
                 self.at += words.len();
                 let statement = read(self)?;
-                while self.accept(&Token::SemiColon) {}
-                if self.at < self.tokens.len() {
-                    return Err(self.expected("the end of the statement"));
-                }
-                return Ok(Some(statement));
+                return self.to_the_end(statement).map(Some);
             }
         }
         Ok(None)
+    }
+
+    /// A statement, if nothing comes behind it.
+    fn to_the_end(&mut self, statement: Statement) -> Result<Statement, Error> {
+        while self.accept(&Token::SemiColon) {}
+        match self.at < self.tokens.len() {
+            true => Err(self.expected("the end of the statement")),
+            false => Ok(statement),
+        }
     }
 
     // --- one token ---

@@ -23,8 +23,28 @@ pub enum Statement {
     Define(Define),
     /// COPY as PostgreSQL has it.
     Copy(Box<crate::copy::Copy>),
+    /// SET, RESET or SHOW of a setting of the session.
+    Setting(Setting),
     /// For DataFusion.
     Query(Box<datafusion::sql::parser::Statement>),
+}
+
+/// A statement about settings of the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// SET, or RESET.
+    Set {
+        /// Names and values; `None`: the default.
+        values: Vec<(String, Option<String>)>,
+        /// LOCAL: until the transaction ends.
+        is_local: bool,
+    },
+    /// RESET ALL.
+    ResetAll,
+    /// SHOW of one.
+    Show(String),
+    /// SHOW ALL.
+    ShowAll,
 }
 
 /// The column that a sequence goes with.

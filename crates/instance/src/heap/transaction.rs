@@ -171,6 +171,11 @@ impl Transaction {
         self.0.has_changed(table.object)
     }
 
+    /// How long it waits for a lock from now on; `None`: as long as it takes.
+    pub fn set_lock_timeout(&mut self, time: Option<Duration>) {
+        self.0.set_patience(time.map_or(Patience::Forever, Patience::Until));
+    }
+
     /// Whether all its statements see what was committed when the first began.
     pub fn is_snapshot(&self) -> bool {
         self.0.isolation() == Isolation::Snapshot

@@ -38,7 +38,7 @@ impl Engine {
     }
 
     pub(super) async fn create_table(&self, mut statement: DfStatement) -> Result<Outcome, Error> {
-        let made = Made::of(&mut statement);
+        let made = Made::of(&mut statement).or_as(&self.settings.now());
         if let DfStatement::Statement(inner) = &mut statement
             && let SqlStatement::CreateTable(create) = inner.as_mut()
             && let Some(definition) = self.row_definition(create, &made)?

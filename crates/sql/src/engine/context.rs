@@ -21,6 +21,7 @@ use crate::distinct_on::KeysOfDistinctOn;
 use crate::engine::comment_calls::OfComments;
 use crate::engine::schema_calls::OfPath;
 use crate::engine::sequence_calls::OfSequence;
+use crate::engine::session_calls::SessionCall;
 use crate::engine::{EngineOptions, PUBLIC, Stores};
 use crate::guarded::Guarded;
 use crate::host::Host;
@@ -51,6 +52,7 @@ use crate::ordered::OrderOfSubquery;
 use crate::rows::InOrderOfIndex;
 use crate::set_comparison::SetComparisons;
 use crate::set_operation::CountEqualRows;
+use crate::settings::Settings;
 use crate::spill::TempFiles;
 use crate::statistics::OfValues;
 use crate::tied::TiedColumns;
@@ -70,7 +72,7 @@ pub(super) fn most_partitions(memory_limit: usize) -> usize {
 /// A context for a host.
 pub(super) fn context(
     host: &Arc<dyn Host>,
-    paths: &Arc<Paths>,
+    (settings, paths): (&Arc<Settings>, &Arc<Paths>),
     notes: &Arc<Notes>,
     options: &EngineOptions,
 ) -> Result<SessionContext, DataFusionError> {
@@ -131,6 +133,7 @@ pub(super) fn context(
     context.register_udf(Apart::udf());
     OfComments::udfs(host, paths).into_iter().for_each(|function| context.register_udf(function));
     OfPath::udfs(host, paths).into_iter().for_each(|function| context.register_udf(function));
+    SessionCall::udfs(settings).into_iter().for_each(|function| context.register_udf(function));
     OfSequence::udfs(host).into_iter().for_each(|function| context.register_udf(function));
     context.state_ref().write().register_expr_planner(Arc::new(IntervalTimes))?;
     Ok(context)

@@ -56,7 +56,7 @@ impl Engine {
         self.refuse_behind_failure(&statement).await?;
         match statement {
             Statement::Copy(copy) if copy.reads_stream() => {
-                self.copy(sql, *copy, Some(input)).await.map(Outcome::shown)
+                self.in_time(self.copy(sql, *copy, Some(input))).await.map(Outcome::shown)
             }
             _ => Err(Error::syntax("no COPY FROM STDIN: there is nothing to give it")),
         }

@@ -1,6 +1,5 @@
 //! Where statements enter the fast path: their plans are found or made, run, and what they tell is given out.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use arrow::array::{ArrayRef, RecordBatch, TimestampNanosecondArray};
@@ -9,22 +8,19 @@ use cellar_instance::library::Library;
 use datafusion::common::TableReference;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{Expr, Set, Statement as SqlStatement, Value};
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use futures_util::stream;
 
 use crate::engine::dml::{Effect, TRIES, changed_again_and_again};
-use crate::engine::{Engine, Outcome, done};
+use crate::engine::{Engine, Outcome};
 use crate::error::{Error, shown};
 use crate::fast::{
-    Cache, Constant, Found, Lexed, Parts, Plan, Ran, Shape, Slots, lex, literals_for, now_type,
+    Cache, Constant, Found, Lexed, Parts, Plan, Ran, Shape, Slots, lex, literals_for,
 };
 use crate::names;
 use crate::parse::parse;
 use crate::rows::{PLANNED_BEFORE, RowTables, Scope};
 use crate::statement::Statement;
-
-/// The setting of a session.
-const FAST_PATH: &str = "cellar.fast_path";
 
 /// What a statement told that was run by a plan.
 #[derive(Debug)]
@@ -56,8 +52,8 @@ impl Told {
 impl Engine {
     /// The tables in the heap, if statements may take the fast path to them.
     pub(super) fn fast_rows(&self) -> Option<&RowTables> {
-        let is_off = self.fast_path_off.load(Ordering::Relaxed);
-        self.host.rows().filter(|rows| !is_off && rows.are_open())
+        let is_fast = self.settings.now().is_fast;
+        self.host.rows().filter(|rows| is_fast && rows.are_open())
     }
 
     fn plans(&self) -> MutexGuard<'_, Cache> {
@@ -88,8 +84,10 @@ impl Engine {
         let catalog = rows.catalog().ok()?;
         let library = rows.database().instance().library();
         let key = &*self.plan_key(key);
+        let zone = Arc::clone(&self.settings.now().zone);
         // What others make may come before what a name stood for.
-        let found = self.plans().find(key, &catalog, self.paths.is_plain());
+        let is_plain = self.paths.is_plain();
+        let found = self.plans().in_zone(&zone).find(key, &catalog, is_plain);
         match found {
             Found::Plan(plan) => {
                 library.hit(&plan.cursor);
@@ -131,7 +129,12 @@ impl Engine {
         let constants = lexed.constants.iter().enumerate();
         let constants = constants.map(|(at, own)| (own.placeholder(at), own.data_type()));
         let (constants, parameters) = (constants.collect(), parameters.to_vec());
-        let slots = Slots { parameters, constants, has_now: false };
+        let slots = Slots {
+            parameters,
+            constants,
+            has_now: false,
+            zone: Arc::clone(&self.settings.now().zone),
+        };
         let (state, cursor) = (self.state(), library.load(&lexed.text));
         let shape = &shape;
         Plan::of(Parts { state: &state, table, columns, shape, slots, cursor, schema })
@@ -205,41 +208,13 @@ impl Engine {
         }
         Some(shown(format!("fast path: {table} by index {index} ({conditions})")))
     }
+}
 
-    /// SET of our own setting; `None`: it is another statement.
-    pub(super) fn about_fast_path(
-        &self,
-        statement: &DfStatement,
-    ) -> Result<Option<Outcome>, Error> {
-        let DfStatement::Statement(inner) = statement else { return Ok(None) };
-        match inner.as_ref() {
-            SqlStatement::Set(Set::SingleAssignment { variable, values, .. })
-                if variable.to_string().eq_ignore_ascii_case(FAST_PATH) =>
-            {
-                let word = match &values[..] {
-                    [Expr::Identifier(word)] => word.value.to_ascii_lowercase(),
-                    [Expr::Value(value)] => match &value.value {
-                        Value::SingleQuotedString(text) => text.to_ascii_lowercase(),
-                        other => other.to_string().to_ascii_lowercase(),
-                    },
-                    [other] => other.to_string().to_ascii_lowercase(),
-                    _ => String::new(),
-                };
-                let is_on = match word.as_str() {
-                    "on" | "true" | "1" | "default" => true,
-                    "off" | "false" | "0" => false,
-                    _ => {
-                        let text = format!("{FAST_PATH} is on or off, not {word}");
-                        return Err(Error::new(68, "22023", text));
-                    }
-                };
-                self.fast_path_off.store(!is_on, Ordering::Relaxed);
-                let word = if is_on { "on" } else { "off" };
-                Ok(Some(done(format!("{FAST_PATH} is {word}."))))
-            }
-            _ => Ok(None),
-        }
-    }
+/// The time, of a statement that has not begun yet.
+fn now_value(rows: &RowTables) -> Option<ArrayRef> {
+    let now = i64::try_from(rows.transaction_time()).ok()?;
+    let zone = Arc::clone(&rows.settings().now().zone);
+    Some(Arc::new(TimestampNanosecondArray::from(vec![now]).with_timezone(zone)))
 }
 
 /// Runs a plan: again, where others have changed a row meanwhile.
@@ -280,10 +255,7 @@ pub(super) fn values_of(
         values.push(constant.value()?);
     }
     if slots.has_now {
-        let now = i64::try_from(rows.database().env().wall().unix_nanos).ok()?;
-        let now = TimestampNanosecondArray::from(vec![now]);
-        let DataType::Timestamp(_, Some(zone)) = now_type() else { return None };
-        values.push(Arc::new(now.with_timezone(zone)));
+        values.push(now_value(rows)?);
     }
     Some(values)
 }

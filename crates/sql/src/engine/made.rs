@@ -12,6 +12,7 @@ use crate::columnar::table::with_length;
 use crate::dialect::length_of;
 use crate::engine::temporary;
 use crate::parse::table_kind::{ACCESS_METHOD, COLUMNAR, HEAP, TABLESPACE};
+use crate::settings::{Method, Now};
 
 /// The group of a table, and the lengths of its columns.
 #[derive(Debug, Default)]
@@ -48,6 +49,19 @@ impl Made {
             OnCommit::PreserveRows => "preserve rows",
             OnCommit::Drop => temporary::DROP,
         })
+    }
+
+    /// The same with how settings have tables made, where the statement does not say it.
+    pub fn or_as(mut self, settings: &Now) -> Made {
+        let method = if self.is_filled { settings.filled_method } else { settings.table_method };
+        if self.access.is_none() {
+            let named = method.map(|method| match method {
+                Method::Heap => HEAP.to_owned(),
+                Method::Columnar => COLUMNAR.to_owned(),
+            });
+            self.access = named;
+        }
+        self
     }
 
     /// Whether it says that the table is in the heap.

@@ -16,6 +16,7 @@ use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 
 pub use self::bind::Parameter;
 use crate::engine::fast::{Told, values_of};
+use crate::engine::settings::columns_of;
 use crate::engine::{Engine, Outcome};
 use crate::error::Error;
 use crate::fast::{Prepared, lex};
@@ -78,6 +79,7 @@ impl Engine {
         let statement = match statement {
             Statement::Query(statement) => *statement,
             Statement::Explain(..) => return Ok(plain(Some(words::explained()))),
+            Statement::Setting(setting) => return Ok(plain(columns_of(&setting))),
             _ => return Ok(plain(None)),
         };
         let resolved = self.resolved(statement.clone())?;
@@ -111,16 +113,19 @@ impl Engine {
         prepared: &Prepared,
         parameters: &[Parameter],
     ) -> Result<Answer, Error> {
+        let began = tokio::time::Instant::now();
         let executed = match bind::values(prepared, parameters) {
-            Ok(values) => caught(self.execute_with(prepared, values)).await,
+            Ok(values) => self.in_time(caught(self.execute_with(prepared, values))).await,
             Err(error) => Err(error),
         };
-        match self.concluded(executed).await? {
-            Answer::Other(Outcome::Rows(stream)) => {
-                Ok(Answer::Other(Outcome::Rows(caught_stream(stream))))
-            }
-            answer => Ok(answer),
-        }
+        let outcome = match self.concluded(executed).await? {
+            Answer::Other(outcome) => outcome,
+            answer => return Ok(answer),
+        };
+        Ok(Answer::Other(match self.told_in_time(outcome, began) {
+            Outcome::Rows(stream) => Outcome::Rows(caught_stream(stream)),
+            outcome => outcome,
+        }))
     }
 
     /// The same with values of the types of its parameters.

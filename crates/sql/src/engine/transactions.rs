@@ -37,9 +37,10 @@ impl Engine {
         {
             return Ok(answer);
         }
-        if !rows.are_open()
-            && (makes_temporary(&statement) || Made::of(&mut statement.clone()).is_filled_heap())
-        {
+        let is_filled_heap = |mut statement: DfStatement| {
+            Made::of(&mut statement).or_as(&self.settings.now()).is_filled_heap()
+        };
+        if !rows.are_open() && (makes_temporary(&statement) || is_filled_heap(statement.clone())) {
             // The first of all tables in the heap is made and filled in one transaction, too.
             rows.database().use_heap(&|_, _| ()).await?;
         }
@@ -364,16 +365,16 @@ fn modes_of(said: &[TransactionMode]) -> Result<Modes, Error> {
             TransactionMode::IsolationLevel(
                 TransactionIsolationLevel::ReadCommitted
                 | TransactionIsolationLevel::ReadUncommitted,
-            ) => {}
+            ) => modes.is_snapshot = Some(false),
             TransactionMode::IsolationLevel(
                 TransactionIsolationLevel::RepeatableRead | TransactionIsolationLevel::Snapshot,
-            ) => modes.is_snapshot = true,
+            ) => modes.is_snapshot = Some(true),
             TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {
                 return Err(Error::not_yet("SERIALIZABLE")
                     .next("REPEATABLE READ, and lock the rows that must not change"));
             }
             TransactionMode::AccessMode(mode) => {
-                modes.is_read_only = *mode == TransactionAccessMode::ReadOnly;
+                modes.is_read_only = Some(*mode == TransactionAccessMode::ReadOnly);
             }
         }
     }

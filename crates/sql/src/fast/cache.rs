@@ -25,6 +25,8 @@ struct Entry {
 pub(crate) struct Cache {
     entries: HashMap<String, Entry>,
     clock: u64,
+    /// The time zone with which plans were made.
+    zone: Arc<str>,
 }
 
 /// What is known of a statement.
@@ -40,6 +42,15 @@ pub(crate) enum Found {
 }
 
 impl Cache {
+    /// The same where this is the time zone: with another one statements mean something else.
+    pub fn in_zone(&mut self, zone: &Arc<str>) -> &mut Cache {
+        if self.zone != *zone {
+            self.entries.clear();
+            self.zone = Arc::clone(zone);
+        }
+        self
+    }
+
     /// The plan of a statement with the tables as they are now. `is_plain`: its names are always those of the same
     /// schema.
     pub fn find(&mut self, text: &str, catalog: &Arc<Catalog>, is_plain: bool) -> Found {

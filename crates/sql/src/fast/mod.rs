@@ -19,7 +19,7 @@ mod way;
 
 pub(crate) use cache::{Cache, Found};
 pub(crate) use lex::{Constant, Lexed, Place, lex};
-pub(crate) use names::{Slots, now_type};
+pub(crate) use names::Slots;
 pub(crate) use plan::{Parts, Plan};
 pub use prepared::Prepared;
 pub(crate) use run::Ran;

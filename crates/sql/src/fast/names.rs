@@ -16,8 +16,8 @@ use crate::rows::RowColumns;
 pub(super) const NOW: &str = "$now";
 
 /// The type of now().
-pub(crate) fn now_type() -> DataType {
-    DataType::Timestamp(TimeUnit::Nanosecond, Some("+00:00".into()))
+pub(crate) fn now_type(zone: &Arc<str>) -> DataType {
+    DataType::Timestamp(TimeUnit::Nanosecond, Some(Arc::clone(zone)))
 }
 
 /// The values that come with each execution: parameters, then constants that were lifted, then the time.
@@ -29,6 +29,8 @@ pub(crate) struct Slots {
     pub constants: Vec<(String, DataType)>,
     /// Whether the time is asked for.
     pub has_now: bool,
+    /// The time zone of the session.
+    pub zone: Arc<str>,
 }
 
 impl Slots {
@@ -46,7 +48,9 @@ impl Slots {
     pub fn data_type(&self, at: usize) -> DataType {
         match at.checked_sub(self.parameters.len()) {
             None => self.parameters[at].clone(),
-            Some(at) => self.constants.get(at).map_or_else(now_type, |(_, own)| own.clone()),
+            Some(at) => {
+                self.constants.get(at).map_or_else(|| now_type(&self.zone), |(_, own)| own.clone())
+            }
         }
     }
 
@@ -59,7 +63,7 @@ impl Slots {
         let parameters = self.parameters.iter().enumerate();
         let parameters = parameters.map(|(at, own)| (format!("${}", at + 1), own.clone()));
         let constants = self.constants.iter().cloned();
-        let now = self.has_now.then(|| (NOW.to_owned(), now_type()));
+        let now = self.has_now.then(|| (NOW.to_owned(), now_type(&self.zone)));
         let all = parameters.chain(constants).chain(now);
         all.map(|(name, data_type)| Field::new(name, data_type, true)).collect()
     }

@@ -13,6 +13,7 @@ use super::sequence::Values;
 use super::table::RowColumns;
 use crate::catalog::SessionCatalog;
 use crate::error::Error;
+use crate::settings::{self, Settings};
 
 /// A transaction that several hold; it is taken out when it ends.
 pub(crate) type Shared = Arc<Mutex<Option<Transaction>>>;
@@ -25,8 +26,16 @@ enum State {
     Idle,
     /// BEGIN.
     Open(Begun),
-    /// BEGIN, and a statement that failed. What is left is what savepoints keep.
-    Failed(Option<Begun>),
+    /// BEGIN, and a statement that failed.
+    Failed(Failed),
+}
+
+/// What is left of a transaction that has failed.
+struct Failed {
+    /// What savepoints keep.
+    begun: Option<Begun>,
+    /// The settings before the transaction.
+    settings: settings::Mark,
 }
 
 /// A transaction that BEGIN has begun.
@@ -36,12 +45,15 @@ struct Begun {
     /// Names of places among its changes, in their order.
     savepoints: Vec<(String, Place)>,
     is_read_only: bool,
+    /// The settings before it.
+    settings: settings::Mark,
 }
 
 /// A place among the changes of a transaction.
 struct Place {
     rows: Mark,
     defined: Defined,
+    settings: settings::Mark,
 }
 
 impl Begun {
@@ -77,10 +89,10 @@ impl Begun {
 /// What BEGIN says of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Modes {
-    /// All its statements see the same.
-    pub is_snapshot: bool,
+    /// All its statements see the same; `None`: as the settings say.
+    pub is_snapshot: Option<bool>,
     /// It changes nothing.
-    pub is_read_only: bool,
+    pub is_read_only: Option<bool>,
 }
 
 /// How a transaction ended.
@@ -100,7 +112,7 @@ pub struct RowTables {
     session: Session,
     state: Mutex<State>,
     catalog: Arc<SessionCatalog>,
-    begin: std::sync::Mutex<Begin>,
+    settings: Arc<Settings>,
     /// What the last BEGIN said.
     modes: std::sync::Mutex<Modes>,
     /// What it has taken from sequences.
@@ -182,10 +194,10 @@ impl RowTables {
         session: Session,
         catalog: Arc<SessionCatalog>,
     ) -> RowTables {
-        let (state, begin) = (Mutex::default(), std::sync::Mutex::default());
+        let (state, settings) = (Mutex::default(), Arc::default());
         let (values, at_work) = (std::sync::Mutex::default(), AtomicBool::new(false));
         let modes = std::sync::Mutex::default();
-        RowTables { database, session, state, catalog, begin, modes, values, at_work }
+        RowTables { database, session, state, catalog, settings, modes, values, at_work }
     }
 
     /// The database.
@@ -231,9 +243,25 @@ impl RowTables {
         views.map(|table| table.name.clone()).collect()
     }
 
+    /// The settings of the session.
+    pub(crate) fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
     /// How transactions of this session begin.
     pub(crate) fn beginning(&self) -> Begin {
-        *self.begin.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        let now = self.settings.now();
+        Begin { is_snapshot: now.is_snapshot, lock_timeout: now.lock_timeout }
+    }
+
+    /// When the transaction began in which the next statement is: now, if none is open.
+    pub(crate) fn transaction_time(&self) -> u64 {
+        let began = self.settings.clock.transaction().filter(|_| self.catalog.of_block().is_some());
+        began.unwrap_or_else(|| self.wall())
+    }
+
+    fn wall(&self) -> u64 {
+        self.database.env().wall().unix_nanos
     }
 
     /// How the transaction that is open was begun, or the last one.
@@ -264,11 +292,21 @@ impl RowTables {
                 let waits = self.session.waits();
                 let begun = self.database.heap().begin(waits, self.beginning())?;
                 let transaction = Arc::new(Mutex::new(Some(begun)));
-                (transaction, database.definitions(), false, ReadOnly::Nothing)
+                let is_read_only = self.settings.now().is_read_only;
+                let only = if is_read_only { ReadOnly::Transaction } else { ReadOnly::Nothing };
+                (transaction, database.definitions(), false, only)
             }
         };
+        match in_block {
+            true => self.settings.clock.begin_statement(self.wall()),
+            false => self.settings.clock.begin(self.wall()),
+        }
+        let patience = self.settings.now().lock_timeout;
         let statement = match transaction.lock().await.as_mut() {
-            Some(open) => open.statement().await?,
+            Some(open) => {
+                open.set_lock_timeout(patience);
+                open.statement().await?
+            }
             None => return Err(is_over()),
         };
         self.at_work.store(true, Ordering::Release);
@@ -296,6 +334,7 @@ impl RowTables {
             return Ok(());
         }
         self.catalog.end();
+        self.settings.end_transaction();
         let transaction = scope.transaction.lock().await.take();
         match transaction {
             Some(transaction) if is_done => Ok(scope.definitions.commit(transaction).await?),
@@ -308,6 +347,9 @@ impl RowTables {
 
     /// A statement that only reads has given its rows' stream: what it needs the stream keeps.
     pub(crate) fn leave_statement(&self) {
+        if self.catalog.of_block().is_none() {
+            self.settings.end_transaction();
+        }
         self.catalog.end_statement();
         self.at_work.store(false, Ordering::Release);
     }
@@ -325,11 +367,12 @@ impl RowTables {
             State::Open(begun) if begun.savepoints.is_empty() => {
                 begun.roll_back().await;
                 self.catalog.end();
-                State::Failed(None)
+                State::Failed(Failed { begun: None, settings: begun.settings })
             }
             State::Open(begun) => {
                 begun.back_to(begun.savepoints.len() - 1).await;
-                State::Failed(Some(begun))
+                let settings = begun.settings.clone();
+                State::Failed(Failed { begun: Some(begun), settings })
             }
             other => other,
         };
@@ -352,7 +395,9 @@ impl RowTables {
             State::Failed(_) => Err(ended_in_failure()),
             State::Open(_) => Ok(true),
             State::Idle => {
-                let begin = Begin { is_snapshot: modes.is_snapshot, ..self.beginning() };
+                let now = self.settings.now();
+                let is_snapshot = modes.is_snapshot.unwrap_or(now.is_snapshot);
+                let begin = Begin { is_snapshot, ..self.beginning() };
                 let begun = self.database.heap().begin(self.session.waits(), begin)?;
                 let definitions = self.database.definitions();
                 self.catalog.begin(&definitions, true);
@@ -361,8 +406,10 @@ impl RowTables {
                     transaction: Arc::new(Mutex::new(Some(begun))),
                     definitions,
                     savepoints: Vec::new(),
-                    is_read_only: modes.is_read_only,
+                    is_read_only: modes.is_read_only.unwrap_or(now.is_read_only),
+                    settings: self.settings.mark(),
                 });
+                self.settings.clock.begin(self.wall());
                 Ok(false)
             }
         }
@@ -378,20 +425,27 @@ impl RowTables {
         self.catalog.end();
         match ended {
             State::Idle => Ok(Block::None),
-            State::Failed(begun) => {
+            State::Failed(Failed { begun, settings }) => {
                 if let Some(begun) = begun {
                     begun.roll_back().await;
                 }
+                self.settings.back_to(&settings);
                 Ok(Block::RolledBack)
             }
             State::Open(begun) => {
                 let transaction = begun.transaction.lock().await.take();
                 match transaction {
                     Some(transaction) if commits => {
-                        begun.definitions.commit(transaction).await?;
+                        let committed = begun.definitions.commit(transaction).await;
+                        match committed {
+                            Ok(()) => self.settings.end_transaction(),
+                            Err(_) => self.settings.back_to(&begun.settings),
+                        }
+                        committed?;
                         Ok(Block::Committed)
                     }
                     transaction => {
+                        self.settings.back_to(&begun.settings);
                         begun.definitions.roll_back(transaction).await;
                         Ok(Block::RolledBack)
                     }
@@ -414,7 +468,8 @@ impl RowTables {
         };
         let rows = begun.transaction.lock().await.as_ref().map(Transaction::mark);
         let (rows, defined) = (rows.ok_or_else(is_over)?, begun.definitions.mark());
-        begun.savepoints.push((name, Place { rows, defined }));
+        let settings = self.settings.mark();
+        begun.savepoints.push((name, Place { rows, defined, settings }));
         Ok(())
     }
 
@@ -427,14 +482,15 @@ impl RowTables {
         let mut state = self.state.lock().await;
         let begun = match &mut *state {
             State::Idle => return Err(no_block("ROLLBACK TO SAVEPOINT")),
-            State::Failed(None) => return Err(ended_in_failure()),
-            State::Open(begun) | State::Failed(Some(begun)) => begun,
+            State::Failed(Failed { begun: None, .. }) => return Err(ended_in_failure()),
+            State::Open(begun) | State::Failed(Failed { begun: Some(begun), .. }) => begun,
         };
         let at = begun.position(name)?;
         begun.back_to(at).await;
+        self.settings.back_to(&begun.savepoints[at].1.settings);
         begun.savepoints.truncate(at + 1);
         *state = match std::mem::take(&mut *state) {
-            State::Failed(Some(begun)) => State::Open(begun),
+            State::Failed(Failed { begun: Some(begun), .. }) => State::Open(begun),
             other => other,
         };
         Ok(())
@@ -467,6 +523,17 @@ impl RowTables {
             State::Failed(_) => Err(ended_in_failure()),
             State::Open(_) | State::Idle => Ok(()),
         }
+    }
+
+    /// How the transaction that is open was begun, or would be: all its statements see the same, it changes
+    /// nothing.
+    pub(crate) async fn modes_now(&self) -> (bool, bool) {
+        if let State::Open(begun) = &*self.state.lock().await {
+            let is_snapshot = begun.transaction.lock().await.as_ref().map(Transaction::is_snapshot);
+            return (is_snapshot.unwrap_or_default(), begun.is_read_only);
+        }
+        let now = self.settings.now();
+        (now.is_snapshot, now.is_read_only)
     }
 
     /// Whether a transaction is open, or has failed.

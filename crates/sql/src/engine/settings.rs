@@ -1,0 +1,176 @@
+//! SET, RESET and SHOW; the time that a statement may take.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::error::DataFusionError;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures_util::{Stream, StreamExt, stream};
+
+use crate::engine::{Engine, Outcome, done};
+use crate::error::Error;
+use crate::statement::Setting;
+
+/// The error of a statement that has taken its time.
+fn timed_out(time: Duration) -> Error {
+    let text = format!("the statement was stopped: it may take {} ms", time.as_millis());
+    Error::new(1013, "57014", text).next("set statement_timeout = 0, or to more")
+}
+
+/// The columns of SHOW.
+pub(super) fn columns_of(setting: &Setting) -> Option<SchemaRef> {
+    let text = |name: &str| Field::new(name, DataType::Utf8, true);
+    let fields = match setting {
+        Setting::Set { .. } | Setting::ResetAll => return None,
+        Setting::Show(name) => vec![text(name)],
+        Setting::ShowAll => vec![text("name"), text("setting"), text("description")],
+    };
+    Some(Arc::new(Schema::new(fields)))
+}
+
+impl Engine {
+    /// Runs a statement about settings.
+    pub(super) async fn about_settings(&self, setting: Setting) -> Result<Outcome, Error> {
+        match setting {
+            Setting::Set { values, is_local } => self.set(values, is_local).await,
+            Setting::ResetAll => {
+                self.settings.reset_all();
+                self.paths.set(None, false);
+                Ok(done("All settings have their defaults."))
+            }
+            Setting::Show(name) => {
+                let (name, value) = self.shown(&name).await?;
+                Ok(rows_of(&Setting::Show(name), vec![value]))
+            }
+            Setting::ShowAll => {
+                let all = self.settings.all();
+                let names = all.iter().map(|(name, ..)| (*name).to_owned()).collect();
+                let values = all.iter().map(|(_, value, _)| value.clone()).collect();
+                let about = all.iter().map(|(.., about)| (*about).to_owned()).collect();
+                Ok(rows_of(&Setting::ShowAll, vec![names, values, about]))
+            }
+        }
+    }
+
+    async fn set(
+        &self,
+        values: Vec<(String, Option<String>)>,
+        is_local: bool,
+    ) -> Result<Outcome, Error> {
+        let is_in_block = match self.host.rows() {
+            Some(rows) => rows.is_in_block().await,
+            None => false,
+        };
+        let mut said = Vec::with_capacity(values.len());
+        for (name, value) in values {
+            if is_local && !is_in_block {
+                // It would be gone behind this statement; what is wrong with it is told.
+                let before = self.settings.mark();
+                let set = self.settings.set(&name, value.as_deref(), true);
+                self.settings.back_to(&before);
+                set?;
+                return Ok(Outcome::Done {
+                    message: "Nothing is set.".to_owned(),
+                    notices: vec!["SET LOCAL has effect in a transaction alone".to_owned()],
+                });
+            }
+            self.settings.set(&name, value.as_deref(), is_local)?;
+            let (name, value) = self.settings.get(&name)?;
+            said.push(match value.is_empty() {
+                true => format!("{name} is empty."),
+                false => format!("{name} is {value}."),
+            });
+        }
+        Ok(done(said.join(" ")))
+    }
+
+    /// A setting, or how the transaction is.
+    async fn shown(&self, name: &str) -> Result<(String, Vec<String>), Error> {
+        let modes = match self.host.rows() {
+            Some(rows) => rows.modes_now().await,
+            None => (false, false),
+        };
+        let found = match name.to_ascii_lowercase().as_str() {
+            "transaction_isolation" if modes.0 => "repeatable read",
+            "transaction_isolation" => "read committed",
+            "transaction_read_only" if modes.1 => "on",
+            "transaction_read_only" => "off",
+            _ => {
+                let (name, value) = self.settings.get(name)?;
+                return Ok((name, vec![value]));
+            }
+        };
+        Ok((name.to_ascii_lowercase(), vec![found.to_owned()]))
+    }
+
+    /// How long a transaction may be open without a statement, as the session has it set; the engine does not
+    /// end one for it.
+    pub fn idle_in_transaction_timeout(&self) -> Option<Duration> {
+        self.settings.now().idle_timeout
+    }
+
+    /// What a statement does, in the time that it may take.
+    pub(super) async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        match self.settings.now().statement_timeout {
+            None => work.await,
+            Some(time) => match tokio::time::timeout(time, work).await {
+                Ok(told) => told,
+                Err(_) => Err(timed_out(time)),
+            },
+        }
+    }
+
+    /// The outcome of a statement, whose rows come in the time that is left of what it may take.
+    pub(super) fn told_in_time(&self, outcome: Outcome, began: tokio::time::Instant) -> Outcome {
+        let now = self.settings.now();
+        match (outcome, now.statement_timeout) {
+            (Outcome::Rows(rows), Some(time)) => {
+                let (schema, host) = (rows.schema(), Arc::clone(&self.host));
+                let late = move || {
+                    if let Some(rows) = host.rows() {
+                        rows.has_failed();
+                    }
+                    DataFusionError::External(Box::new(timed_out(time)))
+                };
+                let rows = until(rows, began + time, late);
+                Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+            }
+            (Outcome::Done { message, .. }, _) if now.is_quiet => {
+                Outcome::Done { message, notices: Vec::new() }
+            }
+            (outcome, _) => outcome,
+        }
+    }
+}
+
+/// A stream that ends with an error where it takes longer.
+fn until<T: Send, E: Send>(
+    rows: impl Stream<Item = Result<T, E>> + Send + Unpin,
+    end: tokio::time::Instant,
+    late: impl Fn() -> E + Send,
+) -> impl Stream<Item = Result<T, E>> + Send {
+    stream::unfold(Some((rows, late)), move |state| async move {
+        let (mut rows, late) = state?;
+        match tokio::time::timeout_at(end, rows.next()).await {
+            Ok(next) => next.map(|next| (next, Some((rows, late)))),
+            Err(_) => {
+                drop(rows);
+                Some((Err(late()), None))
+            }
+        }
+    })
+}
+
+fn rows_of(setting: &Setting, columns: Vec<Vec<String>>) -> Outcome {
+    let schema = columns_of(setting).unwrap_or_else(|| Arc::new(Schema::empty()));
+    let columns = columns.into_iter().map(|own| Arc::new(StringArray::from(own)) as _).collect();
+    let rows = RecordBatch::try_new(Arc::clone(&schema), columns).map_err(DataFusionError::from);
+    let rows = stream::once(std::future::ready(rows));
+    Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+}

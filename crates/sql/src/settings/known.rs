@@ -1,0 +1,144 @@
+//! The settings that there are.
+
+/// A setting.
+#[derive(Debug)]
+pub(super) struct Definition {
+    /// Its name, as SHOW writes it.
+    pub name: &'static str,
+    pub kind: Kind,
+    pub default: &'static str,
+    /// What it is for.
+    pub about: &'static str,
+}
+
+/// Which values a setting has.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// On or off.
+    Flag,
+    /// Milliseconds, or another unit behind the number.
+    Time,
+    /// A whole number within these.
+    Number(i64, i64),
+    /// Any text.
+    Text,
+    /// A time zone.
+    Zone,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// The default alone, which these are other words for.
+    Only(&'static [&'static str]),
+    /// It only tells something.
+    Told,
+}
+
+const fn one(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    about: &'static str,
+) -> Definition {
+    Definition { name, kind, default, about }
+}
+
+const METHODS: Kind = Kind::OneOf(&["auto", "heap", "columnar"]);
+
+/// By name.
+static KNOWN: &[Definition] = &[
+    one("application_name", Kind::Text, "", "the program that uses the session"),
+    one("bytea_output", Kind::Only(&[]), "hex", "how bytes are written"),
+    one("cellar.fast_path", Kind::Flag, "on", "statements by key run without DataFusion"),
+    one(
+        "check_function_bodies",
+        Kind::Flag,
+        "on",
+        "of no effect: there are no functions to create",
+    ),
+    one("client_encoding", Kind::Only(&["UTF-8", "UNICODE"]), "UTF8", "the encoding of texts"),
+    one(
+        "client_min_messages",
+        Kind::OneOf(&[
+            "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning",
+            "error",
+        ]),
+        "notice",
+        "which notices are told",
+    ),
+    one(
+        "DateStyle",
+        Kind::Only(&["ISO", "ISO,MDY", "ISO, YMD"]),
+        "ISO, MDY",
+        "how dates are written",
+    ),
+    one(
+        "default_ctas_access_method",
+        METHODS,
+        "auto",
+        "how CREATE TABLE AS makes tables: auto is columnar",
+    ),
+    one(
+        "default_table_access_method",
+        METHODS,
+        "auto",
+        "how CREATE TABLE makes tables: auto is heap where it says more than types",
+    ),
+    one(
+        "default_tablespace",
+        Kind::Only(&[]),
+        "",
+        "tables are in the disk group that TABLESPACE names",
+    ),
+    one(
+        "default_transaction_deferrable",
+        Kind::Only(&["false", "0"]),
+        "off",
+        "of SERIALIZABLE alone",
+    ),
+    one(
+        "default_transaction_isolation",
+        Kind::OneOf(&["read uncommitted", "read committed", "repeatable read"]),
+        "read committed",
+        "what the statements of a transaction see",
+    ),
+    one("default_transaction_read_only", Kind::Flag, "off", "transactions change nothing"),
+    one(
+        "extra_float_digits",
+        Kind::Number(1, 3),
+        "1",
+        "numbers are written so that they are read again",
+    ),
+    one(
+        "idle_in_transaction_session_timeout",
+        Kind::Time,
+        "0",
+        "how long a transaction may be idle",
+    ),
+    one("integer_datetimes", Kind::Told, "on", "times are whole microseconds"),
+    one("lock_timeout", Kind::Time, "0", "how long a lock is waited for"),
+    one("row_security", Kind::Flag, "on", "of no effect: there are no policies"),
+    one("server_encoding", Kind::Told, "UTF8", "the encoding of texts in the database"),
+    one(
+        "standard_conforming_strings",
+        Kind::Only(&["true", "yes", "1"]),
+        "on",
+        "a backslash is a character",
+    ),
+    one("statement_timeout", Kind::Time, "0", "how long a statement may take"),
+    one(
+        "synchronous_commit",
+        Kind::Only(&["true", "yes", "1"]),
+        "on",
+        "a COMMIT is durable when it is done",
+    ),
+    one("TimeZone", Kind::Zone, "UTC", "in which timestamps with a time zone are read and written"),
+];
+
+/// All settings, by name.
+pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
+    KNOWN.iter()
+}
+
+/// The setting of a name, in whichever case.
+pub(super) fn find(name: &str) -> Option<&'static Definition> {
+    KNOWN.iter().find(|own| own.name.eq_ignore_ascii_case(name))
+}

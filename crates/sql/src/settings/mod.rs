@@ -1,0 +1,291 @@
+//! The settings of a session: what SET, RESET and SHOW are about, and what of them goes with a transaction.
+
+mod clock;
+mod known;
+mod value;
+mod zone;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use self::clock::Clock;
+use self::known::{Definition, Kind};
+use crate::error::Error;
+
+/// The settings of a session.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    values: Mutex<Values>,
+    /// What they mean, made anew with each change: statements only look at this.
+    now: RwLock<Arc<Now>>,
+    /// When its transaction and its statement began.
+    pub clock: Clock,
+}
+
+/// What was set, by name in lower case; what is not here has its default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Values {
+    session: BTreeMap<String, String>,
+    /// Until the transaction ends.
+    local: BTreeMap<String, String>,
+}
+
+/// Settings as they were: where they can be taken back to.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark(Values);
+
+/// How a table is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Rows that change.
+    Heap,
+    /// Columns.
+    Columnar,
+}
+
+/// What the settings mean now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Now {
+    /// Statements by key run without DataFusion.
+    pub is_fast: bool,
+    /// How long a lock is waited for; `None`: as long as it takes.
+    pub lock_timeout: Option<Duration>,
+    /// How long a statement may take.
+    pub statement_timeout: Option<Duration>,
+    /// How long a transaction may be open without a statement.
+    pub idle_timeout: Option<Duration>,
+    /// Transactions begin REPEATABLE READ.
+    pub is_snapshot: bool,
+    /// Transactions begin READ ONLY.
+    pub is_read_only: bool,
+    /// Nothing less than an error is told.
+    pub is_quiet: bool,
+    /// The time zone, as Arrow has it in a type.
+    pub zone: Arc<str>,
+    /// How CREATE TABLE makes tables, if it is set.
+    pub table_method: Option<Method>,
+    /// The same of tables with the rows of a query.
+    pub filled_method: Option<Method>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let values = Values::default();
+        let now = RwLock::new(Arc::new(values.now()));
+        Settings { now, values: Mutex::new(values), clock: Clock::default() }
+    }
+}
+
+impl Values {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.local.get(key).or_else(|| self.session.get(key)).map(String::as_str)
+    }
+
+    fn of(&self, known: &Definition) -> &str {
+        self.get(&known.name.to_ascii_lowercase()).unwrap_or(known.default)
+    }
+
+    fn named(&self, name: &str) -> &str {
+        known::find(name).map_or("", |known| self.of(known))
+    }
+
+    fn now(&self) -> Now {
+        let time = |name| Some(value::millis(self.named(name))).filter(|time| !time.is_zero());
+        let method = |name| match self.named(name) {
+            "heap" => Some(Method::Heap),
+            "columnar" => Some(Method::Columnar),
+            _ => None,
+        };
+        Now {
+            is_fast: self.named("cellar.fast_path") == "on",
+            lock_timeout: time("lock_timeout"),
+            statement_timeout: time("statement_timeout"),
+            idle_timeout: time("idle_in_transaction_session_timeout"),
+            is_snapshot: self.named("default_transaction_isolation") == "repeatable read",
+            is_read_only: self.named("default_transaction_read_only") == "on",
+            is_quiet: matches!(self.named("client_min_messages"), "warning" | "error"),
+            zone: zone::for_arrow(self.named("timezone"))
+                .unwrap_or_else(|| "UTC".to_owned())
+                .into(),
+            table_method: method("default_table_access_method"),
+            filled_method: method("default_ctas_access_method"),
+        }
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    let names =
+        crate::nearest::nearest(name, known::all().map(|own| own.name.to_owned()).collect());
+    Error::new(70250, "42704", format!("unrecognized configuration parameter \"{name}\""))
+        .next(format!("the nearest names are {}; SHOW ALL lists all", names.join(", ")))
+}
+
+/// Whether a name is one that nobody else knows either: two words with a point between them, for programs.
+fn is_custom(name: &str) -> bool {
+    let (space, _) = name.split_once('.').unwrap_or_default();
+    !space.is_empty() && space != "cellar" && space != "datafusion"
+}
+
+impl Settings {
+    fn values(&self) -> MutexGuard<'_, Values> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What they mean now.
+    pub fn now(&self) -> Arc<Now> {
+        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn changed(&self, values: &Values) {
+        let now = Arc::new(values.now());
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+
+    /// Sets one; `None`: to its default. `is_local`: until the transaction ends.
+    ///
+    /// # Errors
+    /// 42704 there is none of that name; 22023 the value is none of its values; 55P02 it only tells something.
+    pub fn set(&self, name: &str, value: Option<&str>, is_local: bool) -> Result<(), Error> {
+        let key = name.to_ascii_lowercase();
+        let value = match known::find(&key) {
+            Some(Definition { kind: Kind::Told, name, .. }) => {
+                let text = format!("parameter \"{name}\" cannot be changed");
+                return Err(Error::new(2095, "55P02", text));
+            }
+            Some(known) => match value {
+                Some(value) => value::read(known, value)?,
+                None => known.default.to_owned(),
+            },
+            None if is_custom(&key) => value.unwrap_or_default().to_owned(),
+            None => return Err(unknown(name)),
+        };
+        let mut values = self.values();
+        match is_local {
+            true => drop(values.local.insert(key, value)),
+            false => {
+                values.local.remove(&key);
+                values.session.insert(key, value);
+            }
+        }
+        self.changed(&values);
+        Ok(())
+    }
+
+    /// Sets all to their defaults.
+    pub fn reset_all(&self) {
+        let mut values = self.values();
+        *values = Values::default();
+        self.changed(&values);
+    }
+
+    /// The value of one, with its name as it is written.
+    ///
+    /// # Errors
+    /// 42704 there is none of that name.
+    pub fn get(&self, name: &str) -> Result<(String, String), Error> {
+        let key = name.to_ascii_lowercase();
+        let values = self.values();
+        match (known::find(&key), values.get(&key)) {
+            (Some(known), _) => Ok((known.name.to_owned(), values.of(known).to_owned())),
+            (None, Some(value)) => Ok((key, value.to_owned())),
+            (None, None) => Err(unknown(name)),
+        }
+    }
+
+    /// All of them: name, value, and what it is for.
+    pub fn all(&self) -> Vec<(&'static str, String, &'static str)> {
+        let values = self.values();
+        known::all().map(|own| (own.name, values.of(own).to_owned(), own.about)).collect()
+    }
+
+    /// The settings now, to go back to.
+    pub fn mark(&self) -> Mark {
+        Mark(self.values().clone())
+    }
+
+    /// Takes back what was set since.
+    pub fn back_to(&self, mark: &Mark) {
+        let mut values = self.values();
+        if *values != mark.0 {
+            *values = mark.0.clone();
+            self.changed(&values);
+        }
+    }
+
+    /// A transaction ends: what was set for it goes.
+    pub fn end_transaction(&self) {
+        let mut values = self.values();
+        if !values.local.is_empty() {
+            values.local.clear();
+            self.changed(&values);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_postgresql_reads_them() {
+        let settings = Settings::default();
+        for (name, given, shown) in [
+            ("lock_timeout", "1500", "1500ms"),
+            ("LOCK_TIMEOUT", "2s", "2s"),
+            ("statement_timeout", "90 min", "90min"),
+            ("statement_timeout", "120min", "2h"),
+            ("statement_timeout", "1.5s", "1500ms"),
+            ("statement_timeout", "0", "0"),
+            ("cellar.fast_path", "of", "off"),
+            ("cellar.fast_path", "yes", "on"),
+            ("timezone", "europe/berlin", "Europe/Berlin"),
+            ("timezone", "GMT-03:00", "GMT-03:00"),
+            ("client_encoding", "unicode", "UTF8"),
+            ("DateStyle", "iso", "ISO, MDY"),
+            ("default_transaction_isolation", "REPEATABLE READ", "repeatable read"),
+            ("my.own", "Anything", "Anything"),
+        ] {
+            settings.set(name, Some(given), false).unwrap();
+            assert_eq!(settings.get(name).unwrap().1, shown, "{name} {given}");
+        }
+        assert_eq!(settings.now().zone.as_ref(), "+03:00");
+        for (name, given, state) in [
+            ("lock_timeout", "-1", "22023"),
+            ("lock_timeout", "1 lightyear", "22023"),
+            ("lock_timeout", "99999999999", "22023"),
+            ("cellar.fast_path", "o", "22023"),
+            ("timezone", "Europe/Nowhere", "22023"),
+            ("client_encoding", "latin1", "22023"),
+            ("default_transaction_isolation", "serializable", "22023"),
+            ("no_such", "1", "42704"),
+            ("cellar.nosuch", "1", "42704"),
+            ("server_encoding", "UTF8", "55P02"),
+        ] {
+            assert_eq!(
+                settings.set(name, Some(given), false).unwrap_err().sqlstate,
+                state,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_local_goes_with_the_transaction_and_a_mark_takes_all_back() {
+        let settings = Settings::default();
+        settings.set("lock_timeout", Some("1s"), false).unwrap();
+        let mark = settings.mark();
+        settings.set("lock_timeout", Some("2s"), true).unwrap();
+        assert_eq!(settings.now().lock_timeout, Some(Duration::from_secs(2)));
+        settings.end_transaction();
+        assert_eq!(settings.now().lock_timeout, Some(Duration::from_secs(1)));
+        settings.set("lock_timeout", Some("3s"), true).unwrap();
+        settings.set("lock_timeout", Some("4s"), false).unwrap();
+        settings.end_transaction();
+        assert_eq!(settings.now().lock_timeout, Some(Duration::from_secs(4)));
+        settings.back_to(&mark);
+        assert_eq!(settings.now().lock_timeout, Some(Duration::from_secs(1)));
+        settings.reset_all();
+        assert_eq!(settings.now().lock_timeout, None);
+    }
+}
