@@ -1,4 +1,4 @@
-//! Settings of a session, and its clock: SET, RESET, SHOW, what of it a transaction takes back.
+//! Settings of a session, its clock and its time zone: SET, RESET, SHOW, what of it a transaction takes back.
 
 #![cfg(feature = "sql")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
@@ -26,7 +26,6 @@ fn settings_are_set_shown_and_reset() {
         ("select current_setting('no_such', true) is null", "true"),
         ("select set_config('application_name', 'x', false)", "x"),
         ("show application_name", "x"),
-        ("set search_path = \"$user\", public", "search_path is \"$user\", public."),
         ("set names 'utf8'", "client_encoding is UTF8."),
         ("set my.own = 'a'", "my.own is a."),
         ("show my.own", "a"),
@@ -124,10 +123,13 @@ fn locks_and_statements_take_the_time_that_is_set() {
         "select count(*) from generate_series(1, 100000) a, generate_series(1, 100000) b where a.value + b.value < 0",
         "50 ms",
     )]);
+    other.run("set statement_timeout = 0");
+    let waiting = other.begin("update t set b = b + 10 where a = 1");
     one.run("commit");
+    assert_eq!(waiting.get(), "1 row updated.");
     other.answers(&[
         ("reset statement_timeout", "statement_timeout is 0."),
-        ("select b from t", "2"),
+        ("select b from t", "12"),
         ("update t set b = 3 where a = 1", "1 row updated."),
     ]);
 }
@@ -159,4 +161,101 @@ fn now_is_when_the_transaction_began() {
         ]);
         assert_ne!(at.run("select now()"), began);
     }
+}
+
+/// Each as PostgreSQL 15 answers it.
+const ZONED: &[(&str, &str)] = &[
+    (
+        "select a, at from t order by at",
+        "1,2024-01-15 13:00:00+01 3,2024-03-31 03:30:00+02 2,2024-07-15 12:00:00+02",
+    ),
+    ("select a from t where at = '2024-07-15 10:00:00Z'", "2"),
+    ("select a from t where at >= timestamp '2024-03-31 03:30' order by a", "2 3"),
+    ("select a from t where at between '2024-01-15 13:00' and '2024-01-15 14:00'", "1"),
+    (
+        "select at::timestamp, at::date, at::text from t where a = 2",
+        "2024-07-15 12:00:00,2024-07-15,2024-07-15 12:00:00+02",
+    ),
+    ("select plain::timestamptz from t where a = 1", "2024-01-15 12:00:00+01"),
+    ("select date '2024-07-01'::timestamptz", "2024-07-01 00:00:00+02"),
+    ("select extract(hour from at) from t where a = 1", "13"),
+    (
+        "select date_trunc('day', at), date_trunc('hour', at) from t where a = 2",
+        "2024-07-15 00:00:00+02,2024-07-15 12:00:00+02",
+    ),
+    (
+        "select at + interval '1 month', at + interval '1 day', at - interval '2 hours' from t \
+         where a = 1",
+        "2024-02-15 13:00:00+01,2024-01-16 13:00:00+01,2024-01-15 11:00:00+01",
+    ),
+    (
+        "select timestamptz '2024-03-30 12:00' + interval '1 day', \
+         timestamptz '2024-03-30 12:00' + interval '24 hours'",
+        "2024-03-31 12:00:00+02,2024-03-31 13:00:00+02",
+    ),
+    (
+        "select at at time zone 'America/New_York', plain at time zone 'America/New_York' from t \
+         where a = 1",
+        "2024-01-15 07:00:00,2024-01-15 18:00:00+01",
+    ),
+    ("select timestamptz '2024-01-15 12:00:00 America/New_York'", "2024-01-15 18:00:00+01"),
+    ("select to_char(at, 'YYYY-MM-DD HH24:MI') from t where a = 1", "2024-01-15 13:00"),
+    ("select min(at), max(at) from t", "2024-01-15 13:00:00+01,2024-07-15 12:00:00+02"),
+    (
+        "copy (select a, at from t order by a) to stdout",
+        "1\t2024-01-15 13:00:00+01\n2\t2024-07-15 12:00:00+02\n3\t2024-03-31 03:30:00+02\n",
+    ),
+    ("set time zone 'Asia/Kolkata'", "TimeZone is Asia/Kolkata."),
+    ("select at from t where a = 1", "2024-01-15 17:30:00+05:30"),
+    ("select count(*) from t where at = '2024-01-15 17:30'", "1"),
+    ("select timestamptz '1800-01-01 00:00+00'", "1800-01-01 05:53:28+05:53:28"),
+    ("set time zone 'UTC'", "TimeZone is UTC."),
+    (
+        "select a, at from t order by a",
+        "1,2024-01-15 12:00:00+00 2,2024-07-15 10:00:00+00 3,2024-03-31 01:30:00+00",
+    ),
+];
+
+#[test]
+fn timestamps_are_read_and_shown_in_the_time_zone_of_the_session() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    for columns in [
+        "(a int primary key, at timestamptz not null, plain timestamp)",
+        "(a int, at timestamp with time zone, plain timestamp) using columnar",
+    ] {
+        at.run("set time zone 'Europe/Berlin'");
+        at.run(&format!("create table t {columns}"));
+        if columns.contains("key") {
+            at.run("create index t_at on t (at)");
+        }
+        at.run(
+            "insert into t values (1, '2024-01-15 12:00:00+00', '2024-01-15 12:00'), \
+             (2, '2024-07-15 12:00', '2024-07-15 12:00')",
+        );
+        at.run("copy t from stdin;\n3\t2024-03-31 02:30:00\t2024-03-31 02:30:00\n\\.\n");
+        at.answers(ZONED);
+        at.run("drop table t");
+    }
+    at.run("create table t (a int primary key, at timestamptz default '2024-01-01 00:00')");
+    at.run("set time zone 'Europe/Berlin'");
+    let insert = at.prepare("insert into t values ($1, $2)").unwrap();
+    let text = |text: &str| cellar_sql::Parameter::Text(text.to_owned());
+    at.execute(&insert, &[cellar_sql::Parameter::Integer(1), text("2024-01-15 12:00")]);
+    at.execute(&insert, &[cellar_sql::Parameter::Integer(2), text("2024-01-15 12:00-05")]);
+    at.run("insert into t (a) values (3)");
+    at.answers(&[
+        ("update t set at = at + interval '1 day' where at = '2024-01-15 12:00'", "1 row updated."),
+        (
+            "select a, at from t order by a",
+            "1,2024-01-16 12:00:00+01 2,2024-01-15 18:00:00+01 3,2024-01-01 00:00:00+01",
+        ),
+    ]);
+    let found = at.prepare("select a from t where at = $1").unwrap();
+    assert_eq!(at.execute(&found, &[text("2024-01-15 17:00Z")]), "2");
+    // Prepared in one zone, executed in another.
+    let shown = at.prepare("select at from t where at > $1 and a = 2").unwrap();
+    at.run("set time zone 'Asia/Kolkata'");
+    assert_eq!(at.execute(&shown, &[text("2024-01-15 22:00")]), "2024-01-15 22:30:00+05:30");
+    assert_eq!(at.execute(&shown, &[text("2024-01-15 22:30")]), "");
 }

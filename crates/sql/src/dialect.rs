@@ -152,7 +152,10 @@ impl VisitorMut for Rewriter {
                 }
             }
             Expr::TypedString(typed) => or_break(rewrite_type(&mut typed.data_type))?,
-            Expr::Function(function) if is_now(function) => *expr = now(),
+            Expr::Function(function) if is_now(function) => *expr = now(function),
+            Expr::AtTimeZone { timestamp, time_zone } => {
+                *expr = call("timezone", vec![(**time_zone).clone(), (**timestamp).clone()]);
+            }
             Expr::Function(function) => {
                 if let Some(remainder) = remainder(function) {
                     *expr = remainder;
@@ -262,12 +265,16 @@ fn remainder(function: &Function) -> Option<Expr> {
     })
 }
 
-/// `CAST(now() AS TIMESTAMP(6) WITH TIME ZONE)`.
-fn now() -> Expr {
+/// `CAST(now() AS TIMESTAMP(6) WITH TIME ZONE)`; what clocks show where it is LOCALTIMESTAMP.
+fn now(function: &Function) -> Expr {
+    let zone = match function.name.to_string().eq_ignore_ascii_case("localtimestamp") {
+        true => TimezoneInfo::None,
+        false => TimezoneInfo::WithTimeZone,
+    };
     Expr::Cast {
         kind: CastKind::Cast,
         expr: Box::new(call("now", vec![])),
-        data_type: DataType::Timestamp(Some(6), TimezoneInfo::WithTimeZone),
+        data_type: DataType::Timestamp(Some(6), zone),
         array: false,
         format: None,
     }

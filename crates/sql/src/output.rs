@@ -19,6 +19,8 @@ use arrow::datatypes::{DataType, Schema};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions, array_value_to_string};
 
+use crate::instants::zoned::texts_of;
+
 /// How results are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Format {
@@ -292,6 +294,11 @@ impl<'a> Cells<'a> {
     }
 
     fn raw(&self, column: usize, row: usize) -> io::Result<String> {
+        if let DataType::Timestamp(_, Some(_)) = self.batch.column(column).data_type()
+            && let Ok(texts) = texts_of(&self.batch.column(column).slice(row, 1))
+        {
+            return Ok(texts.value(0).to_owned());
+        }
         let shown = self.formatters[column].value(row).try_to_string();
         shown.or_else(|error| self.number(column, row).ok_or(error)).map_err(invalid)
     }

@@ -2,22 +2,29 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::DFSchema;
 use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{Column, cast};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::projection::ProjectionExec;
 
 use crate::columnar::exec::CellScanExec;
 use crate::columnar::tables::Columnar;
 use crate::error::Error;
+use crate::instants::zoned::fields_in_zone;
 
 /// A columnar table by its name; each scan takes the segments that it has then.
 pub struct ColumnarTable {
     name: String,
+    /// The columns as they are kept.
+    kept: SchemaRef,
+    /// The same with timestamps in the time zone of the session.
     schema: SchemaRef,
     tables: Columnar,
 }
@@ -31,7 +38,22 @@ impl std::fmt::Debug for ColumnarTable {
 impl ColumnarTable {
     /// The table of that name of the catalog, which has these columns.
     pub fn new(name: String, schema: SchemaRef, tables: Columnar) -> ColumnarTable {
-        ColumnarTable { name, schema, tables }
+        ColumnarTable { name, kept: Arc::clone(&schema), schema, tables }
+    }
+
+    /// The same for a session in this time zone.
+    #[must_use]
+    pub fn in_zone(self, zone: &Arc<str>) -> ColumnarTable {
+        ColumnarTable { schema: fields_in_zone(&self.kept, zone), ..self }
+    }
+
+    /// Whether columns that an expression names are kept in another type.
+    fn names_other(&self, expr: &Expr) -> bool {
+        expr.column_refs().iter().any(|column| {
+            let kept = self.kept.field_with_name(column.name()).ok();
+            kept.map(Field::data_type)
+                != self.schema.field_with_name(column.name()).ok().map(Field::data_type)
+        })
     }
 }
 
@@ -50,7 +72,11 @@ impl TableProvider for ColumnarTable {
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
         // The cell asks each row: on encoded columns, or DataFusion's own expression on decoded ones.
-        Ok(vec![TableProviderFilterPushDown::Exact; filters.len()])
+        let push = |filter: &&Expr| match self.names_other(filter) {
+            true => TableProviderFilterPushDown::Unsupported,
+            false => TableProviderFilterPushDown::Exact,
+        };
+        Ok(filters.iter().map(push).collect())
     }
 
     async fn scan(
@@ -63,18 +89,30 @@ impl TableProvider for ColumnarTable {
         let table = self.tables.open(&self.name).await;
         let table = table.map_err(|e| DataFusionError::External(Box::new(e)))?;
         // A view, a prepared statement or another session knew a table that has gone since.
-        if *table.schema() != self.schema {
+        if *table.schema() != self.kept {
             let text = format!("table \"{}\" has other columns than it had", self.name);
             let error = Error::new(942, "42P01", text)
                 .next("make the view or the statement again, over the table as it is now");
             return Err(DataFusionError::External(Box::new(error)));
         }
-        let schema = DFSchema::try_from(Arc::clone(&self.schema))?;
+        let schema = DFSchema::try_from(Arc::clone(&self.kept))?;
         let physical = |filter: &Expr| state.create_physical_expr(filter.clone(), &schema);
         let filters = filters.iter().map(physical).collect::<Result<Vec<_>>>()?;
         let all = || (0..self.schema.fields().len()).collect();
         let projection = projection.cloned().unwrap_or_else(all);
         let partitions = state.config().target_partitions();
-        Ok(Arc::new(CellScanExec::new(table, projection, filters, limit, partitions)?))
+        let scan = CellScanExec::new(table, projection.clone(), filters, limit, partitions)?;
+        let scan: Arc<dyn ExecutionPlan> = Arc::new(scan);
+        if Arc::ptr_eq(&self.kept, &self.schema) {
+            return Ok(scan);
+        }
+        let shown = self.schema.project(&projection)?;
+        let column = |(at, field): (usize, &Arc<Field>)| {
+            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), at));
+            let own = cast(column, &scan.schema(), field.data_type().clone())?;
+            Ok((own, field.name().clone()))
+        };
+        let columns = shown.fields().iter().enumerate().map(column).collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(ProjectionExec::try_new(columns, scan)?))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::timezone::Tz;
 use arrow::array::{
     Array, ArrayRef, BinaryBuilder, BooleanBuilder, PrimitiveBuilder, StringArray, StringBuilder,
     StringViewBuilder,
@@ -17,6 +18,7 @@ use crate::columnar::write::column_of;
 use crate::csv::types::sql_name;
 use crate::error::Error;
 use crate::instants::written::{day, stamp};
+use crate::instants::zoned;
 use crate::numbers::from_text::numbers_of;
 
 /// Characters of a value that a message shows.
@@ -65,8 +67,10 @@ impl Fields<'_> {
                 let text = text.split_once([' ', 'T']).map_or(text, |(day, _)| day);
                 i32::try_from(day(text.as_bytes()).ok_or(Wrong::Syntax)?).map_err(|_| Wrong::Range)
             })?,
-            DataType::Timestamp(TimeUnit::Microsecond, _) => {
-                self.primitive::<TimestampMicrosecondType>(micros)?
+            DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+                // Types of columns have zones that there are.
+                let zone = zone.as_deref().and_then(|zone| zoned::zone_of(zone).ok());
+                self.primitive::<TimestampMicrosecondType>(|text| micros(text, zone.as_ref()))?
             }
             _ => self.cast()?,
         };
@@ -243,9 +247,8 @@ fn boolean(text: &str) -> Read<bool> {
     Err(Wrong::Syntax)
 }
 
-/// Microseconds. An offset counts, as it does where a text becomes a timestamp elsewhere: timestamps with and without
-/// a zone are of one type here.
-fn micros(text: &str) -> Read<i64> {
+/// Microseconds, of what clocks of the zone show where the text says no offset.
+fn micros(text: &str, zone: Option<&Tz>) -> Read<i64> {
     let mut own = stamp(text.as_bytes());
     if own.is_none()
         && let Some((day, time)) = text.split_once([' ', 'T'])
@@ -257,7 +260,11 @@ fn micros(text: &str) -> Read<i64> {
     let stamp = own.ok_or(Wrong::Syntax)?;
     let rounded = (i64::from(stamp.nanos) + 500) / 1000;
     let micros = stamp.seconds.checked_mul(1_000_000).ok_or(Wrong::Range)?;
-    micros.checked_add(rounded).ok_or(Wrong::Range)
+    let micros = micros.checked_add(rounded).ok_or(Wrong::Range)?;
+    match zone.filter(|_| !stamp.has_offset) {
+        Some(zone) => zoned::instant_of(micros, zone).ok_or(Wrong::Range),
+        None => Ok(micros),
+    }
 }
 
 /// Bytes: `\x` and hexadecimal digits, or letters with `\\` and `\ooo`.

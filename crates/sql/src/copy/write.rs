@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
+use arrow::array::timezone::Tz;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{
     DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, Schema, TimeUnit,
@@ -14,6 +15,7 @@ use super::form::{Columns, Form, Header};
 use super::text::escape;
 use crate::error::Error;
 use crate::failure::from_arrow;
+use crate::instants::zoned;
 
 /// Writes rows.
 pub(crate) struct Writer {
@@ -30,7 +32,7 @@ enum Shown<'a> {
     Bool(ArrayRef),
     Float(ArrayRef),
     Binary(ArrayRef),
-    Time(ArrayRef),
+    Time(ArrayRef, Option<Tz>),
     Other(ArrayFormatter<'a>),
 }
 
@@ -148,7 +150,9 @@ impl<'a> Shown<'a> {
             DataType::Boolean => Shown::Bool(own),
             DataType::Float32 | DataType::Float64 => Shown::Float(own),
             DataType::Binary | DataType::BinaryView => Shown::Binary(own),
-            DataType::Timestamp(TimeUnit::Microsecond, _) => Shown::Time(own),
+            DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+                Shown::Time(own, zone.as_deref().map(zoned::zone_of).transpose()?)
+            }
             _ => Shown::Other(ArrayFormatter::try_new(array.as_ref(), options)?),
         })
     }
@@ -186,10 +190,9 @@ impl<'a> Shown<'a> {
                 out.extend_from_slice(b"\\x");
                 bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
             }
-            Shown::Time(array) => {
-                let zone = matches!(array.data_type(), DataType::Timestamp(_, Some(_)));
+            Shown::Time(array, zone) => {
                 let value = array.as_primitive::<TimestampMicrosecondType>().value(row);
-                time(out, value, zone)?;
+                out.extend_from_slice(zoned::shown(value, zone.as_ref()).as_bytes());
             }
             Shown::Other(formatter) => {
                 let mut text = String::new();
@@ -233,28 +236,6 @@ fn float(out: &mut Vec<u8>, value: f64, scientific: &str, most: i32) -> std::io:
     write!(out, "{sign}{text}")
 }
 
-/// A point in time: `2024-02-29 23:59:59.5`, and `+00` where the type has a zone.
-fn time(out: &mut Vec<u8>, micros: i64, has_zone: bool) -> std::io::Result<()> {
-    const DAY: i64 = 86_400_000_000;
-    let (days, rest) = (micros.div_euclid(DAY), micros.rem_euclid(DAY));
-    let (year, month, day) = crate::instants::written::date_of(days);
-    let (seconds, fraction) = (rest / 1_000_000, rest % 1_000_000);
-    let shown = if year > 0 { year } else { 1 - year };
-    write!(out, "{shown:04}-{month:02}-{day:02} ")?;
-    write!(out, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)?;
-    if fraction > 0 {
-        let digits = format!("{fraction:06}");
-        write!(out, ".{}", digits.trim_end_matches('0'))?;
-    }
-    if has_zone {
-        out.extend_from_slice(b"+00");
-    }
-    if year <= 0 {
-        out.extend_from_slice(b" BC");
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,8 +262,5 @@ mod tests {
         ] {
             assert_eq!(shown(value), wanted);
         }
-        let mut out = Vec::new();
-        time(&mut out, 951_868_799_500_000, true).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "2000-02-29 23:59:59.5+00");
     }
 }

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::TableReference;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{
@@ -9,6 +12,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use futures_util::StreamExt;
 
 use crate::columnar::table::table_schema;
 use crate::columnar::tables::{Columnar, Written};
@@ -17,11 +21,46 @@ use crate::engine::ddl::check_schema;
 use crate::engine::made::Made;
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
+use crate::instants::zoned::{KEPT, fields_in_zone};
 use crate::names;
 
 fn rows(count: u64) -> String {
     let word = if count == 1 { "row" } else { "rows" };
     format!("{count} {word}")
+}
+
+fn has_zone(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(_, Some(_)))
+}
+
+/// Columns with timestamps in the zones in which a table keeps them.
+fn kept_schema(schema: &SchemaRef, kept: &SchemaRef) -> SchemaRef {
+    if schema.fields().len() != kept.fields().len() {
+        return Arc::clone(schema);
+    }
+    let fields = schema.fields().iter().zip(kept.fields()).map(|(own, kept)| {
+        match has_zone(own.data_type()) && has_zone(kept.data_type()) {
+            true => own.as_ref().clone().with_data_type(kept.data_type().clone()),
+            false => own.as_ref().clone(),
+        }
+    });
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+}
+
+/// Rows with timestamps in the zones in which a table keeps them.
+pub(super) fn kept_rows(rows: Batches, kept: SchemaRef) -> Batches {
+    if !kept.fields().iter().any(|field| has_zone(field.data_type())) {
+        return rows;
+    }
+    Box::pin(rows.map(move |batch| {
+        let batch = batch?;
+        let schema = kept_schema(&batch.schema(), &kept);
+        let columns = batch.columns().iter().zip(schema.fields());
+        let columns = columns.map(|(column, field)| cast(column, field.data_type()));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+    }))
 }
 
 impl Engine {
@@ -66,7 +105,7 @@ impl Engine {
         };
         let name = create.name.table().to_owned();
         let columnar = self.columnar()?;
-        let schema = made.with_lengths(&schema);
+        let schema = fields_in_zone(&made.with_lengths(&schema), &KEPT.into());
         let groups = self.host.groups();
         let group = match &made.group {
             Some(named) => groups.iter().find(|group| *group == named),
@@ -78,7 +117,10 @@ impl Engine {
         self.lock_name(&name).await?;
         let batches = match is_empty {
             true => None,
-            false => Some(self.batches(create.input.as_ref().clone()).await?),
+            false => {
+                let batches = self.batches(create.input.as_ref().clone()).await?;
+                Some(kept_rows(batches, Arc::clone(&schema)))
+            }
         };
         let threads = self.state().config().target_partitions();
         let written = columnar.create(&name, group, &schema, batches, (threads, None)).await?;
@@ -146,8 +188,10 @@ impl Engine {
         };
         check_append(&dml)?;
         let name = dml.table_name.table().to_owned();
-        let columns = dml.target.schema();
+        let kept = self.columnar()?.schema(&name)?;
+        let columns = kept_schema(&dml.target.schema(), &kept);
         let batches = self.batches(dml.input.as_ref().clone()).await?;
+        let batches = kept_rows(batches, kept);
         let threads = self.state().config().target_partitions();
         let Written { rows: count, .. } =
             self.columnar()?.append(&name, &columns, batches, (threads, None)).await?;

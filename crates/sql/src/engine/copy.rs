@@ -19,10 +19,12 @@ use tokio::io::AsyncWriteExt;
 use crate::copy::read::Reader;
 use crate::copy::write::Writer;
 use crate::copy::{Copy, CopyInput, CopyOutput, Place, What};
+use crate::engine::columnar::kept_rows;
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
 use crate::failure::{from_datafusion, from_store, io_error};
 use crate::files::place::Place as Files;
+use crate::instants::zoned::fields_in_zone;
 use crate::parse::parse;
 use crate::path::to_url;
 use crate::rows::{Change, Checks, RowColumns, Scope, Sink, defaults};
@@ -166,14 +168,18 @@ impl Engine {
         let (columnar, name) = (self.columnar()?, reference.table());
         let schema = columnar.schema(name)?;
         let places = places(&schema, name, names)?;
-        let reader = Reader::new(input, &copy.form, name, Arc::clone(&schema), places)?;
+        let shown = fields_in_zone(&schema, &self.settings.now().zone);
+        let reader = Reader::new(input, &copy.form, name, shown, places)?;
         let batches = stream::try_unfold(reader, |mut reader| async move {
             let batch = reader.next().await;
             let batch = batch.map_err(|error| DataFusionError::External(Box::new(error)))?;
             Ok(batch.map(|batch| (batch, reader)))
         });
         let threads = self.state().config().target_partitions();
-        let written = columnar.append(name, &schema, Box::pin(batches), (threads, None)).await?;
+        let written = {
+            let batches = kept_rows(Box::pin(batches), Arc::clone(&schema));
+            columnar.append(name, &schema, batches, (threads, None)).await?
+        };
         Ok(done(counted(written.rows)))
     }
 

@@ -49,7 +49,8 @@ impl Engine {
         named: Option<String>,
     ) -> Result<(Table, String), Error> {
         let table = alteration.table().clone();
-        let mut altered = Altered::of(RowColumns::of(&table, alteration.rows())?);
+        let mut altered =
+            Altered::of(RowColumns::of(&table, alteration.rows(), &self.settings.now().zone)?);
         let columns = columns_of(altered.old(), &create.columns)?;
         let name = match named {
             Some(name) => name,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use async_recursion::async_recursion as boxed;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
@@ -20,6 +20,7 @@ use crate::engine::settings::columns_of;
 use crate::engine::{Engine, Outcome};
 use crate::error::Error;
 use crate::fast::{Prepared, lex};
+use crate::instants::zoned::{KEPT, in_zone};
 use crate::names;
 use crate::parse::parse;
 use crate::statement::Statement;
@@ -114,7 +115,7 @@ impl Engine {
         parameters: &[Parameter],
     ) -> Result<Answer, Error> {
         let began = tokio::time::Instant::now();
-        let executed = match bind::values(prepared, parameters) {
+        let executed = match bind::values(prepared, parameters, &self.settings.now().zone) {
             Ok(values) => self.in_time(caught(self.execute_with(prepared, values))).await,
             Err(error) => Err(error),
         };
@@ -161,7 +162,9 @@ impl Engine {
         let (Some(rows), Some((lexed, key))) = (self.fast_rows(), &prepared.lexed) else {
             return Ok(None);
         };
-        let Some(plan) = self.fast_plan(rows, lexed, key, &prepared.parameters).await else {
+        // In the time zone of now.
+        let types: Vec<DataType> = values.iter().map(|value| value.data_type().clone()).collect();
+        let Some(plan) = self.fast_plan(rows, lexed, key, &types).await else {
             return Ok(None);
         };
         if let (Some(now), Some(columns)) = (&plan.schema, &prepared.columns) {
@@ -226,7 +229,9 @@ fn check_columns(now: &SchemaRef, before: &SchemaRef) -> Result<(), Error> {
     let (now, before) = (now.fields(), before.fields());
     let is_same = now.len() == before.len()
         && now.iter().zip(before).all(|(now, before)| {
-            now.name() == before.name() && now.data_type() == before.data_type()
+            // The time zone may be another.
+            let kept = |field: &Field| in_zone(field.data_type(), &KEPT.into());
+            now.name() == before.name() && kept(now) == kept(before)
         });
     match is_same {
         true => Ok(()),

@@ -14,6 +14,7 @@ use crate::engine::made::Made;
 use crate::engine::temporary::ON_COMMIT;
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
+use crate::instants::zoned;
 use crate::rows::{
     Change, Checks, Definition, RowColumns, RowTables, Sink, default_value, defined, row_error,
 };
@@ -32,7 +33,9 @@ impl Engine {
             return Ok(None);
         }
         let found = self.host.rows().and_then(|rows| rows.table(reference.table()));
-        found.map(|(table, rows)| RowColumns::of(&table, &rows)).transpose()
+        found
+            .map(|(table, rows)| RowColumns::of(&table, &rows, &self.settings.now().zone))
+            .transpose()
     }
 
     /// Whether it is the name of a table in the heap.
@@ -101,7 +104,11 @@ impl Engine {
             }
             table.options.insert(ON_COMMIT.to_owned(), said.to_owned());
         }
-        let checked = table.rows.as_ref().map(|rows| RowColumns::of(&table, rows)).transpose()?;
+        let checked = table
+            .rows
+            .as_ref()
+            .map(|rows| RowColumns::of(&table, rows, &self.settings.now().zone))
+            .transpose()?;
         if let Some(columns) = &checked {
             refuse_keys(columns)?;
         }
@@ -186,7 +193,9 @@ pub(super) fn in_heap(field: &Field) -> Field {
     let micros = TimeUnit::Microsecond;
     let data_type = match field.data_type() {
         DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(micros),
-        DataType::Timestamp(_, zone) => DataType::Timestamp(micros, zone.clone()),
+        DataType::Timestamp(_, zone) => {
+            DataType::Timestamp(micros, zone.as_ref().map(|_| zoned::KEPT.into()))
+        }
         other => other.clone(),
     };
     field.clone().with_data_type(data_type)

@@ -3,7 +3,8 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, StringArray, new_null_array};
+use arrow::compute::{cast, concat};
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{Result, ScalarValue, internal_err, plan_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
@@ -13,7 +14,8 @@ use datafusion::logical_expr::{
 
 use crate::error::Error;
 use crate::files::csv_format::external;
-use crate::settings::Settings;
+use crate::instants::zoned::{clocks_of, instants_at};
+use crate::settings::{self, Settings};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +28,8 @@ enum Asked {
     Setting,
     /// set_config(name, value, is_local).
     Set,
+    /// timezone(zone, point in time): AT TIME ZONE.
+    Zone,
 }
 
 /// A function.
@@ -61,12 +65,63 @@ impl SessionCall {
         let udf = |asked| {
             let settings = Arc::clone(settings);
             let signature = Signature::user_defined(match asked {
-                Asked::Statement | Asked::Setting => Volatility::Stable,
+                Asked::Statement | Asked::Setting | Asked::Zone => Volatility::Stable,
                 Asked::Clock | Asked::Set => Volatility::Volatile,
             });
             ScalarUDF::new_from_impl(SessionCall { settings, asked, signature })
         };
-        [Asked::Statement, Asked::Clock, Asked::Setting, Asked::Set].into_iter().map(udf).collect()
+        let all = [Asked::Statement, Asked::Clock, Asked::Setting, Asked::Set, Asked::Zone];
+        all.into_iter().map(udf).collect()
+    }
+
+    /// The type of points in time.
+    fn zoned(&self) -> DataType {
+        DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::clone(&self.settings.now().zone)))
+    }
+
+    /// The type of what is before AT TIME ZONE.
+    fn instant_type(&self, own: &DataType) -> Result<DataType> {
+        match own {
+            DataType::Timestamp(_, None) => Ok(DataType::Timestamp(TimeUnit::Microsecond, None)),
+            DataType::Timestamp(..) | DataType::Date32 | DataType::Null => Ok(self.zoned()),
+            text if text.is_string() => Ok(self.zoned()),
+            other => plan_err!("AT TIME ZONE of {other}: it takes a timestamp"),
+        }
+    }
+
+    /// What clocks of a zone show at points in time; or when they show what they are given.
+    fn at_zone(&self, zones: &ArrayRef, instants: &ArrayRef) -> Result<ArrayRef> {
+        let zones = zones.as_string::<i32>();
+        let mut made: Vec<ArrayRef> = Vec::new();
+        let mut from = 0;
+        let same = |one: usize, other: usize| {
+            zones.is_null(one) == zones.is_null(other)
+                && (zones.is_null(one) || zones.value(one) == zones.value(other))
+        };
+        while from < zones.len() {
+            let to = (from..zones.len()).find(|row| !same(from, *row)).unwrap_or(zones.len());
+            let own = instants.slice(from, to - from);
+            let has_zone = matches!(own.data_type(), DataType::Timestamp(_, Some(_)));
+            let micros = |zone| DataType::Timestamp(TimeUnit::Microsecond, zone);
+            made.push(match zones.is_null(from) {
+                true if has_zone => new_null_array(&micros(None), own.len()),
+                true => new_null_array(&self.zoned(), own.len()),
+                false => {
+                    let zone: Arc<str> =
+                        settings::zone(zones.value(from)).map_err(external)?.into();
+                    match has_zone {
+                        true => clocks_of(&cast(&own, &micros(Some(zone)))?, false)?,
+                        false => cast(&instants_at(&own, &zone, false)?, &self.zoned())?,
+                    }
+                }
+            });
+            from = to;
+        }
+        let parts: Vec<&dyn Array> = made.iter().map(AsRef::as_ref).collect();
+        match parts.is_empty() {
+            true => Ok(Arc::clone(instants)),
+            false => Ok(concat(&parts)?),
+        }
     }
 
     /// A point in time.
@@ -109,6 +164,7 @@ impl ScalarUDFImpl for SessionCall {
             Asked::Clock => "clock_timestamp",
             Asked::Setting => "current_setting",
             Asked::Set => "set_config",
+            Asked::Zone => "timezone",
         }
     }
 
@@ -117,6 +173,9 @@ impl ScalarUDFImpl for SessionCall {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        if let (Asked::Zone, [_, instant]) = (self.asked, types) {
+            return Ok(vec![DataType::Utf8, self.instant_type(instant)?]);
+        }
         let wanted: &[DataType] = match (self.asked, types.len()) {
             (Asked::Statement | Asked::Clock, 0) => &[],
             (Asked::Setting, 1) => &[DataType::Utf8],
@@ -127,12 +186,13 @@ impl ScalarUDFImpl for SessionCall {
         Ok(wanted.to_vec())
     }
 
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         Ok(match self.asked {
-            Asked::Statement | Asked::Clock => {
-                let zone = Arc::clone(&self.settings.now().zone);
-                DataType::Timestamp(TimeUnit::Microsecond, Some(zone))
+            Asked::Zone if matches!(types.get(1), Some(DataType::Timestamp(_, Some(_)))) => {
+                DataType::Timestamp(TimeUnit::Microsecond, None)
             }
+            Asked::Zone => self.zoned(),
+            Asked::Statement | Asked::Clock => self.zoned(),
             Asked::Setting | Asked::Set => DataType::Utf8,
         })
     }
@@ -162,6 +222,7 @@ impl ScalarUDFImpl for SessionCall {
                 Ok(ColumnarValue::Scalar(self.instant(began)))
             }
             (Asked::Clock, _) => Ok(ColumnarValue::Scalar(self.instant(now()))),
+            (Asked::Zone, 2) => Ok(ColumnarValue::Array(self.at_zone(&arrays[0], &arrays[1])?)),
             (Asked::Setting, 1 | 2) => texts(SessionCall::setting),
             (Asked::Set, 3) => texts(SessionCall::set),
             (_, count) => internal_err!("{} of {count} arguments", self.name()),

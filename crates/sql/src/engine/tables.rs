@@ -209,7 +209,7 @@ impl Tables {
             None => (name, false),
         };
         let Some((table, of)) = rows.table(own) else { return Ok(None) };
-        let columns = RowColumns::of(&table, &of)?;
+        let columns = RowColumns::of(&table, &of, &rows.settings().now().zone)?;
         let state = self.state()?;
         // Rows are read whatever their defaults are.
         let defaults = defaults(&state, &columns);
@@ -227,6 +227,11 @@ impl Tables {
         if let Some(columnar) = self.host.columnar().filter(|columnar| columnar.has(name)) {
             let schema = columnar.schema(name)?;
             let table = ColumnarTable::new(name.to_owned(), schema, columnar.clone());
+            let zone = self.host.rows().map(|rows| Arc::clone(&rows.settings().now().zone));
+            let table = match zone {
+                Some(zone) => table.in_zone(&zone),
+                None => table,
+            };
             return Ok(Some(Arc::new(table)));
         }
         if let Some(table) = self.in_heap(name)? {

@@ -154,6 +154,8 @@ fn instant_of(column: &DataType, expr: &Expr) -> Option<Instant> {
                 Err(_) => beyond(inner.cast_to(&wide).ok()?, column),
             }
         }
+        // A day begins when the clocks of the zone say so.
+        DataType::Date32 | DataType::Date64 if zone.is_some() => None,
         DataType::Date32 | DataType::Date64 => match inner.cast_to(&exact) {
             Ok(scalar) => Some(Instant::Held(scalar)),
             Err(_) => beyond(inner.cast_to(&wide).ok()?, column),

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use arrow::array::timezone::Tz;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use arrow::error::ArrowError;
 
 use crate::instants::written::stamp;
+use crate::instants::zoned::{instant_of, zone_of};
 
 /// Whether a cast makes a timestamp of text.
 pub(crate) fn is_instant_of_text(from: &DataType, to: &DataType) -> bool {
-    from.is_string() && matches!(to, DataType::Timestamp(_, None))
+    from.is_string() && matches!(to, DataType::Timestamp(_, _))
 }
 
 /// Texts as timestamps; with `is_try` those that are none are null.
@@ -28,7 +30,8 @@ pub(crate) fn instants_of(
     if known.null_count() == texts.null_count() {
         return Ok(known);
     }
-    let DataType::Timestamp(unit, _) = to else { return Ok(known) };
+    let DataType::Timestamp(unit, zone) = to else { return Ok(known) };
+    let zone = zone.as_deref().map(zone_of).transpose()?;
     let known = cast(&known, &DataType::Int64)?;
     let (known, all) = (known.as_primitive::<Int64Type>(), cast(texts, &DataType::Utf8)?);
     let written = all.as_string::<i32>();
@@ -38,7 +41,7 @@ pub(crate) fn instants_of(
             values.push(known.is_valid(row).then(|| known.value(row)));
             continue;
         }
-        let own = value_of(written.value(row), *unit);
+        let own = value_of(written.value(row), *unit, zone.as_ref());
         if own.is_none() && !is_try {
             // Says what is wrong with it.
             let strict = CastOptions { safe: false, ..CastOptions::default() };
@@ -49,8 +52,12 @@ pub(crate) fn instants_of(
     cast(&(Arc::new(Int64Array::from(values)) as ArrayRef), to)
 }
 
-fn value_of(text: &str, unit: TimeUnit) -> Option<i64> {
-    let stamp = stamp(with_seconds(text.trim()).as_bytes())?;
+fn value_of(text: &str, unit: TimeUnit, zone: Option<&Tz>) -> Option<i64> {
+    let mut stamp = stamp(with_seconds(text.trim()).as_bytes())?;
+    if let Some(zone) = zone.filter(|_| !stamp.has_offset) {
+        const SECOND: i64 = 1_000_000;
+        stamp.seconds = instant_of(stamp.seconds.checked_mul(SECOND)?, zone)?.div_euclid(SECOND);
+    }
     let (per_second, nanos) = match unit {
         TimeUnit::Second => (1, 1_000_000_000),
         TimeUnit::Millisecond => (1_000, 1_000_000),
@@ -82,7 +89,7 @@ mod tests {
 
     #[test]
     fn minutes_are_enough_and_the_end_of_a_day_is_the_next() {
-        let of = |text| value_of(text, TimeUnit::Second);
+        let of = |text| value_of(text, TimeUnit::Second, None);
         assert_eq!(of("1970-01-01 12:30"), Some(45_000));
         assert_eq!(of("1970-01-01T12:30Z"), Some(45_000));
         assert_eq!(of("1970-01-01 14:30+02"), Some(45_000));
@@ -90,6 +97,6 @@ mod tests {
         assert_eq!(of("9999-12-31 23:59"), Some(253_402_300_740));
         assert_eq!(of("1970-01-01 1:30"), None);
         assert_eq!(of("1970-01-01 ü"), None);
-        assert_eq!(value_of("9999-12-31 23:59", TimeUnit::Nanosecond), None);
+        assert_eq!(value_of("9999-12-31 23:59", TimeUnit::Nanosecond, None), None);
     }
 }

@@ -11,3 +11,4 @@ mod seconds;
 pub(crate) mod to_char;
 pub(crate) mod trunc;
 pub(crate) mod written;
+pub(crate) mod zoned;

@@ -17,6 +17,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::instants::pattern::{Pattern, is_strftime};
+use crate::instants::zoned::clocks_of;
 use crate::rules::unbounded;
 
 /// The function.
@@ -101,6 +102,7 @@ impl ScalarUDFImpl for ToChar {
 
 fn written(instants: &ArrayRef, pattern: &Pattern) -> Result<StringArray> {
     match instants.data_type() {
+        DataType::Timestamp(_, Some(_)) => written(&clocks_of(instants, false)?, pattern),
         DataType::Timestamp(TimeUnit::Second, _) => {
             each(instants.as_primitive::<TimestampSecondType>(), pattern)
         }

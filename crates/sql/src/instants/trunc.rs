@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
+use arrow::compute::cast;
 use arrow::datatypes::{
     ArrowTimestampType, DataType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampSecondType,
@@ -16,6 +17,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
+use crate::instants::zoned::{clocks_of, instants_at};
 use crate::rules::unbounded;
 
 /// The function.
@@ -83,12 +85,16 @@ impl ScalarUDFImpl for DateTrunc {
                 unit @ (TimeUnit::Second | TimeUnit::Millisecond | TimeUnit::Microsecond),
                 None,
             ) => Some(unit),
+            DataType::Timestamp(_, Some(_)) => Some(TimeUnit::Microsecond),
             _ => None,
         };
         let (Some(step), Some(unit)) = (unit.as_deref().and_then(Step::read), of_ours) else {
             return self.others.inner().invoke_with_args(args);
         };
         let array = args.args[1].to_array(args.number_rows)?;
+        let whole = array.data_type().clone();
+        // What is cut off is what clocks show.
+        let array = clocks_of(&array, false)?;
         let array: ArrayRef = match unit {
             TimeUnit::Second => {
                 Arc::new(trunc::<TimestampSecondType>(array.as_primitive(), step, 1)?)
@@ -99,6 +105,10 @@ impl ScalarUDFImpl for DateTrunc {
             _ => {
                 Arc::new(trunc::<TimestampMicrosecondType>(array.as_primitive(), step, 1_000_000)?)
             }
+        };
+        let array = match &whole {
+            DataType::Timestamp(_, Some(zone)) => cast(&instants_at(&array, zone, false)?, &whole)?,
+            _ => array,
         };
         match &args.args[1] {
             ColumnarValue::Scalar(_) if array.len() == 1 => {

@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::instants::from_text::{instants_of, is_instant_of_text};
+use crate::instants::zoned::{cast_of_zone, is_of_zone};
 use crate::numbers::from_text::{is_from_text, numbers_of};
 use crate::rules::unbounded;
 
@@ -47,6 +48,7 @@ pub(crate) fn is_narrow(from: &DataType, to: &DataType) -> bool {
     match (digits(from), digits(to)) {
         _ if from == to => false,
         _ if is_from_text(from, to) || is_instant_of_text(from, to) => true,
+        _ if is_of_zone(from, to) => true,
         _ if *from == DataType::Float64 && *to == DataType::Float32 => true,
         (None, Some(_)) => from.is_floating() && to.is_integer(),
         (Some(_), Some(_)) if from.is_integer() && to.is_integer() => {
@@ -79,6 +81,9 @@ impl Narrow {
         let options = CastOptions { safe: self.is_try, ..CastOptions::default() };
         if is_instant_of_text(array.data_type(), &self.to) {
             return Ok(instants_of(array, &self.to, self.is_try)?);
+        }
+        if is_of_zone(array.data_type(), &self.to) {
+            return Ok(cast_of_zone(array, &self.to, self.is_try)?);
         }
         if is_from_text(array.data_type(), &self.to) {
             return Ok(numbers_of(array, &self.to, self.is_try)?);

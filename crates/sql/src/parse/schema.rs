@@ -8,7 +8,7 @@ use crate::statement::{Define, Kind, Statement};
 
 impl Cursor<'_> {
     /// Whether the statement ends here.
-    fn is_at_end(&self) -> bool {
+    pub(super) fn is_at_end(&self) -> bool {
         self.tokens.get(self.at).is_none_or(|own| own.token == Token::SemiColon)
     }
 

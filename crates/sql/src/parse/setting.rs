@@ -111,10 +111,6 @@ impl Cursor<'_> {
         }
     }
 
-    fn is_at_end(&self) -> bool {
-        self.tokens.get(self.at).is_none_or(|next| next.token == Token::SemiColon)
-    }
-
     /// A zone behind SET TIME ZONE.
     fn zone(&mut self) -> Result<Option<String>, Error> {
         if self.accept_word("LOCAL") {

@@ -13,6 +13,7 @@ use super::sequence::Values;
 use super::table::RowColumns;
 use crate::catalog::SessionCatalog;
 use crate::error::Error;
+use crate::instants::zoned::KEPT;
 use crate::settings::{self, Settings};
 
 /// A transaction that several hold; it is taken out when it ends.
@@ -138,6 +139,8 @@ pub(crate) struct Scope {
     pub definitions: Definitions,
     /// Whether the transaction goes on behind the statement.
     pub in_block: bool,
+    /// The time zone of the session.
+    zone: Arc<str>,
     /// Nothing may be changed: of the database, which then has no transaction, or of the transaction.
     read_only: ReadOnly,
 }
@@ -279,7 +282,8 @@ impl RowTables {
         if let Some(statement) = database.heap().reading(self.session.waits()) {
             let (transaction, read_only) = (Shared::default(), ReadOnly::Database);
             let (definitions, in_block) = (database.definitions(), false);
-            return Ok(Scope { transaction, statement, definitions, in_block, read_only });
+            let zone = Arc::clone(&self.settings.now().zone);
+            return Ok(Scope { transaction, statement, definitions, in_block, zone, read_only });
         }
         let (transaction, definitions, in_block, read_only) = match &*self.state.lock().await {
             State::Failed(_) => return Err(ended_in_failure()),
@@ -311,7 +315,8 @@ impl RowTables {
         };
         self.at_work.store(true, Ordering::Release);
         self.catalog.begin(&definitions, in_block);
-        Ok(Scope { transaction, statement, definitions, in_block, read_only })
+        let zone = Arc::clone(&self.settings.now().zone);
+        Ok(Scope { transaction, statement, definitions, in_block, zone, read_only })
     }
 
     /// Gives a transaction up whose last statement was given up half-way.
@@ -552,7 +557,7 @@ impl Scope {
         let transaction = Arc::new(Mutex::new(Some(transaction)));
         let (in_block, read_only) = (false, ReadOnly::Nothing);
         let definitions = database.definitions();
-        Scope { transaction, statement, definitions, in_block, read_only }
+        Scope { transaction, statement, definitions, in_block, zone: KEPT.into(), read_only }
     }
 
     /// The transaction, which nobody else uses meanwhile.
@@ -591,7 +596,7 @@ impl Scope {
             match now {
                 Some((_, rows)) if *rows == columns.rows => return Ok(columns),
                 Some((table, rows)) => {
-                    let found = RowColumns::of(table, rows)?;
+                    let found = RowColumns::of(table, rows, &self.zone)?;
                     if found.schema != planned.schema {
                         return Err(planned_before(&planned.name));
                     }

@@ -13,6 +13,7 @@ use cellar_instance::heap::{IndexKey, MayShare, Statement};
 
 use crate::columnar::table::checked_schema;
 use crate::error::Error;
+use crate::instants::zoned::fields_in_zone;
 
 /// The column in which rows of a table that is changed have their numbers.
 pub(crate) const ROW_ID: &str = "\u{1}row";
@@ -88,12 +89,12 @@ pub(crate) struct RowColumns {
 }
 
 impl RowColumns {
-    /// The columns of a table as the catalog has it.
+    /// The columns of a table as the catalog has it, for a session in this time zone.
     ///
     /// # Errors
     /// 70108 the catalog has something else.
-    pub fn of(table: &Table, rows: &RowTable) -> Result<RowColumns, Error> {
-        let schema = checked_schema(&table.schema)?;
+    pub fn of(table: &Table, rows: &RowTable, zone: &Arc<str>) -> Result<RowColumns, Error> {
+        let schema = fields_in_zone(&checked_schema(&table.schema)?, zone);
         let failed = |error: RowError| row_error(&table.name, &error);
         let mut layout = RowLayout::of(&schema).map_err(failed)?;
         for Missing { column, row } in &rows.missing {

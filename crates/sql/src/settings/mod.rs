@@ -114,6 +114,18 @@ impl Values {
     }
 }
 
+/// A time zone by a name that SET TIME ZONE takes, as Arrow has it.
+///
+/// # Errors
+/// 22023 there is none of that name.
+pub(crate) fn zone(name: &str) -> Result<String, Error> {
+    let found = zone::named(name.trim()).and_then(|name| zone::for_arrow(&name));
+    found.ok_or_else(|| {
+        Error::new(1882, "22023", format!("time zone \"{name}\" not recognized"))
+            .next("a name such as Europe/Berlin, or UTC")
+    })
+}
+
 fn unknown(name: &str) -> Error {
     let names =
         crate::nearest::nearest(name, known::all().map(|own| own.name.to_owned()).collect());

@@ -19,6 +19,8 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::error::Error;
 use crate::fast::{Place, Prepared};
+use crate::instants::from_text::{instants_of, is_instant_of_text};
+use crate::instants::zoned::in_zone;
 
 /// A value for a parameter. A text is read as a value of the parameter's type.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +74,10 @@ impl Parameter {
         if array.data_type() == data_type {
             return Ok(array);
         }
+        if is_instant_of_text(array.data_type(), data_type) {
+            let made = instants_of(&array, data_type, false);
+            return made.map_err(|_| self.wrong(data_type, "22007"));
+        }
         let options = CastOptions { safe: false, ..CastOptions::default() };
         let sqlstate = if matches!(self, Parameter::Text(_)) { "22P02" } else { "22003" };
         let made = cast_with_options(&array, data_type, &options);
@@ -111,10 +117,11 @@ pub(super) fn check_count(prepared: &Prepared, given: usize) -> Result<(), Error
 pub(super) fn values(
     prepared: &Prepared,
     parameters: &[Parameter],
+    zone: &Arc<str>,
 ) -> Result<Vec<ArrayRef>, Error> {
     check_count(prepared, parameters.len())?;
     let pairs = parameters.iter().zip(&prepared.parameters);
-    pairs.map(|(value, data_type)| value.array(data_type)).collect()
+    pairs.map(|(value, data_type)| value.array(&in_zone(data_type, zone))).collect()
 }
 
 /// Puts values in the place of parameters.

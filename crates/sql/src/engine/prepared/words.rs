@@ -19,6 +19,7 @@ use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
 use crate::failure::from_datafusion;
 use crate::fast::Prepared;
+use crate::instants::zoned::in_zone;
 use crate::names::folded;
 use crate::rows::parsed_as;
 
@@ -200,8 +201,10 @@ impl Engine {
         let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options);
         let row = row.map_err(|error| crate::failure::from_arrow(&error))?;
         let mut values = Vec::with_capacity(parameters.len());
+        let zone = Arc::clone(&self.settings.now().zone);
         for (expr, data_type) in parameters.iter().zip(&prepared.parameters) {
-            let made = parsed_as(&state, expr.clone(), &names, Some(data_type))?;
+            let data_type = in_zone(data_type, &zone);
+            let made = parsed_as(&state, expr.clone(), &names, Some(&data_type))?;
             let made = state.create_physical_expr(made, &names).map_err(failed)?;
             let value = made.evaluate(&row).and_then(|value| value.into_array(1));
             values.push(value.map_err(failed)?);
