@@ -59,6 +59,7 @@ mod set_comparison;
 mod set_operation;
 mod settings;
 mod spill;
+mod subquery_values;
 mod tied;
 mod unwind;
 mod walk;

@@ -55,6 +55,7 @@ use crate::set_operation::CountEqualRows;
 use crate::settings::Settings;
 use crate::spill::TempFiles;
 use crate::statistics::OfValues;
+use crate::subquery_values::SubqueryValues;
 use crate::tied::TiedColumns;
 
 /// A build side of a join that has more bytes or rows, as far as is known, is divided among cores.
@@ -162,6 +163,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(0, Arc::new(OneRow));
     rules.insert(0, Arc::new(SetComparisons));
     rules.insert(0, Arc::new(NamedApart));
+    rules.insert(0, Arc::new(SubqueryValues));
     rules
 }
 
