@@ -8,6 +8,7 @@ mod program;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use program::{answers, cellar, command, database, done, out, refused, sql, told};
 
@@ -228,4 +229,67 @@ fn tables_of_before_are_there_when_the_first_row_table_is_made() {
     let gone = cellar(at, &["asm", "db", "rm", "+DATA/cellar/heap"]);
     assert_eq!(gone.status.code(), Some(1), "{}", told(&gone));
     assert!(done(at, &["status", "db"]).status.success());
+}
+
+/// Runs transactions of five rows each, and definitions between them, until another thread kills the process at any
+/// moment; how many were acknowledged.
+fn transact_until_killed(at: &Path, from: u64, after: Duration) -> u64 {
+    let mut shell = command(at, &["sql", "db", "--format", "csv", "-f", "-"]);
+    let mut shell =
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut to_shell = shell.stdin.take().unwrap();
+    let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();
+    // It is at work from its first answer on.
+    to_shell.write_all(b"select 1 as ready;\n").unwrap();
+    assert!(lines.by_ref().take(2).count() == 2);
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(after);
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+    });
+    let mut acknowledged = from;
+    for id in from.. {
+        let (first, last) = (id * 5, id * 5 + 4);
+        let define = match id % 3 {
+            0 => format!("create index t_n{id} on t (n); drop index t_n{id};"),
+            1 => "alter table t alter n set default 1;".to_owned(),
+            _ => String::new(),
+        };
+        let statement = format!(
+            "begin; insert into t select value, 0 from generate_series({first}, {last}) s(value); \
+             update t set n = {id} where id between {first} and {last}; commit; {define}\n\
+             select {id} as done;\n"
+        );
+        if to_shell.write_all(statement.as_bytes()).is_err() {
+            break;
+        }
+        let said = lines.by_ref().take(2).map_while(Result::ok).last();
+        if said.as_deref() != Some(&id.to_string()) {
+            break;
+        }
+        acknowledged = id + 1;
+    }
+    killer.join().unwrap();
+    acknowledged
+}
+
+#[test]
+fn a_process_killed_at_any_moment_keeps_transactions_whole() {
+    let dir = database();
+    let at = dir.path();
+    sql(at, "create table t (id bigint primary key, n bigint default 0)");
+    let mut next = 0;
+    for round in 0..4 {
+        next = transact_until_killed(at, next, Duration::from_millis(150 + 97 * round));
+        let query = "select count(*) as rows, count(case when n <> id / 5 then 1 end) as wrong, \
+                     coalesce(max(id), -1) as last from t";
+        let found = &program::rows(at, query)[0];
+        let rows = found["rows"].as_u64().unwrap();
+        assert_eq!((found["wrong"].as_u64(), rows % 5), (Some(0), 0), "round {round}: {found:?}");
+        assert!(rows == next * 5 || rows == next * 5 + 5, "round {round}: {rows}, {next} told");
+        assert_eq!(found["last"].as_i64().unwrap() + 1, rows as i64, "round {round}");
+        next = rows / 5;
+    }
+    assert!(next > 4, "{next} transactions in four rounds");
+    assert!(done(at, &["validate", "db"]).status.success());
 }
