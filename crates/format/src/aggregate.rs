@@ -73,7 +73,8 @@ pub type Key = Box<[Option<Value>]>;
 pub type Groups = HashMap<Key, Vec<State>>;
 
 impl Call {
-    fn columns(&self, out: &mut BTreeSet<usize>) {
+    /// Puts the columns that it reads in `out`.
+    pub fn columns(&self, out: &mut BTreeSet<usize>) {
         match self {
             Call::Rows => {}
             Call::Sum(expr) => expr.columns(out),

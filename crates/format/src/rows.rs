@@ -3,7 +3,8 @@
 //! Pages keep such rows one by one, as `docs/format/heap.md` describes and `cellar_page::row` makes them. A
 //! [`RowLayout`] says which columns they have, a [`RowWriter`] makes rows of arrays, [`RowColumns`] makes arrays
 //! of rows, only of the columns that are wanted, and a [`KeyWriter`] makes the keys that indexes have for them. A
-//! [`RowFilter`] asks rows beforehand whether they are wanted at all.
+//! [`RowFilter`] asks rows beforehand whether they are wanted at all, and a [`RowAggregate`] sums them up where only
+//! groups of them are.
 //!
 //! ```
 //! use std::ops::Bound;
@@ -72,15 +73,21 @@
 //! It is pure, and damaged bytes are an error, never a panic. Who stores and reads long values is the caller: the
 //! writer and the reader name them, and are given their pages and their bytes.
 
+mod aggregate;
 mod buffer;
 mod columns;
+mod compute;
 mod error;
 mod filter;
+mod groups;
 mod keys;
+mod lane;
 mod layout;
 mod source;
+mod totals;
 mod write;
 
+pub use aggregate::RowAggregate;
 pub use columns::RowColumns;
 pub use error::RowError;
 pub use filter::{Asking, RowFilter};

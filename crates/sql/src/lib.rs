@@ -52,6 +52,7 @@ mod numbers;
 mod offset;
 mod one_row;
 mod ordered;
+mod partial_aggregates;
 mod portions;
 mod remaining_files;
 mod rules;

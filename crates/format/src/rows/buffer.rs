@@ -11,8 +11,10 @@ use arrow_schema::DataType;
 use bytemuck::cast_slice;
 use cellar_page::row::{Held, Reader, Type};
 
+use super::error::RowError;
 use super::source::NANOS;
 use crate::kernel::Views;
+use crate::value::{f32_of_key, f64_of_key};
 
 /// The most bytes of the texts of one array: its offsets have 31 bits.
 pub(super) const TEXT_BYTES_MAX: usize = i32::MAX as usize;
@@ -30,7 +32,7 @@ pub(super) enum Unread {
 
 /// Values, one for each row; any where the row has NULL.
 #[derive(Debug)]
-enum Values {
+pub(super) enum Values {
     Bool(BooleanBufferBuilder),
     Int2(Vec<i16>),
     Int4(Vec<i32>),
@@ -46,9 +48,9 @@ enum Values {
 /// A column of rows that are read.
 #[derive(Debug)]
 pub(super) struct Buffer {
-    values: Values,
+    pub values: Values,
     /// The rows that have NULL, rising.
-    nulls: Vec<usize>,
+    pub nulls: Vec<usize>,
 }
 
 /// Does the same with values of any kind.
@@ -149,6 +151,68 @@ impl Buffer {
         match &mut self.values {
             Values::Bytes(bytes, offsets) => push_bytes(bytes, offsets, value),
             _ => Err(Unread::Damaged),
+        }
+    }
+
+    /// Whether a row has NULL.
+    pub fn is_null(&self, row: usize) -> bool {
+        self.nulls.binary_search(&row).is_ok()
+    }
+
+    /// The bytes of the text of a row; of what is no text, none.
+    #[inline]
+    pub fn bytes(&self, row: usize) -> &[u8] {
+        match &self.values {
+            Values::Bytes(bytes, ends) => &bytes[ends[row] as usize..ends[row + 1] as usize],
+            _ => &[],
+        }
+    }
+
+    /// Adds the value of a row of another one for the same column, behind so many rows.
+    ///
+    /// # Errors
+    /// [`RowError::Full`].
+    pub fn push_of(
+        &mut self,
+        rows: usize,
+        other: &Buffer,
+        row: usize,
+        column: usize,
+    ) -> Result<(), RowError> {
+        if other.is_null(row) {
+            self.push_null(rows);
+            return Ok(());
+        }
+        match (&mut self.values, &other.values) {
+            (Values::Bool(own), Values::Bool(other)) => own.append(other.get_bit(row)),
+            (Values::Int2(own), Values::Int2(other)) => own.push(other[row]),
+            (Values::Int4(own), Values::Int4(other)) => own.push(other[row]),
+            (Values::Int8(own), Values::Int8(other)) => own.push(other[row]),
+            (Values::Float4(own), Values::Float4(other)) => own.push(other[row]),
+            (Values::Float8(own), Values::Float8(other)) => own.push(other[row]),
+            (Values::Int16(own), Values::Int16(other)) => own.push(other[row]),
+            (Values::Interval(own), Values::Interval(other)) => own.push(other[row]),
+            (Values::Bytes(bytes, ends), _) => {
+                let full = |_| RowError::Full { column, max: TEXT_BYTES_MAX };
+                push_bytes(bytes, ends, other.bytes(row)).map_err(full)?;
+            }
+            _ => self.push_null(rows),
+        }
+        Ok(())
+    }
+
+    /// Adds a number; a floating-point number is the one that a whole number stands for. Texts and intervals take none.
+    pub fn push_number(&mut self, number: i128) {
+        let narrow = number as i64;
+        match &mut self.values {
+            Values::Bool(own) => own.append(number != 0),
+            Values::Int2(own) => own.push(number as i16),
+            Values::Int4(own) => own.push(number as i32),
+            Values::Int8(own) => own.push(narrow),
+            Values::Float4(own) => own.push(f32_of_key(narrow)),
+            Values::Float8(own) => own.push(f64_of_key(narrow)),
+            Values::Int16(own) => own.push(number),
+            Values::Interval(_) | Values::Bytes(..) => {}
         }
     }
 

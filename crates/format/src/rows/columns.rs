@@ -102,6 +102,17 @@ impl RowColumns {
         self.buffers.iter().map(Buffer::text).sum()
     }
 
+    /// The columns that are read, rising, of these rows.
+    pub(super) fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+
+    /// Forgets these rows.
+    pub(super) fn clear(&mut self) {
+        self.rows = 0;
+        self.buffers.iter_mut().for_each(|buffer| buffer.truncate(0));
+    }
+
     /// The values of a row that are in pages of their own, of the columns that are read, in the order of
     /// columns.
     ///

@@ -95,6 +95,16 @@ pub enum RowError {
         /// The most bytes of an array.
         max: usize,
     },
+    /// User: something computed of rows has more digits than its type.
+    #[error("{} is beyond {low} to {high}", number.map_or("a result".to_owned(), |own| own.to_string()))]
+    Beyond {
+        /// It, if 128 bits can hold it.
+        number: Option<i128>,
+        /// The least number of the type.
+        low: i128,
+        /// The greatest.
+        high: i128,
+    },
     /// The disk: a row is not one that was written so.
     #[error(transparent)]
     Damaged(#[from] BadRow),
@@ -123,6 +133,7 @@ impl RowError {
             RowError::LongMissing { .. } => 70211,
             RowError::LongLength { .. } => 22922,
             RowError::Full { .. } => 70212,
+            RowError::Beyond { .. } => 1426,
             RowError::Damaged(_) | RowError::NotText { .. } => 70213,
         }
     }

@@ -1,5 +1,9 @@
 //! Conditions that rows are asked as they are stored, before columns are made of those that pass.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use cellar_page::row::{BadRow, Held, Reader, Type};
 
@@ -7,6 +11,7 @@ use super::error::RowError;
 use super::layout::{DefaultValue, RowLayout};
 use super::source::Source;
 use crate::expr::Expr;
+use crate::key_filter::KeyFilter;
 use crate::predicate::{Predicate, Relation, Test};
 use crate::value::{key_of_f32, key_of_f64};
 
@@ -31,6 +36,22 @@ enum Step {
     PassText(usize),
     /// A column that is asked, and its place among these.
     Take(usize, usize),
+    /// A number of at most 64 bits that must lie between these, or the row does not pass.
+    Range { kind: Type, column: usize, low: i64, high: i64 },
+    /// The same of 128 bits.
+    Wide { column: usize, low: i128, high: i128 },
+    /// A number that must be among the keys of a join, by the number of these.
+    Among { kind: Type, column: usize, members: usize },
+}
+
+/// What conditions of its own say of a column of numbers.
+#[derive(Clone, Debug)]
+struct Own {
+    low: i128,
+    high: i128,
+    members: Option<usize>,
+    /// Whether other conditions look at it too.
+    is_taken: bool,
 }
 
 /// A predicate with its columns as places.
@@ -59,6 +80,9 @@ pub struct RowFilter {
     columns: Vec<usize>,
     steps: Vec<Step>,
     conjuncts: Vec<Node>,
+    /// Those of them that the steps do not ask.
+    rest: Vec<Node>,
+    members: Vec<Arc<KeyFilter>>,
 }
 
 /// A filter at work.
@@ -113,8 +137,16 @@ impl RowFilter {
         let mut conjuncts: Vec<Node> =
             conjuncts.iter().map(|conjunct| Node::of(conjunct, &columns)).collect();
         conjuncts.sort_by_key(Node::price);
-        let steps = steps(layout, &columns);
-        Ok(RowFilter { layout: layout.clone(), columns, steps, conjuncts })
+        let (mut own, mut rest, mut members) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for conjunct in &conjuncts {
+            match direct(layout, &columns, conjunct) {
+                Some(place) => learn(conjunct, own.entry(place), &mut members, &mut rest),
+                None => rest.push(conjunct.clone()),
+            }
+        }
+        rest.iter().for_each(|node| node.places(&mut own));
+        let steps = steps(layout, &columns, &own);
+        Ok(RowFilter { layout: layout.clone(), columns, steps, conjuncts, rest, members })
     }
 
     /// Whether all rows pass.
@@ -139,16 +171,19 @@ impl<'r> Asking<'r> {
         let reader = Reader::new(row)?;
         let filter = self.filter;
         let last = filter.columns.last().map_or(0, |last| last + 1);
-        match reader.columns() >= last && !reader.has_nulls() {
-            true => self.read_whole(reader)?,
-            false => self.read(reader)?,
+        let mut conjuncts = &filter.rest;
+        if reader.columns() < last || reader.has_nulls() {
+            conjuncts = &filter.conjuncts;
+            self.read(reader)?;
+        } else if !self.read_whole(reader)? {
+            return Ok(false);
         }
         for (column, bytes) in long {
             if let Ok(place) = filter.columns.binary_search(column) {
                 self.items[place] = Item::Bytes(bytes);
             }
         }
-        for conjunct in &filter.conjuncts {
+        for conjunct in conjuncts {
             match conjunct.holds(&self.items) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
@@ -158,22 +193,43 @@ impl<'r> Asking<'r> {
         Ok(true)
     }
 
-    fn read_whole(&mut self, mut reader: Reader<'r>) -> Result<(), RowError> {
+    /// Reads a row that has all columns, and no NULL; `false`: it does not pass.
+    #[inline]
+    fn read_whole(&mut self, mut reader: Reader<'r>) -> Result<bool, RowError> {
         for step in &self.filter.steps {
-            match *step {
+            let is_in = match *step {
                 Step::Pass(bytes, column) => {
                     reader.take(bytes).ok_or(BadRow { column })?;
+                    true
                 }
                 Step::PassText(column) => {
                     reader.held().ok_or(BadRow { column })?;
+                    true
                 }
                 Step::Take(column, place) => {
                     let item = item(&mut reader, self.filter.layout.types[column]);
                     self.items[place] = item.ok_or(BadRow { column })?;
+                    true
                 }
+                Step::Range { kind, column, low, high } => {
+                    let number = narrow(&reader, kind).ok_or(BadRow { column })?;
+                    low <= number && number <= high
+                }
+                Step::Wide { column, low, high } => {
+                    let mut reader = reader;
+                    let number = i128::from_le_bytes(reader.array().ok_or(BadRow { column })?);
+                    low <= number && number <= high
+                }
+                Step::Among { kind, column, members } => {
+                    let number = narrow(&reader, kind).ok_or(BadRow { column })?;
+                    self.filter.members[members].may_have(number)
+                }
+            };
+            if !is_in {
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn read(&mut self, mut reader: Reader<'r>) -> Result<(), RowError> {
@@ -200,6 +256,54 @@ impl<'r> Asking<'r> {
             next = column + 1;
         }
         Ok(())
+    }
+}
+
+/// The next number of a row, of at most 64 bits, where the reader stays.
+#[inline]
+fn narrow(reader: &Reader<'_>, kind: Type) -> Option<i64> {
+    let mut reader = *reader;
+    Some(match kind {
+        Type::Int2 => i16::from_le_bytes(reader.array()?).into(),
+        Type::Int4 | Type::Date => i32::from_le_bytes(reader.array()?).into(),
+        _ => i64::from_le_bytes(reader.array()?),
+    })
+}
+
+/// The place of the only column that a condition asks, if that is a number which is asked as the row is read.
+fn direct(layout: &RowLayout, columns: &[usize], node: &Node) -> Option<usize> {
+    let Node::Test(place, test) = node else { return None };
+    let is_narrow = matches!(
+        layout.types[columns[*place]],
+        Type::Int2 | Type::Int4 | Type::Date | Type::Int8 | Type::Time | Type::Timestamp
+    );
+    let is_wide = layout.types[columns[*place]] == Type::Decimal;
+    let is_direct = match test {
+        Test::Numbers(..) => is_narrow || is_wide,
+        Test::Member(_) => is_narrow,
+        _ => false,
+    };
+    is_direct.then_some(*place)
+}
+
+/// Notes what such a condition says.
+fn learn(
+    node: &Node,
+    own: Entry<'_, usize, Own>,
+    members: &mut Vec<Arc<KeyFilter>>,
+    rest: &mut Vec<Node>,
+) {
+    let all = Own { low: i128::MIN, high: i128::MAX, members: None, is_taken: false };
+    let own = own.or_insert(all);
+    match node {
+        Node::Test(_, Test::Numbers(low, high)) => {
+            (own.low, own.high) = (own.low.max(*low), own.high.min(*high));
+        }
+        Node::Test(_, Test::Member(keys)) if own.members.is_none() => {
+            own.members = Some(members.len());
+            members.push(Arc::clone(keys));
+        }
+        node => rest.push(node.clone()),
     }
 }
 
@@ -241,14 +345,18 @@ fn default(layout: &RowLayout, column: usize) -> Result<Item<'_>, RowError> {
 }
 
 /// What is done with a row that has all columns, and no NULL.
-fn steps(layout: &RowLayout, columns: &[usize]) -> Vec<Step> {
+fn steps(layout: &RowLayout, columns: &[usize], own: &BTreeMap<usize, Own>) -> Vec<Step> {
     let mut steps = Vec::new();
     let last = columns.last().map_or(0, |last| last + 1);
     for (column, kind) in layout.types[..last].iter().enumerate() {
-        let step = match (columns.binary_search(&column), kind.width()) {
-            (Ok(place), _) => Step::Take(column, place),
-            (Err(_), None) => Step::PassText(column),
-            (Err(_), Some(width)) => match steps.last_mut() {
+        let place = columns.binary_search(&column).ok();
+        let asked = place.and_then(|place| own.get(&place));
+        asked.into_iter().for_each(|own| ask(column, *kind, own, &mut steps));
+        let is_taken = asked.is_none_or(|own| own.is_taken);
+        let step = match (place.filter(|_| is_taken), kind.width()) {
+            (Some(place), _) => Step::Take(column, place),
+            (None, None) => Step::PassText(column),
+            (None, Some(width)) => match steps.last_mut() {
                 Some(Step::Pass(bytes, last)) => {
                     (*bytes, *last) = (*bytes + width, column);
                     continue;
@@ -258,7 +366,26 @@ fn steps(layout: &RowLayout, columns: &[usize]) -> Vec<Step> {
         };
         steps.push(step);
     }
+    // What is behind the last that is asked need not be passed.
+    while steps.pop_if(|step| matches!(step, Step::Pass(..) | Step::PassText(_))).is_some() {}
     steps
+}
+
+/// The steps for what conditions of its own say of a column.
+fn ask(column: usize, kind: Type, own: &Own, steps: &mut Vec<Step>) {
+    let Own { low, high, members, .. } = *own;
+    if kind == Type::Decimal {
+        return steps.push(Step::Wide { column, low, high });
+    }
+    if low > i128::MIN || high < i128::MAX {
+        // Beyond 64 bits there are no numbers of the column: a bound that no number can reach lets none pass.
+        let ends = i128::from(i64::MIN)..=i128::from(i64::MAX);
+        let is_none = low > *ends.end() || high < *ends.start();
+        let low = if is_none { i64::MAX } else { low.max(*ends.start()) as i64 };
+        let high = if is_none { i64::MIN } else { high.min(*ends.end()) as i64 };
+        steps.push(Step::Range { kind, column, low, high });
+    }
+    steps.extend(members.map(|members| Step::Among { kind, column, members }));
 }
 
 impl Node {
@@ -281,6 +408,25 @@ impl Node {
                 // What it does not know stops nothing: whoever asks looks again.
                 _ => Node::All,
             },
+        }
+    }
+
+    /// Notes which columns it looks at.
+    fn places(&self, own: &mut BTreeMap<usize, Own>) {
+        let mut note = |place: usize| {
+            own.entry(place).and_modify(|own| own.is_taken = true);
+        };
+        match self {
+            Node::All | Node::None => {}
+            Node::And(all) | Node::Or(all) => all.iter().for_each(|one| one.places(own)),
+            Node::Test(place, _) => note(*place),
+            Node::Compare(left, _, right) => {
+                for side in [left, right] {
+                    if let Side::Column(place) = side {
+                        note(*place);
+                    }
+                }
+            }
         }
     }
 

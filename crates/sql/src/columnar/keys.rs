@@ -14,18 +14,34 @@ use cellar_format::KeyFilter;
 /// More keys than these are not gathered: a set of them is too large for a processor's cache.
 const KEYS_MAX: usize = 2 << 20;
 
+/// Keys of which a list is kept, at most: so many may be looked up in an index.
+const LISTED_MAX: usize = 1 << 16;
+
+/// What is known of keys.
+#[derive(Debug)]
+struct Known {
+    filter: Arc<KeyFilter>,
+    /// Each of them, rising; `None`: they are too many.
+    list: Option<Arc<[i64]>>,
+}
+
 /// The keys of a build side, once all of its rows have passed.
 #[derive(Debug, Default)]
-pub struct BuildKeys(Mutex<Option<Arc<KeyFilter>>>);
+pub struct BuildKeys(Mutex<Option<Known>>);
 
 impl BuildKeys {
-    fn state(&self) -> MutexGuard<'_, Option<Arc<KeyFilter>>> {
+    fn state(&self) -> MutexGuard<'_, Option<Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All of them; `None`: they are not known, or not yet.
     pub fn all(&self) -> Option<Arc<KeyFilter>> {
-        self.state().clone()
+        self.state().as_ref().map(|known| Arc::clone(&known.filter))
+    }
+
+    /// Each of them, rising, where they are known and few.
+    pub fn list(&self) -> Option<Arc<[i64]>> {
+        self.state().as_ref().and_then(|known| known.list.clone())
     }
 }
 
@@ -65,8 +81,12 @@ impl Gather {
 
     /// All rows have passed.
     pub fn finish(&mut self) {
-        if let Some(keys) = self.keys.take() {
-            *self.found.state() = Some(Arc::new(KeyFilter::new(&keys)));
+        if let Some(mut keys) = self.keys.take() {
+            let filter = Arc::new(KeyFilter::new(&keys));
+            keys.sort_unstable();
+            keys.dedup();
+            let list = (keys.len() <= LISTED_MAX).then(|| Arc::from(keys));
+            *self.found.state() = Some(Known { filter, list });
         }
     }
 }

@@ -8,7 +8,6 @@ pub mod groups;
 pub mod keys;
 mod metrics;
 pub mod provider;
-pub mod rule;
 mod segment;
 mod small;
 pub mod source;

@@ -13,7 +13,6 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::columnar::anti_join::PlainAntiJoins;
-use crate::columnar::rule::AggregateInCell;
 use crate::common_aggregates::ShareAggregates;
 use crate::correlated::ForEachRow;
 use crate::dialect::LikeEscape;
@@ -49,6 +48,7 @@ use crate::numbers::sum::Sum;
 use crate::offset::OffsetAtSort;
 use crate::one_row::{NullWithoutRow, OneRow};
 use crate::ordered::OrderOfSubquery;
+use crate::partial_aggregates::AggregateInScan;
 use crate::rows::InOrderOfIndex;
 use crate::set_comparison::SetComparisons;
 use crate::set_operation::CountEqualRows;
@@ -180,7 +180,7 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let at = rules.iter().position(|rule| rule.name() == "EnsureCooperative");
     let at = at.unwrap_or(rules.len());
     rules.insert(at, Arc::new(InOrderOfIndex));
-    rules.insert(at + 1, Arc::new(AggregateInCell));
+    rules.insert(at + 1, Arc::new(AggregateInScan));
     // Filters of what is above one use must not reach the others.
     rules.insert(at + 2, Arc::new(ShareAggregates));
     // Filters would not pass what it puts in.

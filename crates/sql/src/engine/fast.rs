@@ -143,6 +143,10 @@ impl Engine {
     /// The rows that a query gives, by DataFusion's plan of it.
     async fn schema_of_query(&self, mut statement: SqlStatement) -> Option<SchemaRef> {
         literals_for(&mut statement);
+        if let SqlStatement::Query(query) = &mut statement {
+            // They change nothing of what the rows are.
+            query.locks.clear();
+        }
         let mut statement = DfStatement::Statement(Box::new(statement));
         self.prepare(&mut statement).await.ok()?;
         let plan = self.state().statement_to_plan(statement).await.ok()?;
@@ -188,7 +192,9 @@ impl Engine {
                 return Err(error);
             }
         }
-        rows.end_statement(&scope, true).await?;
+        let kept = rows.keep_values().await;
+        rows.end_statement(&scope, kept.is_ok()).await?;
+        kept?;
         let nanos = rows.database().env().now().0.saturating_sub(began.0);
         plan.cursor.executed(told.rows(), nanos);
         Ok(Some(told))

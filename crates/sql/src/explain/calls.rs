@@ -12,16 +12,17 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowUDFExpr};
 
-use crate::columnar::exec::CellScanExec;
+use crate::columnar::exec::{CellScanExec, Partial};
 use crate::explain::names::{DEEPEST, column, over, over_at};
+use crate::rows::HeapScanExec;
 use crate::words::{Names, call_text, own_name, sort_key, words};
 
 /// Where an aggregation that is done in two steps begins: there the arguments are over the input.
 pub(crate) enum FirstStep<'a> {
     /// In an operator, which may be the last step too.
     Operator(&'a AggregateExec),
-    /// In the cell.
-    Cell(&'a CellScanExec),
+    /// In a scan: that of a cell, or of the heap.
+    Scan { partial: &'a Partial, in_cell: bool },
     /// It is not below: only the last step is known.
     Unknown(&'a AggregateExec),
 }
@@ -41,11 +42,10 @@ pub(crate) fn first_step(last: &AggregateExec) -> FirstStep<'_> {
                 _ => FirstStep::Unknown(last),
             };
         }
-        if let Some(scan) = below.downcast_ref::<CellScanExec>() {
-            return match scan.gives_groups() {
-                true => FirstStep::Cell(scan),
-                false => FirstStep::Unknown(last),
-            };
+        let of_cell = below.downcast_ref::<CellScanExec>().and_then(CellScanExec::partial);
+        let of_heap = below.downcast_ref::<HeapScanExec>().and_then(HeapScanExec::partial);
+        if let Some(partial) = of_cell.or(of_heap) {
+            return FirstStep::Scan { partial, in_cell: of_cell.is_some() };
         }
         match below.children()[..] {
             [input] => below = input,
@@ -57,9 +57,7 @@ pub(crate) fn first_step(last: &AggregateExec) -> FirstStep<'_> {
 /// The calls of an aggregation, over the input of its first step.
 pub(crate) fn call_words(first: &FirstStep<'_>, depth: usize) -> Vec<String> {
     match first {
-        FirstStep::Cell(scan) => {
-            scan.partial().map(|partial| partial.call_words().to_vec()).unwrap_or_default()
-        }
+        FirstStep::Scan { partial, .. } => partial.call_words().to_vec(),
         FirstStep::Operator(aggregate) => {
             let input = aggregate.input();
             let of = |expr: &Arc<dyn PhysicalExpr>| over_at(expr, input, depth);
@@ -87,9 +85,7 @@ pub(crate) fn keys_of(last: &AggregateExec) -> Vec<String> {
     };
     match first_step(last) {
         FirstStep::Operator(first) => over_input(first),
-        FirstStep::Cell(scan) => {
-            scan.partial().map(|partial| partial.key_words().to_vec()).unwrap_or_default()
-        }
+        FirstStep::Scan { partial, .. } => partial.key_words().to_vec(),
         FirstStep::Unknown(last) => over_input(last),
     }
 }

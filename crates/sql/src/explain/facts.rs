@@ -158,6 +158,10 @@ pub enum Kind {
         index: Option<(String, String)>,
         /// What rows are asked as they are stored.
         conditions: Vec<String>,
+        /// What is computed of them as they are stored.
+        aggregate: Option<String>,
+        /// The index that is probed by the keys of a join, if these are few.
+        probed: Option<String>,
     },
     /// An operator that has no name here: as DataFusion calls it.
     Other {

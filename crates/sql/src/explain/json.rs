@@ -125,8 +125,14 @@ fn facts(kind: &Kind, put: &mut impl FnMut(&str, Value)) {
         Kind::Shared { of } => put("Result Of", json!(of)),
         Kind::Cell(scan) => cell(scan, put),
         Kind::Files(scan) => files(scan, put),
-        Kind::Heap { table, index, conditions } => {
+        Kind::Heap { table, index, conditions, aggregate, probed } => {
             put("Relation Name", json!(table));
+            if let Some(probed) = probed {
+                put("Index For Few Keys", json!(probed));
+            }
+            if let Some(aggregate) = aggregate {
+                put("Partial Aggregate", json!(aggregate));
+            }
             if !conditions.is_empty() {
                 put("Filter", json!(conditions.join(" and ")));
             }

@@ -19,6 +19,7 @@ use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::work_table::WorkTableExec;
 
+use crate::columnar::exec::Partial;
 use crate::error::shown;
 use crate::explain::calls::window;
 use crate::explain::facts::{Join, Kind, Method};
@@ -120,7 +121,9 @@ pub(super) fn other(plan: &Plan, tables: &Tables) -> Kind {
         // Those that the index answers are told with it.
         let is_answered = index.is_some() && scan.other_filters() == 0;
         let conditions = if is_answered { Vec::new() } else { scan.conditions() };
-        return Kind::Heap { table: shown(scan.table().to_owned()), index, conditions };
+        let aggregate = scan.partial().map(Partial::text);
+        let (table, probed) = (shown(scan.table().to_owned()), scan.probed().map(str::to_owned));
+        return Kind::Heap { table, index, conditions, aggregate, probed };
     }
     Kind::Other { name: plan.name().to_owned() }
 }

@@ -21,6 +21,7 @@ use datafusion::physical_plan::union::UnionExec;
 
 use crate::columnar::exec::CellScanExec;
 use crate::explain::calls::{call_words, first_step, window_calls};
+use crate::rows::HeapScanExec;
 use crate::words::{own_name, words};
 
 /// How deep a column is followed. Plans are not deeper but for those that nobody reads.
@@ -99,6 +100,9 @@ fn computed(at: usize, plan: &Arc<dyn ExecutionPlan>, depth: usize) -> Option<St
                 Some(field.name().clone())
             }
         };
+    }
+    if let Some(scan) = plan.downcast_ref::<HeapScanExec>() {
+        return scan.partial()?.key_words().get(at).cloned();
     }
     if let Some(filter) = plan.downcast_ref::<FilterExec>() {
         let below = match filter.projection() {

@@ -38,14 +38,18 @@ pub(crate) fn operation(kind: &Kind) -> String {
         Kind::OneRow => "one row".to_owned(),
         Kind::Empty => "no rows".to_owned(),
         Kind::Cell(scan) => format!("cell scan {}", scan.table),
-        Kind::Heap { table, index, conditions } => {
+        Kind::Heap { table, index, conditions, aggregate, probed } => {
             let index = index.as_ref();
             let index = index.map(|(index, keys)| format!(" by index {index}: {keys}"));
             let asked = match conditions.is_empty() {
                 true => String::new(),
                 false => format!(" where {}", conditions.join(" and ")),
             };
-            format!("scan {table}{}{asked}", index.unwrap_or_default())
+            let summed = aggregate.as_ref().map(|of| format!(", summed up as stored: {of}"));
+            let probed =
+                probed.as_ref().map(|of| format!(", by index {of} if the join has few keys"));
+            let (index, summed) = (index.unwrap_or_default(), summed.unwrap_or_default());
+            format!("scan {table}{index}{asked}{summed}{}", probed.unwrap_or_default())
         }
         Kind::Files(scan) => files(scan),
         Kind::Subqueries => "scalar subqueries".to_owned(),

@@ -21,7 +21,6 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
 use crate::columnar::exec::CellScanExec;
-use crate::columnar::rule::why_not;
 use crate::common_aggregates::SharedExec;
 use crate::explain::calls::{FirstStep, calls_of, first_step, keys_of};
 use crate::explain::facts::{Actual, Aggregate, Kind, Narrower, Operator};
@@ -30,7 +29,9 @@ use crate::explain::names::{column, over};
 use crate::explain::tables::Tables;
 use crate::explain::{leaves, scans};
 use crate::lazy_build_side::LazyExec;
+use crate::partial_aggregates::why_not;
 use crate::portions::PortionsExec;
+use crate::rows::HeapScanExec;
 use crate::words::sort_key;
 
 /// A plan that is looked at.
@@ -274,7 +275,7 @@ impl<'a> Tree<'a> {
             calls: calls_of(last),
             keys: keys_of(last),
             sets: if group.has_grouping_set() { group.groups().len() } else { 0 },
-            in_cell: matches!(first, FirstStep::Cell(_)),
+            in_cell: matches!(first, FirstStep::Scan { in_cell: true, .. }),
             reason: None,
         };
         if let FirstStep::Operator(first) = &first
@@ -288,8 +289,9 @@ impl<'a> Tree<'a> {
         if is_last && ends {
             loop {
                 let (own, more) = seen(below);
-                // What is in the cell is told there.
-                if own.downcast_ref::<CellScanExec>().is_some() {
+                // What is in a scan is told there.
+                let is_heap = own.downcast_ref::<HeapScanExec>().is_some();
+                if is_heap || own.downcast_ref::<CellScanExec>().is_some() {
                     break;
                 }
                 let [next] = own.children()[..] else { break };

@@ -3,8 +3,8 @@
 
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType as SqlType, Expr, FunctionArguments, TimezoneInfo, UnaryOperator,
-    Value,
+    BinaryOperator, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, TimezoneInfo, UnaryOperator, Value,
 };
 
 use super::names::Names;
@@ -109,8 +109,71 @@ impl Names<'_> {
                 }
                 Some(Class::Boolean)
             }
+            Expr::Case { operand, conditions, else_result, .. } => {
+                let operand = operand.as_ref().map(|operand| self.class(operand));
+                for when in conditions {
+                    let own = self.class(&when.condition)?;
+                    let fits = match operand {
+                        None => own == Class::Boolean,
+                        Some(operand) => are_comparable(operand?, own),
+                    };
+                    fits.then_some(())?;
+                }
+                let results = conditions.iter().map(|when| &when.result);
+                self.common(results.chain(else_result.as_deref()))
+            }
+            Expr::Function(call) => self.call(call),
             Expr::BinaryOp { left, op, right } => {
                 binary(self.class(left)?, op, self.class(right)?, || self.are_alike(left, right))
+            }
+            _ => None,
+        }
+    }
+
+    /// The class that all of these have, but for those that are NULL; `None`: they have none.
+    fn common<'e>(&self, exprs: impl Iterator<Item = &'e Expr>) -> Option<Class> {
+        let mut common = Class::Null;
+        for expr in exprs {
+            common = match (common, self.class(expr)?) {
+                (Class::Null, own) => own,
+                (own, Class::Null) => own,
+                (one, other) if one == other => one,
+                (Class::Text, Class::Literal) | (Class::Literal, Class::Text) => Class::Text,
+                (one, other)
+                    if is_number(one) && is_number(other) && are_comparable(one, other) =>
+                {
+                    if one == Class::Integer { other } else { one }
+                }
+                _ => return None,
+            };
+        }
+        let is_known =
+            is_number(common) || matches!(common, Class::Text | Class::Literal | Class::Boolean);
+        // A text that it chooses is a text, whatever it is stored as.
+        let common = if common == Class::Literal { Class::Text } else { common };
+        is_known.then_some(common)
+    }
+
+    /// The class of a call of a function.
+    fn call(&self, call: &Function) -> Option<Class> {
+        let FunctionArguments::List(list) = &call.args else { return None };
+        let is_plain = call.over.is_none()
+            && call.filter.is_none()
+            && call.null_treatment.is_none()
+            && call.within_group.is_empty()
+            && matches!(call.parameters, FunctionArguments::None)
+            && list.clauses.is_empty()
+            && list.duplicate_treatment.is_none();
+        let args = list.args.iter().map(|arg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+            _ => None,
+        });
+        let args = args.collect::<Option<Vec<&Expr>>>().filter(|_| is_plain)?;
+        match (call.name.to_string().to_ascii_lowercase().as_str(), &args[..]) {
+            ("coalesce", [_, ..]) => self.common(args.into_iter()),
+            ("lower" | "upper", [text]) if self.class(text)? == Class::Text => Some(Class::Text),
+            ("nextval", [name]) if self.may_draw => {
+                (self.class(name)? == Class::Literal).then_some(Class::Integer)
             }
             _ => None,
         }

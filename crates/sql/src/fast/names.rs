@@ -80,7 +80,14 @@ pub(super) struct Names<'a> {
     pub schema: DFSchema,
     /// The same for Arrow, with names that are no two the same.
     pub plain: SchemaRef,
+    /// Whether the row that was to be inserted is known too, as EXCLUDED.
+    has_excluded: bool,
+    /// Whether values may be taken of sequences: once for each row that is inserted.
+    pub may_draw: bool,
 }
+
+/// The name of the row that was to be inserted.
+const EXCLUDED: &str = "excluded";
 
 impl<'a> Names<'a> {
     pub fn new(
@@ -100,12 +107,44 @@ impl<'a> Names<'a> {
         let plain: Fields = fields.iter().map(|(_, field)| Arc::clone(field)).collect();
         let plain = Arc::new(Schema::new(plain));
         let schema = DFSchema::new_with_metadata(fields, [].into()).ok()?;
-        Some(Names { columns, alias, needed, slots, schema, plain })
+        let (has_excluded, may_draw) = (false, false);
+        Some(Names { columns, alias, needed, slots, schema, plain, has_excluded, may_draw })
+    }
+
+    /// Those of ON CONFLICT DO UPDATE: all columns of the table, those of the row that was to be inserted, the
+    /// values.
+    pub fn of_conflict(
+        columns: &'a RowColumns,
+        alias: &Ident,
+        slots: &'a Slots,
+    ) -> Option<Names<'a>> {
+        let alias = folded(alias);
+        if alias == EXCLUDED {
+            return None;
+        }
+        let own = columns.query_schema(false);
+        let of = |name: &str| {
+            let reference = TableReference::bare(name);
+            let field = move |field: &Arc<Field>| (Some(reference.clone()), Arc::clone(field));
+            own.fields().iter().map(field).collect::<Vec<_>>()
+        };
+        let mut fields = of(&alias);
+        fields.extend(of(EXCLUDED));
+        fields.extend(slots.fields().into_iter().map(|field| (None, Arc::new(field))));
+        let renamed = fields.iter().enumerate();
+        let renamed = renamed
+            .map(|(at, (_, field))| Field::new(at.to_string(), field.data_type().clone(), true));
+        let plain = Arc::new(Schema::new(renamed.collect::<Vec<_>>()));
+        let schema = DFSchema::new_with_metadata(fields, [].into()).ok()?;
+        let needed = (0..own.fields().len()).collect();
+        let (has_excluded, may_draw) = (true, false);
+        Some(Names { columns, alias, needed, slots, schema, plain, has_excluded, may_draw })
     }
 
     /// The column of the table that an expression is.
     pub fn column(&self, expr: &Expr) -> Option<usize> {
-        column(self.columns, &self.alias, expr)
+        let own = column(self.columns, &self.alias, expr);
+        own.or_else(|| column(self.columns, EXCLUDED, expr).filter(|_| self.has_excluded))
     }
 
     /// The value that an expression is.

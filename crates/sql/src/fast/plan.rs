@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cellar_format::rows::RowColumns as Builder;
-use cellar_instance::catalog::{Catalog, Table};
+use cellar_instance::catalog::{Catalog, Identity, Table};
+use cellar_instance::heap::RowLock;
 use cellar_instance::library::Cursor;
 use datafusion::execution::context::SessionState;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::sql::sqlparser::ast::{
-    AssignmentTarget, Expr, Ident, ObjectName, OrderByExpr, SelectItem, Value, Visit, Visitor,
+    Assignment, AssignmentTarget, ConflictTarget, Expr, Ident, LockType, NonBlock, ObjectName,
+    OnConflict, OnConflictAction, OrderByExpr, SelectItem, Value, Visit, Visitor,
     WildcardAdditionalOptions,
 };
 
@@ -22,7 +24,7 @@ use super::names::{Names, Slots, column};
 use super::shape::{Shape, ShapeOf, bare, placeholder};
 use super::way::{Way, conjuncts};
 use crate::names::folded;
-use crate::rows::{Checks, ROW_ID, RowColumns, default_expr};
+use crate::rows::{Checks, OnUpdate, ROW_ID, RowColumns, default_expr};
 
 /// An expression made ready.
 pub(super) type Made = Arc<dyn PhysicalExpr>;
@@ -90,6 +92,24 @@ pub(super) struct Select {
     pub in_order: Option<bool>,
     pub limit: Option<Limit>,
     pub offset: Option<Limit>,
+    pub lock: Option<Locking>,
+}
+
+/// How rows are locked that a query gives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Locking {
+    pub how: RowLock,
+    /// SKIP LOCKED.
+    pub skips: bool,
+}
+
+/// What is done with rows whose key is there already.
+#[derive(Debug)]
+pub(super) struct OnKey {
+    /// The index whose key it is; `None`: any of them.
+    pub arbiter: Option<usize>,
+    /// DO UPDATE; `None`: DO NOTHING.
+    pub update: Option<Arc<OnUpdate>>,
 }
 
 /// Columns of rows that were changed.
@@ -105,6 +125,7 @@ pub(super) struct Insert {
     /// Of the values alone.
     pub schema: SchemaRef,
     pub checks: Checks,
+    pub on: Option<OnKey>,
     pub returned: Option<Returned>,
 }
 
@@ -142,22 +163,9 @@ impl Plan {
                 let schema = schema?;
                 (planner.select(&schema)?, Some(schema))
             }
-            ShapeOf::Insert { columns, rows } => planner.insert(columns, rows)?,
+            ShapeOf::Insert { columns, rows, on } => planner.insert(columns, rows, on.as_ref())?,
             ShapeOf::Update { assignments } => {
-                let mut set: Vec<(usize, Expr)> = Vec::new();
-                for assignment in assignments {
-                    let AssignmentTarget::ColumnName(name) = &assignment.target else {
-                        return None;
-                    };
-                    let at = planner.target(name)?;
-                    planner.is_free(at).then_some(())?;
-                    let value = planner.or_default(at, &assignment.value)?;
-                    if set.iter().any(|(own, _)| *own == at) {
-                        return None;
-                    }
-                    set.push((at, value));
-                }
-                planner.change(Some(set))?
+                planner.change(Some(planner.assigned(assignments)?))?
             }
             ShapeOf::Delete => planner.change(None)?,
         };
@@ -171,7 +179,10 @@ impl Plan {
 
     /// Whether it changes rows.
     pub fn changes(&self) -> bool {
-        !matches!(self.work, Work::Select(_))
+        match &self.work {
+            Work::Select(select) => select.lock.is_some(),
+            Work::Insert(_) | Work::Change(_) => true,
+        }
     }
 
     /// The index that is used, and what chooses its keys.
@@ -190,11 +201,18 @@ fn asks_for_now(shape: &Shape, columns: &RowColumns) -> bool {
     let is_now = |expr: &Expr| super::class::is_now(expr);
     let has = |expr: &Expr| any(expr, is_now);
     match &shape.work {
-        ShapeOf::Insert { rows, .. } => {
+        ShapeOf::Insert { rows, on, .. } => {
+            let updates = on.iter().any(|on| match &on.action {
+                OnConflictAction::DoUpdate(update) => {
+                    let set = update.assignments.iter().map(|assignment| &assignment.value);
+                    set.chain(&update.selection).any(has)
+                }
+                OnConflictAction::DoNothing => false,
+            });
             let defaults = (0..columns.schema.fields().len())
                 .filter_map(|at| default_expr(columns, at).ok())
                 .any(|expr| has(&expr));
-            defaults || rows.iter().flatten().any(has)
+            updates || defaults || rows.iter().flatten().any(has)
         }
         ShapeOf::Update { assignments } => {
             assignments.iter().any(|assignment| has(&assignment.value))
@@ -240,6 +258,28 @@ impl Planner<'_> {
     fn is_free(&self, at: usize) -> bool {
         let mut owned = self.columns.rows.owned.iter();
         !owned.any(|owned| owned.column == at && owned.identity.is_some())
+    }
+
+    /// What SET says, each column once.
+    fn assigned(&self, assignments: &[Assignment]) -> Option<Vec<(usize, Expr)>> {
+        let mut set: Vec<(usize, Expr)> = Vec::new();
+        for assignment in assignments {
+            let AssignmentTarget::ColumnName(name) = &assignment.target else { return None };
+            let at = self.target(name)?;
+            self.is_free(at).then_some(())?;
+            let value = self.or_default(at, &assignment.value)?;
+            if set.iter().any(|(own, _)| *own == at) {
+                return None;
+            }
+            set.push((at, value));
+        }
+        Some(set)
+    }
+
+    /// Whether an INSERT may say its values: not so of columns that are GENERATED ALWAYS.
+    fn is_given(&self, at: usize) -> bool {
+        let mut owned = self.columns.rows.owned.iter();
+        !owned.any(|owned| owned.column == at && owned.identity == Some(Identity::Always))
     }
 
     /// A value; the default of the column where it is the word DEFAULT.
@@ -338,7 +378,7 @@ impl Planner<'_> {
     }
 
     fn select(&self, schema: &SchemaRef) -> Option<Work> {
-        let ShapeOf::Select { distinct, order, limit, offset } = &self.shape.work else {
+        let ShapeOf::Select { distinct, order, limit, offset, lock } = &self.shape.work else {
             return None;
         };
         let items = self.items()?;
@@ -391,6 +431,19 @@ impl Planner<'_> {
         let in_order = is_plain.then(|| self.in_order(&names, &items, &find.way, order)).flatten();
         let (limit, offset) = (self.limit(limit.as_deref())?, self.limit(offset.as_deref())?);
         let distinct = *distinct;
+        let lock = lock.as_ref().map(|lock| Locking {
+            how: RowLock {
+                is_shared: lock.lock_type == LockType::Share,
+                is_nowait: lock.nonblock == Some(NonBlock::Nowait),
+            },
+            skips: lock.nonblock == Some(NonBlock::SkipLocked),
+        });
+        // Only as many rows are locked as come out: in the order in which they do.
+        let is_part = limit.is_some() || offset.is_some();
+        let is_apart = is_aggregate || (is_part && in_order.is_none() && !by.is_empty());
+        if lock.is_some() && is_apart {
+            return None;
+        }
         Some(Work::Select(Box::new(Select {
             find,
             outputs,
@@ -400,6 +453,7 @@ impl Planner<'_> {
             in_order,
             limit,
             offset,
+            lock,
         })))
     }
 
@@ -478,6 +532,7 @@ impl Planner<'_> {
         &self,
         named: &[ObjectName],
         rows: &[Vec<Expr>],
+        on: Option<&OnConflict>,
     ) -> Option<(Work, Option<SchemaRef>)> {
         let count = self.columns.schema.fields().len();
         let places: Vec<usize> = match named.is_empty() {
@@ -493,14 +548,15 @@ impl Planner<'_> {
         if is_twice || !fits || rows.iter().any(|row| row.len() != values) {
             return None;
         }
-        let names = self.names(BTreeSet::new())?;
+        let mut names = self.names(BTreeSet::new())?;
+        names.may_draw = true;
         let mut made = Vec::with_capacity(rows.len());
         for row in rows {
             let mut all = Vec::with_capacity(count);
             for at in 0..count {
                 let place = places.iter().take(values).position(|own| *own == at);
                 let expr = match place {
-                    Some(place) if self.is_free(at) => self.or_default(at, &row[place])?,
+                    Some(place) if self.is_given(at) => self.or_default(at, &row[place])?,
                     Some(_) => return None,
                     None => default_expr(self.columns, at).ok()?,
                 };
@@ -511,7 +567,49 @@ impl Planner<'_> {
         let checks = Checks::of(self.state, self.columns).ok()?;
         let (returned, shown) = self.returned()?;
         let schema = Arc::clone(&names.plain);
-        Some((Work::Insert(Box::new(Insert { rows: made, schema, checks, returned })), shown))
+        let on = match on {
+            None => None,
+            Some(on) => Some(self.on_key(on)?),
+        };
+        Some((Work::Insert(Box::new(Insert { rows: made, schema, checks, on, returned })), shown))
+    }
+
+    /// What is done with rows whose key is there already.
+    fn on_key(&self, on: &OnConflict) -> Option<OnKey> {
+        let arbiter = match &on.conflict_target {
+            None => None,
+            Some(target) => Some(self.arbiter(target)?),
+        };
+        let OnConflictAction::DoUpdate(update) = &on.action else {
+            return Some(OnKey { arbiter, update: None });
+        };
+        arbiter?;
+        let names = Names::of_conflict(self.columns, &self.shape.alias, self.slots)?;
+        let mut values = Vec::new();
+        for (at, expr) in self.assigned(&update.assignments)? {
+            values.push((at, self.stored(&names, at, &expr)?));
+        }
+        let condition = match &update.selection {
+            None => None,
+            Some(condition) => {
+                let made = names.compiled(self.state, condition, None)?;
+                (made.data_type(&names.plain).ok()? == DataType::Boolean).then_some(())?;
+                Some(made)
+            }
+        };
+        let update = OnUpdate::made(Arc::clone(&names.plain), values, condition);
+        Some(OnKey { arbiter, update: Some(Arc::new(update)) })
+    }
+
+    /// The unique index whose keys ON CONFLICT is about.
+    fn arbiter(&self, target: &ConflictTarget) -> Option<usize> {
+        let ConflictTarget::Columns(names) = target else { return None };
+        let place = |name: &Ident| self.columns.column(&folded(name)).ok();
+        let wanted = names.iter().map(place).collect::<Option<BTreeSet<usize>>>()?;
+        self.columns.rows.indexes.iter().position(|index| {
+            let own: BTreeSet<usize> = index.columns.iter().map(|own| own.column).collect();
+            index.is_unique && own == wanted
+        })
     }
 
     /// A value of a column.

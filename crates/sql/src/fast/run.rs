@@ -1,21 +1,24 @@
 //! The run of a plan: rows are found by their keys, read, computed with, changed.
 
+use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{
     Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array,
 };
-use arrow::compute::{SortColumn, concat, concat_batches, filter, lexsort_to_indices, take};
+use arrow::compute::{
+    SortColumn, concat, concat_batches, filter, lexsort_to_indices, take, take_record_batch,
+};
 use arrow::datatypes::Schema;
 use arrow::row::{RowConverter, SortField};
 use bytes::Bytes;
 use cellar_format::rows::RowColumns as Builder;
 
-use super::plan::{By, Change, Find, Insert, Limit, Made, Plan, Returned, Select, Work};
+use super::plan::{By, Change, Find, Insert, Limit, Locking, Made, Plan, Returned, Select, Work};
 use crate::error::Error;
 use crate::failure::from_arrow;
-use crate::rows::{Change as RowChange, Changed, RowColumns, Scope, Written, row_error};
+use crate::rows::{Change as RowChange, Changed, Conflict, RowColumns, Scope, Written, row_error};
 
 /// The most rows that are looked at; more are for plans that read them in batches.
 const ROWS_MAX: usize = 10_000;
@@ -222,18 +225,63 @@ impl Run<'_> {
     async fn select(&self, select: &Select) -> Result<Ran, Error> {
         let limit = or_declined!(self.limit(select.limit));
         let offset = or_declined!(self.limit(select.offset)).unwrap_or(0);
+        let skips = select.lock.is_some_and(|lock| lock.skips);
         let most = match (select.in_order, limit) {
-            (Some(_), Some(limit)) => limit.saturating_add(offset).min(ROWS_MAX + 1),
+            (Some(_), Some(limit)) if !skips => limit.saturating_add(offset).min(ROWS_MAX + 1),
             _ => ROWS_MAX + 1,
         };
         let backwards = select.in_order == Some(true);
         let numbers = or_declined!(self.numbers(&select.find, backwards, most).await?);
         let found = self.read(&select.find, &numbers).await?;
-        let (rows, _) = or_declined!(self.filtered(&select.find, found));
+        let (mut rows, numbers) = or_declined!(self.filtered(&select.find, found));
+        if let Some(lock) = select.lock {
+            match self.locked(lock, &numbers, (limit, offset)).await? {
+                Some(kept) if kept.len() == numbers.len() => {}
+                Some(kept) => {
+                    let kept = take_record_batch(&rows, &UInt64Array::from(kept));
+                    rows = or_declined!(kept.ok());
+                }
+                None => return Ok(Ran::Again),
+            }
+        }
         Ok(match self.shown(select, &rows, (limit, offset)) {
             Some(rows) => Ran::Rows(rows),
             None => Ran::Declined,
         })
+    }
+
+    /// Locks rows; which of them, by their places: those that are skipped are not. `None`: others have changed one
+    /// meanwhile.
+    async fn locked(
+        &self,
+        lock: Locking,
+        numbers: &[u64],
+        (limit, offset): (Option<usize>, usize),
+    ) -> Result<Option<Vec<u64>>, Error> {
+        let mut order: Vec<usize> = (0..numbers.len()).collect();
+        // All of them are locked in their own order: sessions that lock the same wait for each other in no circle.
+        if limit.is_none() && offset == 0 && !lock.skips {
+            order.sort_unstable_by_key(|at| numbers[*at]);
+        }
+        let most = limit.map_or(usize::MAX, |limit| limit.saturating_add(offset));
+        let (table, mut kept) = (&self.columns.rows, Vec::new());
+        for at in order {
+            if kept.len() >= most || limit == Some(0) {
+                break;
+            }
+            let mut transaction = self.scope.open().await?;
+            let found = match lock.skips {
+                true => transaction.lock_free_row(table, numbers[at], lock.how).await?,
+                false => Some(transaction.lock_row(table, numbers[at], lock.how).await?),
+            };
+            match found {
+                Some(found) if found.is_changed => return Ok(None),
+                Some(_) => kept.push(at as u64),
+                None => {}
+            }
+        }
+        kept.sort_unstable();
+        Ok(Some(kept))
     }
 
     /// The result of a SELECT.
@@ -298,7 +346,17 @@ impl Run<'_> {
             scope: self.scope,
             wants_rows: insert.returned.is_some(),
         };
-        let written = change.insert(&rows).await?;
+        let written = match &insert.on {
+            None => change.insert(&rows).await?,
+            Some(on) => {
+                let (arbiter, update) = (on.arbiter, on.update.clone());
+                let conflict = Conflict { arbiter, update, values: self.values.to_vec() };
+                match change.insert_or(&rows, &conflict, &mut HashSet::new()).await? {
+                    Changed::Again => return Ok(Ran::Again),
+                    Changed::Rows(written) => written,
+                }
+            }
+        };
         self.returned(insert.returned.as_ref(), written, "inserted")
     }
 

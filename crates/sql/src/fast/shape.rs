@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Assignment, Distinct, Expr, FromTable, GroupByExpr, Ident, Insert, LimitClause, ObjectName,
-    OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Statement as SqlStatement,
-    TableFactor, TableObject, TableWithJoins, Value, VisitMut, VisitorMut,
+    Assignment, Distinct, Expr, FromTable, GroupByExpr, Ident, Insert, LimitClause, LockClause,
+    ObjectName, OnConflict, OnInsert, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
+    Statement as SqlStatement, TableFactor, TableObject, TableWithJoins, Value, VisitMut,
+    VisitorMut,
 };
 
 use super::lex::Place;
@@ -30,10 +31,13 @@ pub(crate) enum ShapeOf {
         order: Vec<OrderByExpr>,
         limit: Option<Box<Expr>>,
         offset: Option<Box<Expr>>,
+        /// FOR UPDATE, FOR SHARE.
+        lock: Option<LockClause>,
     },
     Insert {
         columns: Vec<ObjectName>,
         rows: Vec<Vec<Expr>>,
+        on: Option<OnConflict>,
     },
     Update {
         assignments: Vec<Assignment>,
@@ -129,7 +133,7 @@ fn is_plain_select(select: &Select) -> bool {
 fn select(query: Query) -> Option<Shape> {
     let is_plain = query.with.is_none()
         && query.fetch.is_none()
-        && query.locks.is_empty()
+        && query.locks.len() <= 1
         && query.for_clause.is_none()
         && query.settings.is_none()
         && query.format_clause.is_none()
@@ -159,12 +163,17 @@ fn select(query: Query) -> Option<Shape> {
     };
     let [from] = <[TableWithJoins; 1]>::try_from(select.from).ok()?;
     let (table, alias) = one_table(from)?;
+    let lock = query.locks.into_iter().next();
+    // Which of several tables is told apart elsewhere; DISTINCT and locks do not go together.
+    if lock.as_ref().is_some_and(|lock| lock.of.is_some() || distinct) {
+        return None;
+    }
     Some(Shape {
         table,
         alias,
         selection: select.selection,
         items: Some(select.projection),
-        work: ShapeOf::Select { distinct, order, limit, offset },
+        work: ShapeOf::Select { distinct, order, limit, offset, lock },
     })
 }
 
@@ -174,7 +183,6 @@ fn inserted(insert: Insert) -> Option<Shape> {
         && !insert.overwrite
         && insert.assignments.is_empty()
         && insert.partitioned.is_none()
-        && insert.on.is_none()
         && insert.output.is_none()
         && !insert.replace_into
         && insert.insert_alias.is_none()
@@ -183,6 +191,11 @@ fn inserted(insert: Insert) -> Option<Shape> {
     let alias = match insert.table_alias {
         Some(alias) => alias.alias,
         None => table.0.last()?.as_ident()?.clone(),
+    };
+    let on = match insert.on {
+        None => None,
+        Some(OnInsert::OnConflict(on)) => Some(on),
+        Some(_) => return None,
     };
     let source = *insert.source?;
     if !is_plain
@@ -195,7 +208,7 @@ fn inserted(insert: Insert) -> Option<Shape> {
     }
     let SetExpr::Values(values) = *source.body else { return None };
     let rows = values.rows.into_iter().map(|row| row.content).collect();
-    let work = ShapeOf::Insert { columns: insert.columns, rows };
+    let work = ShapeOf::Insert { columns: insert.columns, rows, on };
     Some(Shape { table, alias, selection: None, items: insert.returning, work })
 }
 

@@ -43,6 +43,12 @@ impl Live {
         Live { expr, keys }
     }
 
+    /// The column that a join's keys are of, and each of them, where they are few and known.
+    pub fn listed(&self) -> Option<(usize, Arc<[i64]>)> {
+        let [key] = self.expr.children()[..] else { return None };
+        Some((key.downcast_ref::<Column>()?.index(), self.keys.as_ref()?.list()?))
+    }
+
     fn add(&self, columns: &RowColumns, out: &mut Vec<Predicate>) {
         let mut rest = Vec::new();
         let know = |expr: &Arc<dyn PhysicalExpr>| known(columns, expr);

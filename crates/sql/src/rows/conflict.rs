@@ -23,10 +23,13 @@ pub(crate) struct Conflict {
     /// The index whose key it is; `None`: any of them.
     pub arbiter: Option<usize>,
     /// DO UPDATE; `None`: DO NOTHING.
-    pub update: Option<OnUpdate>,
+    pub update: Option<Arc<OnUpdate>>,
+    /// Values that its expressions know besides, behind the columns.
+    pub values: Vec<ArrayRef>,
 }
 
 /// DO UPDATE: what the row that is there becomes.
+#[derive(Debug)]
 pub(crate) struct OnUpdate {
     /// The columns of the table, and then those of the row that was to be inserted.
     schema: SchemaRef,
@@ -78,6 +81,17 @@ impl OnUpdate {
             update.values.push(physical(cast(value, data_type))?);
         }
         Ok(update)
+    }
+
+    /// The same of what is made ready: expressions over the columns, those of the row that was to be inserted, and
+    /// further values, all with names that are no two the same.
+    pub fn made(
+        schema: SchemaRef,
+        values: Vec<(usize, Arc<dyn PhysicalExpr>)>,
+        condition: Option<Arc<dyn PhysicalExpr>>,
+    ) -> OnUpdate {
+        let (assigned, values) = values.into_iter().unzip();
+        OnUpdate { schema, assigned, values, condition }
     }
 
     /// Whether the condition holds of a row.
@@ -176,7 +190,8 @@ impl Change<'_> {
                 return Err(Error::new(30926, "21000", text)
                     .next("let no two of the rows that are inserted have the same key"));
             }
-            if let Some(became) = self.update_one(there, &arrays, update).await? {
+            let known: Vec<ArrayRef> = arrays.iter().chain(&conflict.values).cloned().collect();
+            if let Some(became) = self.update_one(there, &known, update).await? {
                 if matches!(became, Became::Row(_)) {
                     touched.insert(there);
                 }
@@ -185,7 +200,8 @@ impl Change<'_> {
         }
     }
 
-    /// Changes the row that is in the place of one that was to be inserted; `None`: it is gone by now.
+    /// Changes the row that is in the place of one that was to be inserted; `None`: it is gone by now. `excluded`: the
+    /// columns of that, and what else is known.
     async fn update_one(
         &self,
         there: u64,

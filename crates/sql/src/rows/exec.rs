@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
-use cellar_format::Predicate;
-use cellar_instance::heap::{Shares, TableSize};
+use cellar_format::rows::RowAggregate;
+use cellar_format::{Aggregate, Predicate};
+use cellar_instance::heap::{Entries, Shares, TableSize};
 use datafusion::common::internal_err;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
@@ -30,10 +31,12 @@ use futures_util::stream;
 
 use super::access::Access;
 use super::asked::{Asked, Live, known};
+use super::probes::{Choice, Probes};
 use super::read::{Reading, Shape, Source};
 use super::session::Scope;
 use super::size::statistics;
 use super::table::RowColumns;
+use crate::columnar::exec::Partial;
 use crate::columnar::keys::BuildKeys;
 use crate::error::Error;
 use crate::walk::Walk;
@@ -58,7 +61,12 @@ pub(crate) struct HeapScanExec {
     dynamic: Vec<Arc<dyn PhysicalExpr>>,
     /// Keys of joins, by the numbers of the filters that have them.
     keys: Arc<Mutex<BTreeMap<u64, Arc<BuildKeys>>>>,
+    choice: Arc<Choice>,
     fetch: Option<usize>,
+    /// Whether others count on the order of its rows.
+    is_ordered: bool,
+    /// Groups of rows come out, not rows.
+    partial: Option<Arc<Partial>>,
     properties: Arc<PlanProperties>,
 }
 
@@ -108,7 +116,10 @@ impl HeapScanExec {
             filters: Vec::new(),
             dynamic: Vec::new(),
             keys: Arc::default(),
+            choice: Arc::default(),
             fetch: None,
+            is_ordered: false,
+            partial: None,
             properties,
         })
     }
@@ -118,7 +129,30 @@ impl HeapScanExec {
         let mut equal = EquivalenceProperties::new(Arc::clone(&self.schema));
         equal.add_ordering(order.to_vec());
         let (access, properties) = (Some(access), properties(equal, 1));
-        HeapScanExec { access, shares: None, properties, ..self.clone() }
+        HeapScanExec { access, shares: None, is_ordered: true, properties, ..self.clone() }
+    }
+
+    /// The same scan, with groups of rows as its result.
+    pub fn with_partial(&self, partial: Partial) -> HeapScanExec {
+        let schema = Arc::clone(&partial.schema);
+        let partitions = self.properties.partitioning.partition_count();
+        let properties = properties(EquivalenceProperties::new(Arc::clone(&schema)), partitions);
+        HeapScanExec { partial: Some(Arc::new(partial)), schema, properties, ..self.clone() }
+    }
+
+    /// What is aggregated here.
+    pub fn partial(&self) -> Option<&Partial> {
+        self.partial.as_deref()
+    }
+
+    /// Whether it gives groups, not all rows, or its rows in an order.
+    pub fn is_bound(&self) -> bool {
+        self.partial.is_some() || self.fetch.is_some() || self.is_ordered
+    }
+
+    /// Whether it can compute that.
+    pub fn sums_up(&self, wanted: &Aggregate) -> bool {
+        RowAggregate::knows(self.columns.layout(), wanted)
     }
 
     /// The table.
@@ -194,11 +228,17 @@ impl HeapScanExec {
         let told = self.columns.told(access.index);
         let conditions = self.filters.iter().chain(&self.dynamic).flat_map(collect_columns);
         let row_id = self.columns.schema.fields().len();
-        let mut asked = conditions.map(|column| column.index()).chain(self.projection.clone());
+        let mut shown = std::collections::BTreeSet::new();
+        match &self.partial {
+            Some(partial) => partial.aggregate.columns(&mut shown),
+            None => shown.extend(&self.projection),
+        }
+        let mut asked = conditions.map(|column| column.index()).chain(shown);
         asked.all(|at| at == row_id || told.contains(&at))
     }
 
-    fn over_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+    /// An expression over what comes out as one over the table's columns.
+    pub fn over_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         let of_table = |expr: Arc<dyn PhysicalExpr>| {
             let Some(column) = expr.downcast_ref::<Column>() else {
                 return Ok(Transformed::no(expr));
@@ -211,29 +251,61 @@ impl HeapScanExec {
         Ok(Arc::clone(expr).map_up(of_table)?.data)
     }
 
-    fn source(&self, partition: usize) -> std::result::Result<Source, Error> {
-        let (statement, table) = (&self.scope.statement, &self.columns.rows);
-        let Some(access) = &self.access else {
-            let shares = self.shares.as_ref();
-            let error = || Error::new(600, "XX000", "a scan of the heap without its share");
-            return Ok(Source::Pages(shares.ok_or_else(error)?.scan(partition)));
-        };
-        let index = &table.indexes[access.index];
-        let bound = |key: &Vec<u8>| Bound::Included(Bytes::copy_from_slice(key));
-        let entries = access.ranges.iter().map(|keys| {
-            let bounds = (bound(keys.start()), bound(keys.end()));
-            statement.range(index, bounds, access.backwards)
-        });
-        let mut entries = entries.collect::<std::result::Result<Vec<_>, _>>()?;
-        // The last is read first.
-        if !access.backwards {
-            entries.reverse();
+    /// The index that is probed by the keys of a join, if these are few.
+    pub fn probed(&self) -> Option<&str> {
+        if self.access.is_some() {
+            return None;
         }
-        let keys = self.is_index_only().then_some(access.index);
-        Ok(Source::Index { ranges: entries, keys })
+        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self
+            .dynamic
+            .iter()
+            .filter(|expr| expr.expression_id().is_some_and(|id| keys.contains_key(&id)));
+        let mut indexes = known.filter_map(|expr| {
+            let [key] = expr.children()[..] else { return None };
+            Probes::index_of(&self.columns, key.downcast_ref::<Column>()?.index())
+        });
+        indexes.next().map(|index| &*self.columns.rows.indexes[index].name)
     }
 
-    fn begin(&self, partition: usize) -> std::result::Result<Reading, Error> {
+    async fn source(&self, partition: usize, live: &[Live]) -> std::result::Result<Source, Error> {
+        if let Some(access) = &self.access {
+            let keys = self.is_index_only().then_some(access.index);
+            let ranges = self.entries(access.index, &access.ranges, access.backwards)?;
+            return Ok(Source::Index { ranges, keys });
+        }
+        let of = (&*self.columns, &self.scope, self.size);
+        if let Some(probes) = self.choice.probes(of, live).await? {
+            let tasks = self.properties.partitioning.partition_count();
+            let ranges = self.entries(probes.index, probes.share(partition, tasks), false)?;
+            return Ok(Source::Index { ranges, keys: None });
+        }
+        let shares = self.shares.as_ref();
+        let error = || Error::new(600, "XX000", "a scan of the heap without its share");
+        Ok(Source::Pages(shares.ok_or_else(error)?.scan(partition)))
+    }
+
+    /// The entries of an index that lie in these ranges, the last first: it is read first.
+    fn entries(
+        &self,
+        index: usize,
+        ranges: &[RangeInclusive<Vec<u8>>],
+        backwards: bool,
+    ) -> std::result::Result<Vec<Entries>, Error> {
+        let index = &self.columns.rows.indexes[index];
+        let bound = |key: &Vec<u8>| Bound::Included(Bytes::copy_from_slice(key));
+        let entries = ranges.iter().map(|keys| {
+            let bounds = (bound(keys.start()), bound(keys.end()));
+            self.scope.statement.range(index, bounds, backwards)
+        });
+        let mut entries = entries.collect::<std::result::Result<Vec<_>, _>>()?;
+        if !backwards {
+            entries.reverse();
+        }
+        Ok(entries)
+    }
+
+    async fn begin(&self, partition: usize) -> std::result::Result<Reading, Error> {
         let fixed: std::result::Result<Vec<Predicate>, _> =
             self.filters.iter().map(|filter| known(&self.columns, filter)).collect();
         let fixed = fixed.map_err(|reason| Error::new(600, "XX000", reason))?;
@@ -242,22 +314,33 @@ impl HeapScanExec {
             let keys = expr.expression_id().and_then(|id| keys.get(&id).cloned());
             Live::new(Arc::clone(expr), keys)
         });
+        let live: Vec<Live> = live.collect();
         let shape = Shape {
             columns: Arc::clone(&self.columns),
             statement: self.scope.statement.clone(),
             projection: self.projection.clone(),
             schema: Arc::clone(&self.schema),
         };
-        let asked = Asked::new(&self.columns, fixed, live.collect())?;
-        Ok(Reading::new(shape, self.source(partition)?, asked, self.fetch))
+        let source = self.source(partition, &live).await?;
+        let (asked, fetch) = (Asked::new(&self.columns, fixed, live)?, self.fetch);
+        match &self.partial {
+            None => Ok(Reading::new(shape, source, asked, fetch)),
+            Some(partial) => Reading::of_groups(shape, source, asked, Arc::clone(partial)),
+        }
     }
 }
 
 impl DisplayAs for HeapScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> =
-            self.schema.fields().iter().map(|field| field.name().as_str()).collect();
-        write!(f, "HeapScanExec: table={}, columns=[{}]", self.table(), names.join(", "))?;
+        write!(f, "HeapScanExec: table={}", self.table())?;
+        match &self.partial {
+            Some(partial) => write!(f, ", partial aggregate=[{}]", partial.text())?,
+            None => {
+                let names: Vec<&str> =
+                    self.schema.fields().iter().map(|field| field.name().as_str()).collect();
+                write!(f, ", columns=[{}]", names.join(", "))?;
+            }
+        }
         if let Some((index, keys)) = self.index() {
             write!(f, ", index={index}, keys=[{keys}]")?;
         }
@@ -317,7 +400,7 @@ impl ExecutionPlan for HeapScanExec {
         let rows = stream::try_unfold(begin, move |(plan, reading)| async move {
             let mut reading = match reading {
                 Some(reading) => reading,
-                None => plan.begin(partition).map_err(external)?,
+                None => plan.begin(partition).await.map_err(external)?,
             };
             let batch = reading.next().await.map_err(external)?;
             Ok(batch.map(|batch| (batch, (plan, Some(reading)))))
@@ -330,7 +413,7 @@ impl ExecutionPlan for HeapScanExec {
         _: &[Arc<Statistics>],
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
-        if args.partition().is_some() {
+        if args.partition().is_some() || self.partial.is_some() {
             return Ok(Arc::new(Statistics::new_unknown(&self.schema)));
         }
         let conditions = self.other_filters() + self.dynamic.len();
@@ -345,6 +428,9 @@ impl ExecutionPlan for HeapScanExec {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        if self.partial.is_some() {
+            return None;
+        }
         // Each partition gives what it finds first; which rows those are is nobody's concern.
         Some(Arc::new(HeapScanExec { fetch: limit, ..self.clone() }))
     }
@@ -362,7 +448,8 @@ impl ExecutionPlan for HeapScanExec {
         let asked = result.parent_filters;
         let mut plan = self.clone();
         let mut answers = Vec::with_capacity(asked.len());
-        for filter in asked.iter().filter(|_| self.fetch.is_none()) {
+        let is_open = self.fetch.is_none() && self.partial.is_none();
+        for filter in asked.iter().filter(|_| is_open) {
             let own = self.over_table(&filter.filter)?;
             answers.push(match phase {
                 FilterPushdownPhase::Pre if known(&self.columns, &own).is_ok() => {

@@ -10,6 +10,7 @@ mod define;
 mod exec;
 mod naming;
 mod ordered;
+mod probes;
 mod provider;
 mod read;
 mod rewrite;

@@ -1,14 +1,16 @@
-//! A partition of a scan of the heap under way: rows as they are stored, asked and made columns.
+//! A partition of a scan of the heap under way: rows as they are stored, asked, and made columns or summed up.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::datatypes::SchemaRef;
-use cellar_format::rows::{RowColumns as Builder, RowError, RowFilter};
+use cellar_format::rows::{RowAggregate, RowColumns as Builder, RowError, RowFilter};
 use cellar_instance::heap::{Entries, Scan, Statement};
 
 use super::asked::Asked;
 use super::table::{RowColumns, row_error};
+use crate::columnar::exec::Partial;
+use crate::columnar::groups::columns_to_batch;
 use crate::error::Error;
 
 /// Rows of a batch.
@@ -16,6 +18,9 @@ const ROWS: usize = 8192;
 
 /// Bytes of texts in a batch, beyond which it ends with the page.
 const TEXT_BYTES: usize = 8 << 20;
+
+/// Groups beyond which those so far are given out.
+const GROUPS: usize = 16 << 10;
 
 /// Entries of an index that are read together, at first and at most.
 const ENTRIES_FIRST: usize = 16;
@@ -51,16 +56,18 @@ pub(super) struct Reading {
     is_over: bool,
     /// Entries that are read next: few at first, for perhaps no more are wanted.
     entries: usize,
+    /// Where groups come out.
+    groups: Option<(RowAggregate, Arc<Partial>)>,
 }
 
 /// Columns that are being made.
-struct Made {
-    builder: Builder,
+struct Made<'b> {
+    builder: &'b mut Builder,
     /// The numbers of the rows, if they are wanted.
     ids: Option<Vec<u64>>,
 }
 
-impl Made {
+impl Made<'_> {
     /// Takes a row; `false`: it has long values that are to be read first.
     fn take(&mut self, columns: &RowColumns, id: u64, row: &[u8]) -> Result<bool, Error> {
         match self.builder.push(row, &[]) {
@@ -84,7 +91,7 @@ impl Shape {
     /// Takes those rows that pass, at most so many.
     async fn take_all<'r>(
         &self,
-        made: &mut Made,
+        made: &mut Made<'_>,
         filter: Option<&'r RowFilter>,
         rows: impl Iterator<Item = (u64, &'r [u8])>,
         most: usize,
@@ -107,7 +114,7 @@ impl Shape {
                 }
             }
             if !made.take(columns, id, row)? {
-                columns.push(&mut made.builder, &self.statement, row).await?;
+                columns.push(made.builder, &self.statement, row).await?;
                 made.count(id);
             }
         }
@@ -119,12 +126,25 @@ impl Reading {
     /// Of a source, before its first row; at most so many are wanted.
     pub fn new(shape: Shape, source: Source, asked: Asked, fetch: Option<usize>) -> Reading {
         let left = fetch.unwrap_or(usize::MAX);
-        Reading { shape, source, asked, left, is_over: false, entries: ENTRIES_FIRST }
+        let (is_over, entries, groups) = (false, ENTRIES_FIRST, None);
+        Reading { shape, source, asked, left, is_over, entries, groups }
+    }
+
+    /// The same, with groups of rows as the result.
+    pub fn of_groups(
+        shape: Shape,
+        source: Source,
+        asked: Asked,
+        partial: Arc<Partial>,
+    ) -> Result<Reading, Error> {
+        let groups = RowAggregate::new(shape.columns.layout(), &partial.aggregate);
+        let groups = groups.map_err(|error| row_error(&shape.columns.name, &error))?;
+        Ok(Reading { groups: Some((groups, partial)), ..Reading::new(shape, source, asked, None) })
     }
 
     /// Adds the next rows to columns.
-    async fn more(&mut self, made: &mut Made) -> Result<(), Error> {
-        let Reading { shape, source, asked, left, is_over, entries } = self;
+    async fn more(&mut self, made: &mut Made<'_>) -> Result<(), Error> {
+        let Reading { shape, source, asked, left, is_over, entries, .. } = self;
         let filter = asked.filter(&shape.columns)?;
         match source {
             Source::Pages(scan) => match scan.next().await? {
@@ -163,13 +183,38 @@ impl Reading {
         Ok(())
     }
 
-    /// The next rows; `None` behind the last.
+    /// The next groups; `None` behind the last.
+    async fn next_groups(
+        &mut self,
+        groups: &mut RowAggregate,
+        partial: &Partial,
+    ) -> Result<Option<RecordBatch>, Error> {
+        while !self.is_over && groups.groups() < GROUPS && groups.text_bytes() < TEXT_BYTES {
+            self.more(&mut Made { builder: groups.columns(), ids: None }).await?;
+            groups.settle().map_err(|error| self.failed(&error))?;
+        }
+        let known = groups.finish().map_err(|error| self.failed(&error))?;
+        let batch = known.map(|known| columns_to_batch(known, partial)).transpose();
+        batch.map_err(|error| crate::failure::from_datafusion(&error))
+    }
+
+    fn failed(&self, error: &RowError) -> Error {
+        row_error(&self.shape.columns.name, error)
+    }
+
+    /// The next rows, or groups of them; `None` behind the last.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>, Error> {
+        if let Some((mut groups, partial)) = self.groups.take() {
+            let batch = self.next_groups(&mut groups, &partial).await;
+            self.groups = Some((groups, partial));
+            return batch;
+        }
         let row_id = self.shape.columns.schema.fields().len();
         let (own, ids): (Vec<usize>, Vec<usize>) =
             self.shape.projection.iter().partition(|at| **at < row_id);
-        let builder = self.shape.columns.builder(&own)?;
-        let mut made = Made { builder, ids: (!ids.is_empty()).then(Vec::new) };
+        let mut builder = self.shape.columns.builder(&own)?;
+        let ids = (!ids.is_empty()).then(Vec::new);
+        let mut made = Made { builder: &mut builder, ids };
         while !self.is_over
             && made.builder.rows() < ROWS.min(self.left)
             && made.builder.text_bytes() < TEXT_BYTES

@@ -33,7 +33,12 @@ pub(crate) fn without_row_ids(name: &str) -> Option<&str> {
 
 /// The error of a row, of the named table.
 pub(crate) fn row_error(table: &str, error: &RowError) -> Error {
-    Error::new(error.number(), "XX001", format!("table \"{table}\": {error}"))
+    match error {
+        RowError::Beyond { .. } => {
+            Error::new(error.number(), "22003", format!("numeric overflow: {error}"))
+        }
+        _ => Error::new(error.number(), "XX001", format!("table \"{table}\": {error}")),
+    }
 }
 
 /// What a column is in rows that lack it, as the catalog keeps it: a value. `None`: it is too long for that.

@@ -215,7 +215,7 @@ impl Engine {
         };
         let arbiter = conflict_target.map(|target| arbiter(columns, target)).transpose()?;
         let OnConflictAction::DoUpdate(DoUpdate { assignments: set, selection }) = action else {
-            return Ok(Conflict { arbiter, update: None });
+            return Ok(Conflict { arbiter, update: None, values: Vec::new() });
         };
         if arbiter.is_none() {
             return Err(Error::syntax("ON CONFLICT DO UPDATE needs the columns of a unique key")
@@ -229,7 +229,7 @@ impl Engine {
         let values = values.collect::<Result<Vec<_>, Error>>()?;
         let condition = selection.map(|expr| parsed(&state, expr, &names)).transpose()?;
         let update = OnUpdate::new(&state, columns, &names, values, condition)?;
-        Ok(Conflict { arbiter, update: Some(update) })
+        Ok(Conflict { arbiter, update: Some(Arc::new(update)), values: Vec::new() })
     }
 }
 

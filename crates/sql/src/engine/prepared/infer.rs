@@ -6,7 +6,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::TableReference;
 use datafusion::sql::sqlparser::ast::{
-    AssignmentTarget, BinaryOperator, Expr, Statement as SqlStatement, Value, Visit, Visitor,
+    Assignment, AssignmentTarget, BinaryOperator, Expr, OnConflictAction,
+    Statement as SqlStatement, Value, Visit, Visitor,
 };
 
 use crate::engine::Engine;
@@ -157,6 +158,18 @@ impl Over<'_> {
         Some(self.columns.schema.field(at).data_type().clone())
     }
 
+    /// What SET says.
+    fn assigned(&mut self, assignments: &[Assignment]) {
+        for assignment in assignments {
+            if let AssignmentTarget::ColumnName(name) = &assignment.target
+                && let Some(name) = name.0.last().and_then(|part| part.as_ident())
+                && let Ok(at) = self.columns.column(&folded(name))
+            {
+                self.stored(at, &assignment.value);
+            }
+        }
+    }
+
     fn stored(&mut self, at: usize, expr: &Expr) {
         let data_type = self.columns.schema.field(at).data_type().clone();
         self.visit(expr, Some(&data_type));
@@ -182,7 +195,13 @@ impl Engine {
                     over.visit(expr.as_ref(), Some(&DataType::Int64));
                 }
             }
-            ShapeOf::Insert { columns: named, rows } => {
+            ShapeOf::Insert { columns: named, rows, on } => {
+                if let Some(OnConflictAction::DoUpdate(update)) = on.as_ref().map(|on| &on.action) {
+                    over.assigned(&update.assignments);
+                    if let Some(condition) = &update.selection {
+                        over.visit(condition, Some(&DataType::Boolean));
+                    }
+                }
                 for row in rows {
                     for (position, expr) in row.iter().enumerate() {
                         let at = match named.is_empty() {
@@ -197,13 +216,7 @@ impl Engine {
                 }
             }
             ShapeOf::Update { assignments } => {
-                for assignment in assignments {
-                    if let AssignmentTarget::ColumnName(name) = &assignment.target
-                        && let Some(at) = place(name)
-                    {
-                        over.stored(at, &assignment.value);
-                    }
-                }
+                over.assigned(assignments);
             }
             ShapeOf::Delete => {}
         }

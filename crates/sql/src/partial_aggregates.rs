@@ -1,8 +1,9 @@
-//! Pushdown of partial aggregations that a cell can do into the scan below them.
+//! Pushdown of partial aggregations into the scan below them: a cell does them on encoded columns, a scan of the
+//! heap on rows as they are stored.
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use cellar_format::from_arrow::kind_of;
 use cellar_format::packed::is_packed;
 use cellar_format::{Aggregate, Call, Kind};
@@ -26,14 +27,15 @@ use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
 use crate::columnar::exec::{CellScanExec, Part, Partial};
 use crate::columnar::translate::{Reason, arithmetic};
+use crate::rows::HeapScanExec;
 use crate::walk::Walk;
 use crate::words::{call_text, of_schema, words};
 
 /// The rule.
 #[derive(Debug, Default)]
-pub struct AggregateInCell;
+pub struct AggregateInScan;
 
-impl PhysicalOptimizerRule for AggregateInCell {
+impl PhysicalOptimizerRule for AggregateInScan {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -52,7 +54,7 @@ impl PhysicalOptimizerRule for AggregateInCell {
     }
 
     fn name(&self) -> &'static str {
-        "aggregate_in_cell"
+        "aggregate_in_scan"
     }
 
     fn schema_check(&self) -> bool {
@@ -63,18 +65,68 @@ impl PhysicalOptimizerRule for AggregateInCell {
 /// Expressions.
 type Exprs = Vec<Arc<dyn PhysicalExpr>>;
 
+/// A scan that can do an aggregation itself.
+enum Scan {
+    Cell(CellScanExec),
+    Heap(HeapScanExec),
+}
+
+impl Scan {
+    fn of(plan: &Arc<dyn ExecutionPlan>) -> Option<Scan> {
+        let cell = plan.downcast_ref::<CellScanExec>().map(|scan| Scan::Cell(scan.clone()));
+        cell.or_else(|| plan.downcast_ref::<HeapScanExec>().map(|scan| Scan::Heap(scan.clone())))
+    }
+
+    /// Whether its rows come in an order, or only some of them do.
+    fn is_bound(&self) -> bool {
+        match self {
+            Scan::Cell(scan) => scan.is_bound() || scan.is_ordered(),
+            Scan::Heap(scan) => scan.is_bound(),
+        }
+    }
+
+    fn over_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        match self {
+            Scan::Cell(scan) => scan.over_table(expr),
+            Scan::Heap(scan) => scan.over_table(expr),
+        }
+    }
+
+    /// The columns of the table.
+    fn schema(&self) -> SchemaRef {
+        match self {
+            Scan::Cell(scan) => Arc::clone(scan.table().schema()),
+            Scan::Heap(scan) => scan.columns().query_schema(true),
+        }
+    }
+
+    /// Whether it can compute that.
+    fn check(&self, wanted: &Aggregate) -> Result<(), Reason> {
+        match self {
+            Scan::Cell(scan) if scan.table().fits(wanted) => Ok(()),
+            Scan::Cell(_) => Err("a sum may go beyond 128 bits".to_owned()),
+            Scan::Heap(scan) if scan.sums_up(wanted) => Ok(()),
+            Scan::Heap(_) => Err("it is computed of decoded rows".to_owned()),
+        }
+    }
+
+    fn with_partial(&self, partial: Partial) -> Arc<dyn ExecutionPlan> {
+        match self {
+            Scan::Cell(scan) => Arc::new(scan.with_partial(partial)),
+            Scan::Heap(scan) => Arc::new(scan.with_partial(partial)),
+        }
+    }
+}
+
 /// What comes out of a plan, as expressions over a scan below it; or what is between.
-fn over_scan(
-    plan: &Arc<dyn ExecutionPlan>,
-    exprs: Exprs,
-) -> Result<Result<(CellScanExec, Exprs), Reason>> {
-    if let Some(scan) = plan.downcast_ref::<CellScanExec>() {
+fn over_scan(plan: &Arc<dyn ExecutionPlan>, exprs: Exprs) -> Result<Result<(Scan, Exprs), Reason>> {
+    if let Some(scan) = Scan::of(plan) {
         // Groups come in no order, and somebody may count on that of the rows.
-        if scan.is_bound() || scan.is_ordered() {
+        if scan.is_bound() {
             return Ok(Err("the rows of the scan are bound to an order or a number".to_owned()));
         }
         let exprs = exprs.iter().map(|expr| scan.over_table(expr)).collect::<Result<_>>()?;
-        return Ok(Ok((scan.clone(), exprs)));
+        return Ok(Ok((scan, exprs)));
     }
     if let Some(repartition) = plan.downcast_ref::<RepartitionExec>()
         && matches!(repartition.partitioning(), Partitioning::RoundRobinBatch(_))
@@ -189,7 +241,7 @@ fn moved(aggregate: &AggregateExec) -> Result<Result<Arc<dyn ExecutionPlan>, Rea
         Err(reason) => return Ok(Err(reason)),
     };
     let (keys, mut arguments) = exprs.split_at(group.expr().len());
-    let schema = Arc::clone(scan.table().schema());
+    let schema = scan.schema();
     let names = of_schema(&schema);
     if let Some(key) = keys.iter().find(|key| column_of(key).is_none()) {
         return Ok(Err(format!("the key {} is computed", words(key, &names))));
@@ -224,13 +276,13 @@ fn moved(aggregate: &AggregateExec) -> Result<Result<Arc<dyn ExecutionPlan>, Rea
         texts.push(text);
     }
     let wanted = Aggregate { keys, calls };
-    if !scan.table().fits(&wanted) {
-        return Ok(Err("a sum may go beyond 128 bits".to_owned()));
+    if let Err(reason) = scan.check(&wanted) {
+        return Ok(Err(reason));
     }
     let keys = wanted.keys.iter().map(|key| schema.field(*key).name().clone()).collect();
     let schema = aggregate.schema();
     let partial = Partial { aggregate: wanted, schema, parts, calls: texts, keys };
-    Ok(Ok(Arc::new(scan.with_partial(partial))))
+    Ok(Ok(scan.with_partial(partial)))
 }
 
 fn column_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {

@@ -1,0 +1,183 @@
+//! Aggregation of rows as they are stored: a block of them is made columns, and is summed up before the next.
+
+use std::collections::BTreeSet;
+
+use cellar_page::row::Type;
+
+use super::columns::RowColumns;
+use super::compute::Program;
+use super::error::RowError;
+use super::groups::RowGroups;
+use super::lane::Lane;
+use super::layout::RowLayout;
+use super::totals::{Block, Totals};
+use crate::aggregate::columns::Columns;
+use crate::aggregate::{Aggregate, Call};
+use crate::expr::Expr;
+
+/// Rows of a block.
+const BLOCK: usize = 1024;
+
+/// Bytes of texts of a block, beyond which it ends.
+const TEXT_BYTES: usize = 8 << 20;
+
+/// Rows after which it is looked at whether grouping them is worth its while.
+const TRIED: u64 = 1 << 16;
+
+/// Sums up rows.
+#[derive(Debug)]
+pub struct RowAggregate {
+    layout: RowLayout,
+    /// The columns that are read, of the rows since the last block.
+    columns: RowColumns,
+    lanes: Vec<Lane>,
+    /// Columns whose numbers are looked at, by their places.
+    numbers: Vec<usize>,
+    program: Program,
+    calls: Vec<Totals>,
+    /// `None`: all rows are one group.
+    groups: Option<RowGroups>,
+    /// How many rows each group has.
+    rows: Vec<u64>,
+    of_rows: Vec<u32>,
+    /// Rows, and the groups that they made, of what was given out before.
+    seen: (u64, u64),
+}
+
+fn is_number(kind: Type) -> bool {
+    !matches!(kind, Type::Text | Type::Bytes | Type::Interval)
+}
+
+fn is_whole(kind: Type) -> bool {
+    is_number(kind) && !matches!(kind, Type::Float4 | Type::Float8)
+}
+
+impl RowAggregate {
+    /// Whether rows of a layout can be summed up so.
+    pub fn knows(layout: &RowLayout, aggregate: &Aggregate) -> bool {
+        let kind = |column: &usize| layout.types.get(*column).copied();
+        let is_key = |column: &usize| kind(column).is_some_and(|kind| kind != Type::Interval);
+        let is_call = |call: &Call| match call {
+            Call::Rows => true,
+            Call::Count(column) => kind(column).is_some(),
+            Call::Sum(expr) => {
+                let mut columns = BTreeSet::new();
+                expr.columns(&mut columns);
+                columns.iter().all(|column| kind(column).is_some_and(is_whole))
+            }
+            Call::SumFloat(column) => matches!(kind(column), Some(Type::Float4 | Type::Float8)),
+            Call::Least(column) | Call::Greatest(column) => is_key(column),
+        };
+        aggregate.keys.iter().all(is_key) && aggregate.calls.iter().all(is_call)
+    }
+
+    /// Of no rows yet, for what [`RowAggregate::knows`] knows.
+    ///
+    /// # Errors
+    /// [`RowError::NoColumn`].
+    pub fn new(layout: &RowLayout, aggregate: &Aggregate) -> Result<RowAggregate, RowError> {
+        let mut read = BTreeSet::new();
+        aggregate.columns(&mut read);
+        let read: Vec<usize> = read.into_iter().collect();
+        let columns = RowColumns::new(layout, &read)?;
+        let place = |column: usize| read.binary_search(&column).unwrap_or_default();
+        let mut program = Program::default();
+        let call = |call| Totals::new(call, layout, &mut program, &place);
+        let calls = aggregate.calls.iter().map(call).collect();
+        let keys: Vec<_> = aggregate.keys.iter().map(|key| (*key, place(*key))).collect();
+        let mut numbers: BTreeSet<usize> = aggregate.keys.iter().copied().collect();
+        for call in &aggregate.calls {
+            match call {
+                Call::Sum(expr) => Expr::columns(expr, &mut numbers),
+                Call::Least(column) | Call::Greatest(column) => drop(numbers.insert(*column)),
+                Call::Rows | Call::Count(_) | Call::SumFloat(_) => {}
+            }
+        }
+        let numbers = numbers.into_iter().filter(|column| is_number(layout.types[*column]));
+        Ok(RowAggregate {
+            layout: layout.clone(),
+            columns,
+            lanes: vec![Lane::default(); read.len()],
+            numbers: numbers.map(place).collect(),
+            program,
+            calls,
+            groups: (!keys.is_empty()).then(|| RowGroups::new(layout, &keys)),
+            rows: Vec::new(),
+            of_rows: Vec::new(),
+            seen: (0, 0),
+        })
+    }
+
+    /// What takes rows: [`RowAggregate::settle`] sums them up.
+    pub fn columns(&mut self) -> &mut RowColumns {
+        &mut self.columns
+    }
+
+    /// Sums up the rows that were taken, once they are a block.
+    ///
+    /// # Errors
+    /// [`RowError::Beyond`].
+    pub fn settle(&mut self) -> Result<(), RowError> {
+        match self.columns.rows() >= BLOCK || self.columns.text_bytes() >= TEXT_BYTES {
+            true => self.block(),
+            false => Ok(()),
+        }
+    }
+
+    fn block(&mut self) -> Result<(), RowError> {
+        let RowAggregate { columns, lanes, numbers, program, calls, groups, .. } = self;
+        let rows = columns.rows();
+        if rows == 0 {
+            return Ok(());
+        }
+        let buffers = columns.buffers();
+        numbers.iter().for_each(|place| lanes[*place].read(&buffers[*place]));
+        let (seen, made) = self.seen;
+        if let Some(groups) = groups {
+            let apart = seen >= TRIED && made > seen / 2;
+            groups.of((buffers, lanes), rows, apart, &mut self.of_rows)?;
+        }
+        let count = groups.as_ref().map_or(1, RowGroups::count);
+        self.rows.resize(count.max(self.rows.len()), 0);
+        match groups {
+            Some(_) => self.of_rows.iter().for_each(|group| self.rows[*group as usize] += 1),
+            None => self.rows[0] += rows as u64,
+        }
+        program.run(lanes, rows)?;
+        let of_rows = groups.as_ref().map(|_| &self.of_rows[..]);
+        let block = Block { buffers, lanes, program, groups: of_rows, rows };
+        calls.iter_mut().try_for_each(|call| call.add(&block, count))?;
+        self.seen.0 += rows as u64;
+        columns.clear();
+        Ok(())
+    }
+
+    /// How many groups there are so far.
+    pub fn groups(&self) -> usize {
+        self.groups.as_ref().map_or(1, RowGroups::count)
+    }
+
+    /// Bytes of the texts that are their keys.
+    pub fn text_bytes(&self) -> usize {
+        self.groups.as_ref().map_or(0, RowGroups::text_bytes)
+    }
+
+    /// What is known of all rows so far, and forgets it; `None`: there were none.
+    ///
+    /// # Errors
+    /// [`RowError::Beyond`], [`RowError::NotText`].
+    pub fn finish(&mut self) -> Result<Option<Columns>, RowError> {
+        self.block()?;
+        let rows = std::mem::take(&mut self.rows);
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        self.seen.1 += rows.len() as u64;
+        let keys = match &mut self.groups {
+            Some(groups) => groups.finish(&self.layout)?,
+            None => Vec::new(),
+        };
+        let calls = self.calls.iter_mut().map(|call| call.finish(&self.layout, &rows));
+        Ok(Some(Columns { keys, calls: calls.collect::<Result<_, _>>()?, rows: rows.len() }))
+    }
+}

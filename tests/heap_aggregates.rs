@@ -1,0 +1,118 @@
+//! Aggregations that a scan of the heap does on rows as they are stored: the same answers as DataFusion's.
+
+#![cfg(feature = "sql")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod sessions;
+
+use sessions::{Session, TestDatabase};
+
+/// A table with values of all kinds, many of them NULL, some of them extreme.
+fn fill(session: &Session<'_>) {
+    session.run(
+        "create table t (id int primary key, a smallint, b int, c bigint, r real, d double precision, \
+         n numeric(12, 2), w numeric(38, 0), s text, l text, f boolean, day date, at timestamp)",
+    );
+    session.run(
+        "insert into t select i, case when i % 5 > 0 then i % 7 end, case when i % 11 > 0 then i * 31 % 1000 - 500 end, \
+         i * 4000000000 - 900, case when i % 3 > 0 then i / 4.0 end, i * 0.5 - 100, \
+         case when i % 4 > 0 then i * 1.25 - 300 end, \
+         case when i % 2 = 0 then 12345678901234567890123456789 * (i % 9) else i end, \
+         case when i % 6 > 0 then 'k' || (i % 4) end, repeat('long ', (i % 5)::int) || (i % 13), \
+         case when i % 7 > 0 then i % 2 = 0 end, date '2020-01-01' + (i % 40)::int, \
+         timestamp '2020-01-01 00:00:00' + interval '1 second' * (i % 100) \
+         from generate_series(1, 6000) as g(i)",
+    );
+}
+
+/// What aggregations give where the scan does them, and where it may not: of rows that are limited.
+#[track_caller]
+fn same(session: &Session<'_>, calls: &str, rest: &str) {
+    let own = session.run(&format!("select {calls} from t {rest}"));
+    let limited = format!("select {calls} from (select * from t limit 1000000) as u {rest}");
+    assert_eq!(own, session.run(&limited), "select {calls} from t {rest}");
+    assert!(!own.starts_with("CELLAR-"), "{own}");
+}
+
+const CALLS: [&str; 6] = [
+    "count(*), count(b), count(s), sum(b), sum(c), sum(n), sum(w)",
+    "avg(b), avg(n), min(n), max(n), min(w), max(w), min(a), max(c)",
+    "min(s), max(s), min(l), max(l), min(day), max(day), min(at), max(at)",
+    "sum(r), sum(d), avg(d), min(r), max(d)",
+    "sum(n * (1 - n)), sum(n * n + 3), sum(b * 2), sum(a + b), sum(b - 7)",
+    "max(f::int), count(f), sum(n * (1 - n) * (1 + n))",
+];
+
+#[test]
+fn a_scan_sums_up_rows_as_datafusion_does() {
+    let database = TestDatabase::new();
+    let session = database.session();
+    fill(&session);
+    for calls in CALLS {
+        for rest in ["", "where b > 100", "where id < 0", "where n < 50 and s in ('k1', 'k2')"] {
+            same(&session, calls, rest);
+        }
+    }
+    for keys in
+        ["a", "s", "f", "a, s", "day", "at", "l", "s, l", "n, f", "w", "r", "c", "id", "a, b"]
+    {
+        for calls in CALLS {
+            let of = format!("{keys}, {calls}");
+            same(&session, &of, &format!("group by {keys} order by {keys}"));
+            same(&session, &of, &format!("where b < 0 group by {keys} order by {keys}"));
+        }
+    }
+    let plan = session.run("explain select s, count(*), sum(n) from t where b > 3 group by s");
+    assert!(plan.contains("count(*), sum(n) group by s"), "{plan}");
+    same(&session, "s, count(distinct a), sum(n)", "group by s having sum(n) > 0 order by s");
+}
+
+#[test]
+fn a_scan_sums_up_what_its_transaction_has_changed() {
+    let database = TestDatabase::new();
+    let (session, other) = (database.session(), database.session());
+    fill(&session);
+    let before = other.run("select count(*), sum(b), max(l) from t");
+    session.run("begin");
+    session.run("update t set b = 1000000, l = repeat('x', 5000) where id <= 3");
+    session.run("delete from t where id between 4 and 1003");
+    session.run("insert into t (id, b, s) values (10001, null, 'new'), (10002, 5, 'new')");
+    let sums =
+        "select count(*), count(b), max(b), max(length(l)) from t where id <= 3 or id > 10000";
+    session.answers(&[
+        (sums, "5,4,1000000,5000"),
+        ("select count(*), max(l) = repeat('x', 5000) from t", "5002,true"),
+        ("select s, count(*), sum(b) from t where s = 'new' group by s", "new,2,5"),
+        (
+            "select max(l) = repeat('x', 5000), count(*) from t group by l having count(*) = 3",
+            "true,3",
+        ),
+    ]);
+    same(&session, "s, count(*), sum(b), min(l)", "group by s order by s");
+    assert_eq!(other.run("select count(*), sum(b), max(l) from t"), before);
+    session.run("rollback");
+    assert_eq!(session.run("select count(*), sum(b), max(l) from t"), before);
+}
+
+#[test]
+fn a_result_beyond_its_type_is_an_error_where_the_scan_computes_it() {
+    let database = TestDatabase::new();
+    let session = database.session();
+    session.run("create table t (id int primary key, b int, w numeric(38, 0))");
+    session.run(
+        "insert into t values (1, 2147483647, 99999999999999999999999999999999999999), (2, 1, 7)",
+    );
+    for sql in [
+        "select sum(b + b) from t",
+        "select sum(b * b) from t",
+        "select sum(w * 10) from t",
+        "select sum(w), count(*) from t where id < 2 or w + w > 0",
+    ] {
+        let told = session.run(sql);
+        assert!(told.starts_with("CELLAR-01426"), "{sql}: {told}");
+    }
+    session.answers(&[
+        ("select sum(b + b) from t where b < 10", "2"),
+        ("select sum(b * 2), count(*) from t where b < 10", "2,1"),
+    ]);
+}
