@@ -14,7 +14,8 @@ fn fill(session: &Session<'_>) {
          n numeric(12, 2), w numeric(38, 0), s text, l text, f boolean, day date, at timestamp)",
     );
     session.run(
-        "insert into t select i, case when i % 5 > 0 then i % 7 end, case when i % 11 > 0 then i * 31 % 1000 - 500 end, \
+        "insert into t select i, case when i % 5 > 0 then i % 7 end, \
+         case when i % 11 > 0 then i * 31 % 1000 - 500 end, \
          i * 4000000000 - 900, case when i % 3 > 0 then i / 4.0 end, i * 0.5 - 100, \
          case when i % 4 > 0 then i * 1.25 - 300 end, \
          case when i % 2 = 0 then 12345678901234567890123456789 * (i % 9) else i end, \
@@ -115,4 +116,35 @@ fn a_result_beyond_its_type_is_an_error_where_the_scan_computes_it() {
         ("select sum(b + b) from t where b < 10", "2"),
         ("select sum(b * 2), count(*) from t where b < 10", "2,1"),
     ]);
+}
+
+#[test]
+fn few_keys_of_a_join_are_looked_up_in_an_index() {
+    let database = TestDatabase::new();
+    let session = database.session();
+    fill(&session);
+    session.run("create index on t (c)");
+    session.run("create table few (k bigint primary key, what text)");
+    session.run("insert into few select i * 997, 'w' || i from generate_series(1, 9) as g(i)");
+    session.run(
+        "insert into few values (40000000000 - 900, 'c'), (-5, 'none'), (5000000000000, 'far')",
+    );
+    let by_id = "from few join t on t.id = few.k where few.what like 'w%'";
+    let by_c = "from t join few on t.c = few.k";
+    session.answers(&[
+        (&format!("select few.what, t.id {by_id} and t.id < 2500 order by t.id"), "w1,997 w2,1994"),
+        (&format!("select count(*), sum(t.id), min(t.l) {by_c}"), "1,10,10"),
+        (&format!("select count(*), sum(t.id) {by_id}"), "6,20937"),
+    ]);
+    let plan = session.run(&format!("explain select few.what, t.id {by_id}"));
+    assert!(plan.contains("probed: Some(\"t_pkey\")"), "{plan}");
+    session.run("begin");
+    session.run("delete from t where id = 997");
+    session.run("insert into t (id, b) values (8973, 1)");
+    session.run("update t set b = 77 where id = 1994");
+    session.answers(&[(
+        &format!("select t.id, t.b {by_id} order by t.id limit 2 offset 0"),
+        "1994,77 2991,221",
+    )]);
+    session.answers(&[(&format!("select count(*), max(t.id) {by_id}"), "6,8973")]);
 }

@@ -2,6 +2,7 @@
 and as Parquet files for the others, so that every arm has the same rows in the same order and types.
 
     DATA/sf1/cellar        Cellar's database
+    DATA/sf1/cellar-heap   the same tables with their rows in the heap, and with indexes
     DATA/sf1/parquet       the same rows as files, copied out
     DATA/sf1/tpch.duckdb   and chdb/, postgresql/: what the rivals make of them
 """
@@ -14,7 +15,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from engines import TABLES
+from engines import KEYS, TABLES
 
 # A table of l_comment is half l_comment, which hides what an encoding does for the rest.
 YARDSTICK = ("lineitem", "lineitem_nc")
@@ -37,11 +38,12 @@ def cellar(binary, *words):
     return done.stdout
 
 
-def make(where, scale, binary, directory):
+def make(where, scale, binary, directory, heap=False):
     """Cellar's database and the Parquet files, if they are not there."""
     files = where / "parquet"
     have_files = all((files / f"{table}.parquet").exists() for table in TABLES)
-    own = where / "cellar"
+    own = where / ("cellar-heap" if heap else "cellar")
+    done = own.with_name(f"{own.name}.done")
     directory = Path(directory) if directory else own
     if binary is None:
         if have_files:
@@ -49,9 +51,11 @@ def make(where, scale, binary, directory):
         raise Missing(f"there are no Parquet files in {files} and no --cellar PATH to make them "
                       "with: give one, or the files of all 8 tables there")
     where.mkdir(parents=True, exist_ok=True)
-    if directory == own and not (where / "cellar.done").exists():
+    if directory == own and not done.exists():
         make_database(binary, own, scale)
-        (where / "cellar.done").touch()
+        if heap:
+            make_rows(binary, own)
+        done.touch()
     if not directory.is_dir():
         raise Missing(f"there is no database {directory}: cellar init, then cellar load --tpch")
     if not have_files:
@@ -63,10 +67,22 @@ def make_database(binary, directory, scale, *how):
     """One disk without mirror: a rival has its rows once, too."""
     print(f"making {directory} ...", flush=True)
     shutil.rmtree(directory, ignore_errors=True)
-    room = 2 + math.ceil(1.5 * scale)
+    room = 2 + math.ceil((6 if directory.name == "cellar-heap" else 1.5) * scale)
     cellar(binary, "init", directory, "--disks", 1, "--disk-size", f"{room}G",
            "--redundancy", "external")
     cellar(binary, "load", directory, "--tpch", f"{scale:g}", *how)
+
+
+def make_rows(binary, directory):
+    """The tables as tables of rows, with the keys and indexes that PostgreSQL has."""
+    from postgres import INDEXES
+    for table in TABLES:
+        cellar(binary, "sql", directory, "-c",
+               f"create table {table}_rows using heap as select * from {table}; drop table {table};"
+               f" alter table {table}_rows rename to {table};"
+               f" alter table {table} add primary key ({KEYS[table]})")
+    for index in INDEXES:
+        cellar(binary, "sql", directory, "-c", f"create index on {index}")
 
 
 def copy_out(binary, scale, files):

@@ -47,6 +47,7 @@ def arguments():
         help="one more arm: postgresql, datafusion-filters")
     add("--queries", metavar="NAMES", help="which, with commas; --list shows them")
     add("--tpch", action="store_true", help="all 22 queries of TPC-H, h1 to h22")
+    add("--heap", action="store_true", help="Cellar's tables have their rows in the heap")
     add("--list", action="store_true", help="show the queries of round 0 and end")
     add("--rounds", type=int, default=7, help="measured rounds of each query (%(default)s)")
     add("--cold", action="store_true", help="empty the caches before each query; needs root")
@@ -262,7 +263,7 @@ def run(args, names, picked):
     import data
     where = data.place(args.data, args.scale)
     try:
-        directory = data.make(where, args.scale, args.cellar, args.cellar_dir)
+        directory = data.make(where, args.scale, args.cellar, args.cellar_dir, args.heap)
     except data.Missing as error:
         refuse(error)
     arms = make_arms(args, names, where, directory)

@@ -14,8 +14,8 @@ use datafusion::execution::context::SessionState;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, ConflictTarget, Expr, Ident, LockType, NonBlock, ObjectName,
-    OnConflict, OnConflictAction, OrderByExpr, SelectItem, Value, Visit, Visitor,
+    Assignment, AssignmentTarget, ConflictTarget, Expr, Ident, LockClause, LockType, NonBlock,
+    ObjectName, OnConflict, OnConflictAction, OrderByExpr, SelectItem, Value, Visit, Visitor,
     WildcardAdditionalOptions,
 };
 
@@ -101,6 +101,16 @@ pub(super) struct Locking {
     pub how: RowLock,
     /// SKIP LOCKED.
     pub skips: bool,
+}
+
+impl Locking {
+    fn of(clause: &LockClause) -> Locking {
+        let how = RowLock {
+            is_shared: clause.lock_type == LockType::Share,
+            is_nowait: clause.nonblock == Some(NonBlock::Nowait),
+        };
+        Locking { how, skips: clause.nonblock == Some(NonBlock::SkipLocked) }
+    }
 }
 
 /// What is done with rows whose key is there already.
@@ -431,13 +441,7 @@ impl Planner<'_> {
         let in_order = is_plain.then(|| self.in_order(&names, &items, &find.way, order)).flatten();
         let (limit, offset) = (self.limit(limit.as_deref())?, self.limit(offset.as_deref())?);
         let distinct = *distinct;
-        let lock = lock.as_ref().map(|lock| Locking {
-            how: RowLock {
-                is_shared: lock.lock_type == LockType::Share,
-                is_nowait: lock.nonblock == Some(NonBlock::Nowait),
-            },
-            skips: lock.nonblock == Some(NonBlock::SkipLocked),
-        });
+        let lock = lock.as_ref().map(Locking::of);
         // Only as many rows are locked as come out: in the order in which they do.
         let is_part = limit.is_some() || offset.is_some();
         let is_apart = is_aggregate || (is_part && in_order.is_none() && !by.is_empty());
