@@ -21,6 +21,7 @@ use datafusion::sql::sqlparser::ast::{
 pub(crate) use self::pattern::LikeEscape;
 use crate::call::call;
 use crate::error::Error;
+use crate::json::form::Form;
 use crate::names;
 use crate::names::apart::tell_apart;
 use crate::names::outer;
@@ -135,6 +136,10 @@ impl VisitorMut for Rewriter {
         match expr {
             Expr::Cast { data_type, expr: inner, .. } => {
                 or_break(rewrite_type(data_type))?;
+                if let Some(form) = form_of(data_type) {
+                    *expr = kept_in(form, (**inner).clone());
+                    return ControlFlow::Continue(());
+                }
                 if let (DataType::Bytea, Some(bytes)) = (&*data_type, hex_of(inner)) {
                     *expr = bytes;
                     return ControlFlow::Continue(());
@@ -151,7 +156,12 @@ impl VisitorMut for Rewriter {
                     *expr = call("left", vec![text, Expr::Value(length.into())]);
                 }
             }
-            Expr::TypedString(typed) => or_break(rewrite_type(&mut typed.data_type))?,
+            Expr::TypedString(typed) => {
+                or_break(rewrite_type(&mut typed.data_type))?;
+                if let Some(form) = form_of(&typed.data_type) {
+                    *expr = kept_in(form, Expr::Value(typed.value.clone()));
+                }
+            }
             Expr::Function(function) if is_now(function) => *expr = now(function),
             Expr::AtTimeZone { timestamp, time_zone } => {
                 *expr = call("timezone", vec![(**time_zone).clone(), (**timestamp).clone()]);
@@ -304,6 +314,11 @@ fn rewrite_type(data_type: &mut DataType) -> Result<(), Error> {
     if let DataType::Timestamp(precision @ None, _) = data_type {
         *precision = Some(6);
     }
+    match data_type {
+        DataType::Clob(_) => *data_type = DataType::Text,
+        DataType::Blob(_) => *data_type = DataType::Bytea,
+        _ => {}
+    }
     let DataType::Custom(name, modifiers) = data_type else {
         return Ok(());
     };
@@ -318,11 +333,33 @@ fn rewrite_type(data_type: &mut DataType) -> Result<(), Error> {
             (Some(p), None) => ExactNumberInfo::PrecisionAndScale(p.unsigned_abs(), 0),
             (None, _) => ExactNumberInfo::PrecisionAndScale(38, 10),
         }),
+        "nclob" | "long" => DataType::Text,
+        "raw" => DataType::Bytea,
         _ => return Ok(()),
     };
     check_digits(&replacement)?;
     *data_type = replacement;
     Ok(())
+}
+
+/// Of which other type texts of a type are.
+pub(crate) fn form_of(data_type: &DataType) -> Option<Form> {
+    match data_type {
+        DataType::Uuid => Some(Form::Uuid),
+        DataType::JSON => Some(Form::Json),
+        DataType::JSONB => Some(Form::Jsonb),
+        _ => None,
+    }
+}
+
+/// A text as a value of such a type.
+fn kept_in(form: Form, text: Expr) -> Expr {
+    let function = match form {
+        Form::Uuid => "uuid_in",
+        Form::Json => "json_in",
+        Form::Jsonb => "jsonb_in",
+    };
+    call(function, vec![text])
 }
 
 /// Oracle's `s.nextval` and `s.currval`.

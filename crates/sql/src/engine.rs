@@ -1,5 +1,6 @@
 //! SQL over an instance: DataFusion with our statements, views and external tables.
 
+mod advisory_calls;
 mod alter;
 mod altered;
 mod columnar;

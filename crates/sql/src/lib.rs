@@ -39,6 +39,7 @@ mod grammar;
 mod guarded;
 mod in_subquery;
 mod instants;
+mod json;
 mod lateral;
 mod lazy_build_side;
 mod mark_joins;

@@ -11,6 +11,7 @@ use crate::sync::MutexGuard;
 struct Lines<'a> {
     shards: Vec<MutexGuard<'a, Shard>>,
     waiting: MutexGuard<'a, HashMap<Owner, Resource, Hasher>>,
+    twins: MutexGuard<'a, HashMap<Owner, Owner, Hasher>>,
 }
 
 /// A place in a line.
@@ -24,10 +25,16 @@ struct At<'a> {
 impl Lines<'_> {
     /// Where somebody stands; `None`: nowhere.
     fn find(&self, owner: Owner) -> Option<At<'_>> {
-        let resource = *self.waiting.get(&owner)?;
+        let twin = || self.waiting.get(self.twins.get(&owner)?);
+        let resource = *self.waiting.get(&owner).or_else(twin)?;
         let line = self.shards[place(&resource)].get(&resource)?;
-        let place = line.waiters.iter().position(|waiter| waiter.owner == owner)?;
+        let place = line.waiters.iter().position(|waiter| self.are_one(waiter.owner, owner))?;
         Some(At { resource, line, place })
+    }
+
+    /// Whether two owners are one user.
+    fn are_one(&self, one: Owner, other: Owner) -> bool {
+        one == other || self.twins.get(&one) == Some(&other)
     }
 
     /// Whether `owner` waits for itself: those in its way, those in theirs, and so on. Returns the one
@@ -46,7 +53,7 @@ impl Lines<'_> {
         for first in direct {
             next.push(first);
             while let Some((who, at)) = next.pop() {
-                if who == owner {
+                if self.are_one(who, owner) {
                     return Some(first.0);
                 }
                 if !seen.insert(who) {
@@ -67,7 +74,7 @@ impl Lines<'_> {
 impl Locks {
     fn lines(&self) -> Lines<'_> {
         let shards = (0..SHARDS).map(|place| self.shard(place)).collect();
-        Lines { shards, waiting: self.waiting() }
+        Lines { shards, waiting: self.waiting(), twins: self.twins() }
     }
 
     /// Leaves the line of this where `owner`, who stands in it, waits for itself. Returns the one that is directly

@@ -6,6 +6,7 @@
 
 mod circle;
 mod mode;
+mod session;
 mod wait;
 
 use std::collections::hash_map::Entry;
@@ -20,6 +21,7 @@ use crate::row_id::RowId;
 use crate::statistics::Statistics;
 use crate::sync::{Mutex, MutexGuard};
 pub use mode::Mode;
+pub use session::SessionLocks;
 pub use wait::{LockError, Patience};
 
 /// What can be locked.
@@ -31,6 +33,8 @@ pub enum Resource {
     Row(u32, RowId),
     /// A key of an index, by its hash: two keys with the same one wait for each other.
     Key(u32, u64),
+    /// What users agree on: a number, or two of them in one.
+    Advisory(bool, u64),
 }
 
 /// A transaction, by its number.
@@ -41,6 +45,9 @@ pub(crate) struct Locks {
     shards: Vec<Mutex<Shard>>,
     /// In which line somebody may stand. It is locked behind the shards.
     waiting: Mutex<HashMap<Owner, Resource, Hasher>>,
+    /// Owners that are one user, each with the other: who waits as one of them holds what the other does. It is
+    /// locked behind all others.
+    twins: Mutex<HashMap<Owner, Owner, Hasher>>,
     statistics: Arc<Statistics>,
 }
 
@@ -86,6 +93,11 @@ impl Held {
         *held = held.with(mode);
     }
 
+    /// Forgets a lock that is let go of.
+    fn forget(&mut self, resource: &Resource) {
+        self.resources.remove(resource);
+    }
+
     /// Whether what this mode gives is held.
     pub fn has(&self, resource: &Resource, mode: Mode) -> bool {
         self.resources.get(resource).is_some_and(|held| held.covers(mode))
@@ -124,7 +136,7 @@ impl Locks {
     /// No locks; waits for those of rows and keys are counted.
     pub fn new(statistics: Arc<Statistics>) -> Locks {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Locks { shards, waiting: Mutex::default(), statistics }
+        Locks { shards, waiting: Mutex::default(), twins: Mutex::default(), statistics }
     }
 
     fn shard(&self, place: usize) -> MutexGuard<'_, Shard> {
@@ -133,6 +145,22 @@ impl Locks {
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<Owner, Resource, Hasher>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn twins(&self) -> MutexGuard<'_, HashMap<Owner, Owner, Hasher>> {
+        self.twins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes two owners one user; `None`: the first is alone again.
+    pub(crate) fn join(&self, owner: Owner, twin: Option<Owner>) {
+        let mut twins = self.twins();
+        if let Some(before) = twins.remove(&owner) {
+            twins.remove(&before);
+        }
+        if let Some(twin) = twin {
+            twins.insert(owner, twin);
+            twins.insert(twin, owner);
+        }
     }
 
     /// Asks for a lock; stands in line where others have it and `waits`.
@@ -201,6 +229,7 @@ fn place(resource: &Resource) -> usize {
         Resource::Table(table) => u64::from(table),
         Resource::Row(table, id) => u64::from(table) ^ u64::from(id.page) << 3 ^ u64::from(id.slot),
         Resource::Key(index, hash) => u64::from(index) ^ hash,
+        Resource::Advisory(is_pair, number) => u64::from(is_pair) ^ number,
     };
     // Fibonacci hashing: the upper bits depend on all.
     (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize

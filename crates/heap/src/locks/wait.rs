@@ -91,7 +91,9 @@ impl Locks {
         }
         let event = match resource {
             Resource::Table(_) => Event::ENQ_TM_CONTENTION,
-            Resource::Row(..) | Resource::Key(..) => Event::ENQ_TX_ROW_LOCK,
+            Resource::Row(..) | Resource::Key(..) | Resource::Advisory(..) => {
+                Event::ENQ_TX_ROW_LOCK
+            }
         };
         if let Resource::Row(object, _) | Resource::Key(object, _) = resource {
             self.statistics.count(object, |of| of.row_lock_waits += 1);
@@ -121,6 +123,7 @@ fn parameters(resource: Resource, mode: Mode) -> [u64; 3] {
             [u64::from(table), u64::from(id.page) << 16 | u64::from(id.slot)]
         }
         Resource::Key(index, hash) => [u64::from(index), hash],
+        Resource::Advisory(is_pair, number) => [u64::from(is_pair), number],
     };
     [mode as u64, what[0], what[1]]
 }

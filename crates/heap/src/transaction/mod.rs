@@ -16,7 +16,7 @@ use bytes::Bytes;
 use cellar_wait::Session;
 
 use crate::error::Error;
-use crate::locks::{Held, Mode, Owner, Patience, Resource};
+use crate::locks::{Held, Mode, Owner, Patience, Resource, SessionLocks};
 use crate::row_id::{RowId, RowRef};
 use crate::store::{Key, Outcome, Seen, Store, View};
 use entries::Source;
@@ -81,6 +81,12 @@ impl std::fmt::Debug for Transaction {
 }
 
 impl Store {
+    /// Locks of a session beside its transactions.
+    pub fn session_locks(&self, session: &Session) -> SessionLocks {
+        let (locks, env) = (self.locks(), self.env().clone());
+        SessionLocks::new(locks, env, session.clone(), self.next_owner())
+    }
+
     /// Begins a transaction. `patience`: how long it waits for locks.
     pub fn begin(
         &self,

@@ -1,6 +1,7 @@
 //! The heap of a database: the store of rows that change, in a file of its first disk group. Its changes
 //! are the records of the redo log, so it is opened and closed with that.
 
+mod advisory;
 mod catalog_rows;
 mod error;
 mod file;
@@ -23,6 +24,7 @@ use crate::budget::{Budget, Consumer};
 use crate::error::{Error, INTERNAL, Result};
 use crate::session::Sessions;
 
+pub use advisory::{AdvisoryKey, AdvisoryLocks, AdvisoryMode};
 use catalog_rows::NUMBERS;
 pub(crate) use catalog_rows::{HeapCatalog, check_names};
 pub(crate) use error::from_heap;

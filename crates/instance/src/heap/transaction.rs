@@ -171,6 +171,11 @@ impl Transaction {
         self.0.has_changed(table.object)
     }
 
+    /// Its number, by which others see who holds a lock.
+    pub(super) fn number(&self) -> u64 {
+        self.0.number()
+    }
+
     /// How long it waits for a lock from now on; `None`: as long as it takes.
     pub fn set_lock_timeout(&mut self, time: Option<Duration>) {
         self.0.set_patience(time.map_or(Patience::Forever, Patience::Until));

@@ -20,6 +20,7 @@ use crate::columnar::filter_outcome::FilterOutcome;
 use crate::columnar::groups::scalar_of;
 use crate::columnar::translate::Reason;
 use crate::error::Error;
+use crate::json::form::Form;
 
 /// A table with its segments open.
 pub struct OpenTable {
@@ -82,6 +83,9 @@ pub fn schema_text(schema: &Schema) -> String {
         if let Some(length) = length_of(field) {
             column[LENGTH] = length.into();
         }
+        if let Some(form) = form_of(field) {
+            column[FORM] = form.name().into();
+        }
         if let Some(value) = default_of(field) {
             column[DEFAULT] = value.into();
         }
@@ -125,6 +129,19 @@ pub fn length_of(field: &Field) -> Option<usize> {
 /// A field whose values have so many characters at most.
 pub fn with_length(field: Field, length: usize) -> Field {
     with(field, LENGTH, &length.to_string())
+}
+
+/// What says in a field, and in the catalog, of which type texts are.
+const FORM: &str = "form";
+
+/// How texts of a column are kept, if that is said.
+pub(crate) fn form_of(field: &Field) -> Option<Form> {
+    Form::of(field.metadata().get(FORM)?)
+}
+
+/// A field whose texts are kept so.
+pub(crate) fn with_form(field: Field, form: Form) -> Field {
+    with(field, FORM, form.name())
 }
 
 /// What says in a field, and in the catalog, what a column gets that is not named, as it was written.
@@ -183,6 +200,13 @@ pub fn checked_schema(text: &str) -> Result<SchemaRef, Error> {
         let field = Field::new(text("name")?, data_type, nullable);
         let field = match column[LENGTH].as_u64().and_then(|length| usize::try_from(length).ok()) {
             Some(length) => with_length(field, length),
+            None => field,
+        };
+        let field = match column[FORM].as_str() {
+            Some(form) => {
+                let form = Form::of(form).ok_or_else(|| damaged("an unknown form of texts"))?;
+                with_form(field, form)
+            }
             None => field,
         };
         Ok(match column[DEFAULT].as_str() {

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::compute::{CastOptions, cast_with_options, concat};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::error::ArrowError;
@@ -19,8 +19,9 @@ use cellar_instance::tables::{SegmentFigures, SegmentFile};
 use datafusion::error::DataFusionError;
 use futures_util::{Stream, TryStreamExt, stream};
 
-use crate::columnar::table::{length_of, schema_text};
+use crate::columnar::table::{form_of, length_of, schema_text};
 use crate::error::Error;
+use crate::json::form::Form;
 
 /// Bytes that are gathered at most before they are cut and encoded, beside the batch that goes beyond.
 const GATHERED_MAX: usize = 64 << 20;
@@ -133,7 +134,10 @@ pub(crate) fn column_of(array: ArrayRef, field: &Field) -> Result<ArrayRef, Erro
     if let Some(most) = length_of(field) {
         check_lengths(&array, most, field.name())?;
     }
-    Ok(array)
+    match form_of(field) {
+        Some(form) => in_form(&array, form, field),
+        None => Ok(array),
+    }
 }
 
 fn columns_of(batches: &[RecordBatch], schema: &SchemaRef) -> Result<Vec<ArrayRef>, Error> {
@@ -152,6 +156,29 @@ fn columns_of(batches: &[RecordBatch], schema: &SchemaRef) -> Result<Vec<ArrayRe
         Ok(Arc::new(packed) as ArrayRef)
     };
     (0..schema.fields().len()).map(column).collect()
+}
+
+/// Texts as values of another type are kept.
+fn in_form(array: &ArrayRef, form: Form, field: &Field) -> Result<ArrayRef, Error> {
+    let texts = cast_with_options(array, &DataType::Utf8View, &CastOptions::default());
+    let texts = texts.map_err(|e| in_column(&e, field.name()))?;
+    let texts = texts.as_string_view();
+    let mut kept: Vec<Option<String>> = Vec::with_capacity(texts.len());
+    for text in texts {
+        kept.push(match text {
+            Some(text) => {
+                let own = form.kept(text).map_err(|mut error| {
+                    error.message = format!("column \"{}\": {}", field.name(), error.message);
+                    error
+                })?;
+                Some(own.unwrap_or_else(|| text.to_owned()))
+            }
+            None => None,
+        });
+    }
+    let kept: ArrayRef = Arc::new(StringArray::from(kept));
+    let kept = cast_with_options(&kept, field.data_type(), &CastOptions::default());
+    kept.map_err(|e| in_column(&e, field.name()))
 }
 
 /// Refuses a text of more characters than its column takes.

@@ -17,6 +17,7 @@ use crate::common_aggregates::ShareAggregates;
 use crate::correlated::ForEachRow;
 use crate::dialect::LikeEscape;
 use crate::distinct_on::KeysOfDistinctOn;
+use crate::engine::advisory_calls::AdvisoryCall;
 use crate::engine::comment_calls::OfComments;
 use crate::engine::schema_calls::OfPath;
 use crate::engine::sequence_calls::OfSequence;
@@ -30,6 +31,7 @@ use crate::instants::compare::CompareInstants;
 use crate::instants::forms::{InstantForms, IntervalTimes};
 use crate::instants::to_char::ToChar;
 use crate::instants::trunc::DateTrunc;
+use crate::json::call::{JsonCall, JsonOperators};
 use crate::lateral::LateralValues;
 use crate::lazy_build_side::BuildWhenAsked;
 use crate::memory::Memory;
@@ -135,8 +137,13 @@ pub(super) fn context(
     OfComments::udfs(host, paths).into_iter().for_each(|function| context.register_udf(function));
     OfPath::udfs(host, paths).into_iter().for_each(|function| context.register_udf(function));
     SessionCall::udfs(settings).into_iter().for_each(|function| context.register_udf(function));
+    let uuid = datafusion::functions::string::uuid();
+    context.register_udf(uuid.as_ref().clone().with_aliases(["gen_random_uuid"]));
+    JsonCall::udfs().into_iter().for_each(|function| context.register_udf(function));
+    AdvisoryCall::udfs(host).into_iter().for_each(|function| context.register_udf(function));
     OfSequence::udfs(host).into_iter().for_each(|function| context.register_udf(function));
     context.state_ref().write().register_expr_planner(Arc::new(IntervalTimes))?;
+    context.state_ref().write().register_expr_planner(Arc::new(JsonOperators))?;
     Ok(context)
 }
 

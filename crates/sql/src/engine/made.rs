@@ -5,12 +5,14 @@ use std::sync::Arc;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    CreateTable, CreateTableOptions, Expr, OnCommit, SqlOption, Statement as SqlStatement, Value,
+    CreateTable, CreateTableOptions, DataType, Expr, OnCommit, SqlOption,
+    Statement as SqlStatement, Value,
 };
 
-use crate::columnar::table::with_length;
-use crate::dialect::length_of;
+use crate::columnar::table::{with_form, with_length};
+use crate::dialect::{form_of, length_of};
 use crate::engine::temporary;
+use crate::json::form::Form;
 use crate::parse::table_kind::{ACCESS_METHOD, COLUMNAR, HEAP, TABLESPACE};
 use crate::settings::{Method, Now};
 
@@ -27,6 +29,8 @@ pub(super) struct Made {
     is_filled: bool,
     /// For each column that the statement names the characters that a value has at most, if it says so.
     lengths: Vec<Option<usize>>,
+    /// The same for texts that are values of other types.
+    forms: Vec<Option<Form>>,
 }
 
 impl Made {
@@ -35,11 +39,13 @@ impl Made {
         let DfStatement::Statement(inner) = statement else { return Made::default() };
         let SqlStatement::CreateTable(create) = inner.as_mut() else { return Made::default() };
         let lengths = create.columns.iter().map(|column| length_of(&column.data_type)).collect();
+        let forms = create.columns.iter_mut().map(|column| take_form(&mut column.data_type));
+        let forms = forms.collect();
         let access = take_option(create, ACCESS_METHOD);
         let group = take_option(create, TABLESPACE).map(|group| group.to_uppercase());
         let is_filled = create.query.is_some();
         let on_commit = create.on_commit.take();
-        Made { group, access, on_commit, is_filled, lengths }
+        Made { group, access, on_commit, is_filled, lengths, forms }
     }
 
     /// What it says of commits, as the catalog has it; `None`: nothing.
@@ -82,7 +88,10 @@ impl Made {
     /// The columns with their lengths.
     pub fn with_lengths(&self, schema: &SchemaRef) -> SchemaRef {
         let fields = schema.fields().iter().enumerate().map(|(at, field)| {
-            let field = field.as_ref().clone();
+            let field = match self.forms.get(at).copied().flatten() {
+                Some(form) => with_form(field.as_ref().clone(), form),
+                None => field.as_ref().clone(),
+            };
             match self.lengths.get(at).copied().flatten() {
                 Some(length) => with_length(field, length),
                 None => field,
@@ -90,6 +99,13 @@ impl Made {
         });
         Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
+}
+
+/// Of which other type texts of a type are: it is a text from here on.
+fn take_form(data_type: &mut DataType) -> Option<Form> {
+    let form = form_of(data_type)?;
+    *data_type = DataType::Text;
+    Some(form)
 }
 
 /// Takes an option out of a statement that has no other.

@@ -314,6 +314,7 @@ impl Engine {
             // What stays the next opening drops.
             let _ = rows.database().drop_temporary(Some(self.paths.temporary())).await;
         }
+        rows.end_session().await;
         !matches!(ended, Ok(Block::None))
     }
 

@@ -1,6 +1,7 @@
 //! Tables whose rows change, as queries and changes see them.
 
 mod access;
+mod advisory;
 mod asked;
 mod build;
 mod change;
@@ -21,6 +22,7 @@ mod size;
 mod table;
 
 pub(crate) use access::value_of;
+pub(crate) use advisory::Ask;
 pub(crate) use build::built;
 pub(crate) use change::{Change, Changed, Written};
 pub(crate) use checks::{Checks, expression, parsed, parsed_as};

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cellar_instance::catalog::{Catalog, RowTable, Table};
 use cellar_instance::database::{Database, Defined, Definitions};
-use cellar_instance::heap::{Begin, Mark, Statement, Transaction};
+use cellar_instance::heap::{AdvisoryLocks, Begin, Mark, Statement, Transaction};
 use cellar_instance::session::Session;
 use futures_util::lock::{MappedMutexGuard, Mutex, MutexGuard};
 
+use super::advisory::Advisory;
 use super::sequence::Values;
 use super::table::RowColumns;
 use crate::catalog::SessionCatalog;
@@ -116,6 +117,7 @@ pub struct RowTables {
     settings: Arc<Settings>,
     /// What the last BEGIN said.
     modes: std::sync::Mutex<Modes>,
+    advisory: Advisory,
     /// What it has taken from sequences.
     pub(super) values: std::sync::Mutex<Values>,
     /// A statement is at work. One that is given up half-way leaves it so: its transaction has failed.
@@ -199,8 +201,8 @@ impl RowTables {
     ) -> RowTables {
         let (state, settings) = (Mutex::default(), Arc::default());
         let (values, at_work) = (std::sync::Mutex::default(), AtomicBool::new(false));
-        let modes = std::sync::Mutex::default();
-        RowTables { database, session, state, catalog, settings, modes, values, at_work }
+        let (modes, advisory) = (std::sync::Mutex::default(), Advisory::default());
+        RowTables { database, session, state, catalog, settings, advisory, modes, values, at_work }
     }
 
     /// The database.
@@ -263,6 +265,17 @@ impl RowTables {
         began.unwrap_or_else(|| self.wall())
     }
 
+    pub(super) fn advisory(&self) -> &Advisory {
+        &self.advisory
+    }
+
+    /// Says in which transaction the session is, if one is open.
+    pub(super) async fn join_open(&self, locks: &AdvisoryLocks) {
+        if let State::Open(begun) = &*self.state.lock().await {
+            locks.join(begun.transaction.lock().await.as_ref());
+        }
+    }
+
     fn wall(&self) -> u64 {
         self.database.env().wall().unix_nanos
     }
@@ -309,6 +322,10 @@ impl RowTables {
         let statement = match transaction.lock().await.as_mut() {
             Some(open) => {
                 open.set_lock_timeout(patience);
+                if !in_block {
+                    self.advisory.end_transaction().await;
+                }
+                self.advisory.join(open).await;
                 open.statement().await?
             }
             None => return Err(is_over()),
@@ -341,13 +358,15 @@ impl RowTables {
         self.catalog.end();
         self.settings.end_transaction();
         let transaction = scope.transaction.lock().await.take();
-        match transaction {
-            Some(transaction) if is_done => Ok(scope.definitions.commit(transaction).await?),
+        let ended = match transaction {
+            Some(transaction) if is_done => scope.definitions.commit(transaction).await,
             transaction => {
                 scope.definitions.roll_back(transaction).await;
                 Ok(())
             }
-        }
+        };
+        self.advisory.end_transaction().await;
+        Ok(ended?)
     }
 
     /// A statement that only reads has given its rows' stream: what it needs the stream keeps.
@@ -428,6 +447,12 @@ impl RowTables {
         self.fail_if_given_up().await;
         let ended = std::mem::take(&mut *self.state.lock().await);
         self.catalog.end();
+        let told = self.ended(ended, commits).await;
+        self.advisory.end_transaction().await;
+        told
+    }
+
+    async fn ended(&self, ended: State, commits: bool) -> Result<Block, Error> {
         match ended {
             State::Idle => Ok(Block::None),
             State::Failed(Failed { begun, settings }) => {
@@ -516,6 +541,11 @@ impl RowTables {
         let at = begun.position(name)?;
         begun.savepoints.truncate(at);
         Ok(())
+    }
+
+    /// The session ends: it holds nothing any more.
+    pub(crate) async fn end_session(&self) {
+        self.advisory.end().await;
     }
 
     /// Refuses what comes behind a failure.

@@ -1,0 +1,149 @@
+//! PostgreSQL's functions of advisory locks: pg_advisory_lock() and those like it.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringArray};
+use arrow::datatypes::{DataType, Int64Type};
+use async_trait::async_trait;
+use cellar_instance::heap::{AdvisoryKey, AdvisoryMode};
+use datafusion::common::{Result, internal_err, plan_err};
+use datafusion::logical_expr::async_udf::{AsyncScalarUDF, AsyncScalarUDFImpl};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use crate::error::Error;
+use crate::files::csv_format::external;
+use crate::host::Host;
+use crate::rows::Ask;
+
+/// The functions: their names, what they ask, whether others may lock it too, whether until the transaction ends.
+const CALLS: [(&str, Ask, bool, bool); 11] = [
+    ("pg_advisory_lock", Ask::Lock, false, false),
+    ("pg_advisory_lock_shared", Ask::Lock, true, false),
+    ("pg_advisory_xact_lock", Ask::Lock, false, true),
+    ("pg_advisory_xact_lock_shared", Ask::Lock, true, true),
+    ("pg_try_advisory_lock", Ask::Try, false, false),
+    ("pg_try_advisory_lock_shared", Ask::Try, true, false),
+    ("pg_try_advisory_xact_lock", Ask::Try, false, true),
+    ("pg_try_advisory_xact_lock_shared", Ask::Try, true, true),
+    ("pg_advisory_unlock", Ask::Unlock, false, false),
+    ("pg_advisory_unlock_shared", Ask::Unlock, true, false),
+    ("pg_advisory_unlock_all", Ask::UnlockAll, false, false),
+];
+
+/// A function.
+#[derive(Debug)]
+pub(super) struct AdvisoryCall {
+    host: Arc<dyn Host>,
+    name: &'static str,
+    ask: Ask,
+    mode: AdvisoryMode,
+    signature: Signature,
+}
+
+impl PartialEq for AdvisoryCall {
+    fn eq(&self, other: &AdvisoryCall) -> bool {
+        self.name == other.name && Arc::ptr_eq(&self.host, &other.host)
+    }
+}
+
+impl Eq for AdvisoryCall {}
+
+impl Hash for AdvisoryCall {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl AdvisoryCall {
+    /// All of them, for a session.
+    pub fn udfs(host: &Arc<dyn Host>) -> Vec<ScalarUDF> {
+        let udf = |(name, ask, is_shared, in_transaction)| {
+            let host = Arc::clone(host);
+            let mode = AdvisoryMode { is_shared, in_transaction };
+            let signature = Signature::user_defined(Volatility::Volatile);
+            let call = AdvisoryCall { host, name, ask, mode, signature };
+            AsyncScalarUDF::new(Arc::new(call)).into_scalar_udf()
+        };
+        CALLS.into_iter().map(udf).collect()
+    }
+
+    /// The lock at a row: one number, or the halves of one.
+    fn key(args: &[ArrayRef], row: usize) -> Option<AdvisoryKey> {
+        if args.iter().any(|own| own.is_null(row)) {
+            return None;
+        }
+        let number = |at: usize| args[at].as_primitive::<Int64Type>().value(row);
+        Some(match args.len() {
+            0 => AdvisoryKey { is_pair: false, number: 0 },
+            1 => AdvisoryKey { is_pair: false, number: number(0).cast_unsigned() },
+            // The upper half, and what is left of the lower without its sign.
+            _ => {
+                let (high, low) = (number(0).cast_unsigned(), number(1).cast_unsigned());
+                AdvisoryKey { is_pair: true, number: high << 32 | low & 0xFFFF_FFFF }
+            }
+        })
+    }
+}
+
+impl ScalarUDFImpl for AdvisoryCall {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let fits = match self.ask {
+            Ask::UnlockAll => types.is_empty(),
+            _ => matches!(types.len(), 1 | 2),
+        };
+        let is_number = |own: &DataType| own.is_integer() || own.is_null();
+        match fits && types.iter().all(is_number) {
+            true => Ok(vec![DataType::Int64; types.len()]),
+            false => plan_err!("{} takes a bigint, or two integers", self.name),
+        }
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(match self.ask {
+            Ask::Lock | Ask::UnlockAll => DataType::Utf8,
+            Ask::Try | Ask::Unlock => DataType::Boolean,
+        })
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        internal_err!("{} waits", self.name)
+    }
+}
+
+#[async_trait]
+impl AsyncScalarUDFImpl for AdvisoryCall {
+    async fn invoke_async_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let Some(rows) = self.host.rows() else {
+            return Err(external(Error::not_yet("an advisory lock, here")));
+        };
+        let count = args.number_rows;
+        let arrays = args.args.iter().map(|arg| arg.to_array(count));
+        let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
+        let mut told = Vec::with_capacity(count);
+        for row in 0..count {
+            told.push(match AdvisoryCall::key(&arrays, row) {
+                None => None,
+                Some(key) => Some(rows.advise(self.ask, key, self.mode).await.map_err(external)?),
+            });
+        }
+        Ok(ColumnarValue::Array(match self.ask {
+            Ask::Try | Ask::Unlock => Arc::new(BooleanArray::from(told)),
+            // PostgreSQL's type void, which is shown as an empty text.
+            Ask::Lock | Ask::UnlockAll => {
+                let texts = told.into_iter().map(|told| told.map(|_| ""));
+                Arc::new(texts.collect::<StringArray>())
+            }
+        }))
+    }
+}

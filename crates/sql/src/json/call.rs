@@ -1,0 +1,346 @@
+//! PostgreSQL's functions and operators of jsonb, and texts that are kept as values of uuid and JSON.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::{DFSchema, Result, ScalarValue, internal_err, plan_err};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+use super::form::Form;
+use super::value::{Json, read};
+use crate::error::Error;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Asked {
+    /// A text as a value that is kept: a cast.
+    In(Form),
+    /// `->`, and `->>` where it is a text.
+    Get {
+        as_text: bool,
+    },
+    /// `#>`, and `#>>`.
+    Path {
+        as_text: bool,
+    },
+    /// jsonb_extract_path(value, step, ..), and jsonb_extract_path_text.
+    Steps {
+        as_text: bool,
+    },
+    /// `@>`.
+    Contains,
+    /// `<@`.
+    Contained,
+    /// `?`.
+    Exists,
+    /// `?|`.
+    ExistsAny,
+    /// `?&`.
+    ExistsAll,
+    /// `||`.
+    Concat,
+    Kind,
+    Length,
+}
+
+/// Each function with its names: that of a column first.
+const CALLS: &[(Asked, &str, &[&str])] = &[
+    (Asked::In(Form::Uuid), "uuid_in", &[]),
+    (Asked::In(Form::Json), "json_in", &[]),
+    (Asked::In(Form::Jsonb), "jsonb_in", &[]),
+    (Asked::Get { as_text: false }, "jsonb_get", &[]),
+    (Asked::Get { as_text: true }, "jsonb_get_text", &[]),
+    (Asked::Path { as_text: false }, "jsonb_at", &[]),
+    (Asked::Path { as_text: true }, "jsonb_at_text", &[]),
+    (Asked::Steps { as_text: false }, "jsonb_extract_path", &["json_extract_path"]),
+    (Asked::Steps { as_text: true }, "jsonb_extract_path_text", &["json_extract_path_text"]),
+    (Asked::Contains, "jsonb_contains", &[]),
+    (Asked::Contained, "jsonb_contained", &[]),
+    (Asked::Exists, "jsonb_exists", &[]),
+    (Asked::ExistsAny, "jsonb_exists_any", &[]),
+    (Asked::ExistsAll, "jsonb_exists_all", &[]),
+    (Asked::Concat, "jsonb_concat", &[]),
+    (Asked::Kind, "jsonb_typeof", &["json_typeof"]),
+    (Asked::Length, "jsonb_array_length", &["json_array_length"]),
+];
+
+/// A function.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct JsonCall {
+    asked: Asked,
+    name: &'static str,
+    aliases: Vec<String>,
+    signature: Signature,
+}
+
+fn failed(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// A value of a text.
+fn value_of(text: &str) -> Result<Json, Error> {
+    read(text).map_err(|wrong| super::form::wrong_json(text, &wrong))
+}
+
+fn udf(asked: Asked, name: &'static str, aliases: &[&str]) -> ScalarUDF {
+    let aliases = aliases.iter().map(|own| (*own).to_owned()).collect();
+    let signature = Signature::user_defined(Volatility::Immutable);
+    ScalarUDF::new_from_impl(JsonCall { asked, name, aliases, signature })
+}
+
+/// The texts of an array as PostgreSQL writes it: `{a,"b c"}`.
+fn steps_of(text: &str) -> Result<Vec<String>, Error> {
+    let wrong = || {
+        let message = format!("malformed array literal: \"{text}\"");
+        Error::new(1722, "22P02", message).next("texts with commas between them: '{a,b}'")
+    };
+    let inner = text.trim().strip_prefix('{').and_then(|own| own.strip_suffix('}'));
+    let mut rest = inner.ok_or_else(wrong)?.trim().chars().peekable();
+    let mut steps = Vec::new();
+    if rest.peek().is_none() {
+        return Ok(steps);
+    }
+    loop {
+        let (mut step, mut is_quoted) = (String::new(), false);
+        loop {
+            match rest.next() {
+                None if is_quoted => return Err(wrong()),
+                Some('"') => is_quoted = !is_quoted,
+                Some('\\') => step.push(rest.next().ok_or_else(wrong)?),
+                Some(c) if c != ',' || is_quoted => step.push(c),
+                end => {
+                    steps.push(step.trim().to_owned());
+                    match end {
+                        None => return Ok(steps),
+                        Some(_) => break,
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl JsonCall {
+    /// All of them.
+    pub fn udfs() -> Vec<ScalarUDF> {
+        CALLS.iter().map(|(asked, name, aliases)| udf(*asked, name, aliases)).collect()
+    }
+
+    /// The texts at a row of an argument that is an array, or the text of one.
+    fn texts(array: &ArrayRef, row: usize) -> Result<Vec<String>, Error> {
+        let Some(lists) = array.as_list_opt::<i32>() else {
+            return steps_of(array.as_string::<i32>().value(row));
+        };
+        let items = cast(&lists.value(row), &DataType::Utf8);
+        let items = items.map_err(|error| crate::failure::from_arrow(&error))?;
+        Ok(items.as_string::<i32>().iter().map(|own| own.unwrap_or_default().to_owned()).collect())
+    }
+
+    /// What it gives as a text.
+    fn text(&self, args: &[ArrayRef], row: usize) -> Result<Option<String>, Error> {
+        let own = args[0].as_string::<i32>().value(row);
+        if let Asked::In(form) = self.asked {
+            return form.kept(own).map(|kept| Some(kept.unwrap_or_else(|| own.to_owned())));
+        }
+        let value = value_of(own)?;
+        let told = |found: Option<&Json>, as_text: bool| match as_text {
+            true => found.and_then(Json::text),
+            false => found.map(Json::shown),
+        };
+        Ok(match self.asked {
+            Asked::Get { as_text } if *args[1].data_type() == DataType::Int64 => {
+                told(value.item(args[1].as_primitive::<Int64Type>().value(row)), as_text)
+            }
+            Asked::Get { as_text } => {
+                told(value.member(args[1].as_string::<i32>().value(row)), as_text)
+            }
+            Asked::Path { as_text } => {
+                told(value.at_path(&JsonCall::texts(&args[1], row)?), as_text)
+            }
+            Asked::Steps { as_text } => {
+                let steps =
+                    args[1..].iter().map(|own| own.as_string::<i32>().value(row).to_owned());
+                told(value.at_path(&steps.collect::<Vec<_>>()), as_text)
+            }
+            Asked::Concat => {
+                let other = value_of(args[1].as_string::<i32>().value(row))?;
+                Some(value.with(other).shown())
+            }
+            _ => Some(value.kind().to_owned()),
+        })
+    }
+
+    /// Whether what it asks is so.
+    fn is_so(&self, args: &[ArrayRef], row: usize) -> Result<bool, Error> {
+        let value = value_of(args[0].as_string::<i32>().value(row))?;
+        Ok(match self.asked {
+            Asked::Contains | Asked::Contained => {
+                let other = value_of(args[1].as_string::<i32>().value(row))?;
+                match self.asked {
+                    Asked::Contains => value.contains(&other),
+                    _ => other.contains(&value),
+                }
+            }
+            Asked::ExistsAny => JsonCall::texts(&args[1], row)?.iter().any(|own| value.has(own)),
+            Asked::ExistsAll => JsonCall::texts(&args[1], row)?.iter().all(|own| value.has(own)),
+            _ => value.has(args[1].as_string::<i32>().value(row)),
+        })
+    }
+
+    fn length(args: &[ArrayRef], row: usize) -> Result<i32, Error> {
+        match value_of(args[0].as_string::<i32>().value(row))? {
+            Json::Array(items) => Ok(i32::try_from(items.len()).unwrap_or(i32::MAX)),
+            other => {
+                let text = format!("cannot get array length of a JSON {}", other.kind());
+                Err(Error::new(40587, "22023", text).next("ask jsonb_typeof first"))
+            }
+        }
+    }
+}
+
+impl ScalarUDFImpl for JsonCall {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let count = match self.asked {
+            Asked::In(_) | Asked::Kind | Asked::Length => 1,
+            Asked::Steps { .. } => types.len().max(1),
+            _ => 2,
+        };
+        if types.len() != count {
+            return plan_err!("{} does not take {} arguments", self.name, types.len());
+        }
+        let one = |(at, own): (usize, &DataType)| match (self.asked, own) {
+            (Asked::Get { .. }, own) if at == 1 && own.is_integer() => DataType::Int64,
+            (Asked::Path { .. } | Asked::ExistsAny | Asked::ExistsAll, own @ DataType::List(_))
+                if at == 1 =>
+            {
+                own.clone()
+            }
+            _ => DataType::Utf8,
+        };
+        Ok(types.iter().enumerate().map(one).collect())
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(match self.asked {
+            Asked::Contains
+            | Asked::Contained
+            | Asked::Exists
+            | Asked::ExistsAny
+            | Asked::ExistsAll => DataType::Boolean,
+            Asked::Length => DataType::Int32,
+            _ => DataType::Utf8,
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let is_constant = args.args.iter().all(|own| matches!(own, ColumnarValue::Scalar(_)));
+        let count = if is_constant { 1 } else { args.number_rows };
+        let arrays = args.args.iter().map(|arg| arg.to_array(count));
+        let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
+        if arrays.is_empty() {
+            return internal_err!("{} of nothing", self.name);
+        }
+        let is_null = |row: usize| arrays.iter().any(|own| own.is_null(row));
+        let made: ArrayRef = match self.return_type(&[])? {
+            DataType::Boolean => {
+                let each = (0..count).map(|row| match is_null(row) {
+                    true => Ok(None),
+                    false => self.is_so(&arrays, row).map(Some).map_err(failed),
+                });
+                Arc::new(each.collect::<Result<BooleanArray>>()?)
+            }
+            DataType::Int32 => {
+                let each = (0..count).map(|row| match is_null(row) {
+                    true => Ok(None),
+                    false => JsonCall::length(&arrays, row).map(Some).map_err(failed),
+                });
+                Arc::new(each.collect::<Result<Int32Array>>()?)
+            }
+            _ => {
+                let each = (0..count).map(|row| match is_null(row) {
+                    true => Ok(None),
+                    false => self.text(&arrays, row).map_err(failed),
+                });
+                Arc::new(each.collect::<Result<StringArray>>()?)
+            }
+        };
+        Ok(match is_constant {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?),
+            false => ColumnarValue::Array(made),
+        })
+    }
+}
+
+/// Operators of JSON between texts.
+#[derive(Debug)]
+pub(crate) struct JsonOperators;
+
+/// Whether an expression is JSON, as far as it says so itself.
+fn is_json(expr: &Expr) -> bool {
+    let Expr::ScalarFunction(call) = expr else { return false };
+    let inner = call.func.inner();
+    inner.downcast_ref::<JsonCall>().is_some_and(|call| {
+        matches!(
+            call.asked,
+            Asked::In(Form::Json | Form::Jsonb)
+                | Asked::Get { as_text: false }
+                | Asked::Path { as_text: false }
+                | Asked::Steps { as_text: false }
+                | Asked::Concat
+        )
+    })
+}
+
+impl ExprPlanner for JsonOperators {
+    fn plan_binary_op(
+        &self,
+        own: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        let asked = match own.op {
+            BinaryOperator::Arrow => Asked::Get { as_text: false },
+            BinaryOperator::LongArrow => Asked::Get { as_text: true },
+            BinaryOperator::HashArrow => Asked::Path { as_text: false },
+            BinaryOperator::HashLongArrow => Asked::Path { as_text: true },
+            BinaryOperator::AtArrow => Asked::Contains,
+            BinaryOperator::ArrowAt => Asked::Contained,
+            BinaryOperator::Question => Asked::Exists,
+            BinaryOperator::QuestionPipe => Asked::ExistsAny,
+            BinaryOperator::QuestionAnd => Asked::ExistsAll,
+            BinaryOperator::StringConcat if is_json(&own.left) || is_json(&own.right) => {
+                Asked::Concat
+            }
+            _ => return Ok(PlannerResult::Original(own)),
+        };
+        // What has no type yet is told by whoever plans it.
+        let is_text = own.left.get_type(schema).is_ok_and(|own| own.is_string() || own.is_null());
+        let known = CALLS.iter().find(|(own, ..)| *own == asked).filter(|_| is_text);
+        let Some((asked, name, aliases)) = known else {
+            return Ok(PlannerResult::Original(own));
+        };
+        let function = Arc::new(udf(*asked, name, aliases));
+        let call = ScalarFunction::new_udf(function, vec![own.left, own.right]);
+        Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
+    }
+}

@@ -1,0 +1,113 @@
+//! Texts of types that PostgreSQL has and Arrow has not: uuid, json, jsonb. They are kept as texts in one form.
+
+use super::value::{Wrong, read};
+use crate::error::Error;
+
+/// How a text is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    /// Thirty-two digits in five groups.
+    Uuid,
+    /// JSON as it was written.
+    Json,
+    /// JSON by its value.
+    Jsonb,
+}
+
+/// Characters of a text that an error shows.
+const SHOWN: usize = 60;
+
+/// The error of a text that is no JSON.
+pub(super) fn wrong_json(text: &str, wrong: &Wrong) -> Error {
+    let place = text.get(..wrong.at).map_or(wrong.at, |before| before.chars().count());
+    let shown: String = text.chars().take(SHOWN).collect();
+    let message = format!("invalid input syntax for type json: \"{shown}\"");
+    Error::new(40441, "22P02", message).next(format!("character {}: {}", place + 1, wrong.what))
+}
+
+fn uuid(text: &str) -> Option<String> {
+    let inner = match text.trim().strip_prefix('{') {
+        Some(rest) => rest.strip_suffix('}')?,
+        None => text.trim(),
+    };
+    let mut digits = String::with_capacity(32);
+    for c in inner.chars() {
+        match c {
+            // Between groups of four.
+            '-' if !digits.is_empty() && digits.len() % 4 == 0 && digits.len() < 32 => {}
+            c if c.is_ascii_hexdigit() => digits.push(c.to_ascii_lowercase()),
+            _ => return None,
+        }
+    }
+    if digits.len() != 32 || inner.contains("--") {
+        return None;
+    }
+    let groups = [0..8, 8..12, 12..16, 16..20, 20..32];
+    Some(groups.map(|group| &digits[group]).join("-"))
+}
+
+impl Form {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::Uuid => "uuid",
+            Form::Json => "json",
+            Form::Jsonb => "jsonb",
+        }
+    }
+
+    /// The one of a name.
+    pub fn of(name: &str) -> Option<Form> {
+        [Form::Uuid, Form::Json, Form::Jsonb].into_iter().find(|own| own.name() == name)
+    }
+
+    /// A text as it is kept; `None`: as it is.
+    ///
+    /// # Errors
+    /// 22P02 it is no value of the type.
+    pub fn kept(self, text: &str) -> Result<Option<String>, Error> {
+        let kept = match self {
+            Form::Uuid => {
+                let kept = uuid(text);
+                kept.ok_or_else(|| {
+                    let shown: String = text.chars().take(SHOWN).collect();
+                    let message = format!("invalid input syntax for type uuid: \"{shown}\"");
+                    Error::new(1465, "22P02", message)
+                        .next("32 hexadecimal digits, as gen_random_uuid() gives them")
+                })?
+            }
+            Form::Json => {
+                read(text).map_err(|wrong| wrong_json(text, &wrong))?;
+                return Ok(None);
+            }
+            Form::Jsonb => read(text).map_err(|wrong| wrong_json(text, &wrong))?.shown(),
+        };
+        Ok((kept != text).then_some(kept))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_is_kept_in_one_form() {
+        let kept = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11";
+        for text in [
+            kept,
+            "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11",
+            "{a0eebc99-9c0b4ef8-bb6d6bb9-bd380a11}",
+            "a0eebc999c0b4ef8bb6d6bb9bd380a11",
+        ] {
+            assert_eq!(uuid(text).as_deref(), Some(kept), "{text}");
+        }
+        for text in [
+            "",
+            "a0eebc99",
+            "a0-eebc999c0b4ef8bb6d6bb9bd380a11",
+            "{a0eebc999c0b4ef8bb6d6bb9bd380a11",
+        ] {
+            assert_eq!(uuid(text), None, "{text}");
+        }
+    }
+}

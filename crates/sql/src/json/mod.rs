@@ -1,0 +1,5 @@
+//! JSON and uuid: values that are kept as texts, and what is asked of them.
+
+pub(crate) mod call;
+pub(crate) mod form;
+mod value;
