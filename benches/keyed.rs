@@ -1,9 +1,9 @@
 //! Benchmark of statements by key: prepared, through all of SQL but the wire, on real files.
 //!
 //! `cargo bench --profile release --bench keyed -- --dir DIR`. Arms alternate; each prints the median and the best of
-//! its rounds. `select` is one row by its key, in memory; `scan` the same with the fast path switched off; `bare`
-//! one row inserted into the heap without SQL, `insert` the same by SQL, both with their commit; `update N` one row
-//! of 1 KB by its key with its commit, by N sessions at once.
+//! its rounds; `--arm NAME` runs one of them. `select` is one row by its key, in memory; `scan` the same with the
+//! fast path switched off; `bare` one row inserted into the heap without SQL, `insert` the same by SQL, both with
+//! their commit; `update N` one row of 1 KB by its key with its commit, by N sessions at once.
 //! Goals: 8 us for a select, an insert at most 1.2 times a bare one.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the true clock")]
@@ -25,6 +25,10 @@ use cellar_storage::disks::RealDisks;
 use cellar_storage::{InitDisk, InitSpec};
 use cellar_wait::Waits;
 use futures_util::TryStreamExt;
+
+/// The program's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Rows of the table.
 const ROWS: i64 = 100_000;
@@ -228,7 +232,7 @@ fn main() {
     let select = "select id, k, pad from t where id = $1";
     let insert = "insert into b values ($1, 5, repeat('y', 1000))";
     let insert = insert.replace("repeat('y', 1000)", &format!("'{}'", "y".repeat(1000)));
-    let mut arms = [
+    let mut arms = vec![
         Arm::new("select", true),
         Arm::new("scan", true),
         Arm::new("bare", true),
@@ -237,18 +241,19 @@ fn main() {
         Arm::new("update 10", false),
         Arm::new("update 64", false),
     ];
+    let wanted = option("--arm");
+    arms.retain(|arm| wanted.as_ref().is_none_or(|wanted| arm.name == wanted));
     for _ in 0..rounds {
-        let found = [
-            bench.prepared(select, 50_000, true, false),
-            bench.prepared(select, 300, false, false),
-            bench.bare(3000),
-            bench.prepared(&insert, 3000, true, true),
-            bench.updates(1, 3000),
-            bench.updates(10, 20_000),
-            bench.updates(64, 40_000),
-        ];
-        for (arm, found) in arms.iter_mut().zip(found) {
-            arm.found.push(found);
+        for arm in &mut arms {
+            arm.found.push(match arm.name {
+                "select" => bench.prepared(select, 50_000, true, false),
+                "scan" => bench.prepared(select, 300, false, false),
+                "bare" => bench.bare(3000),
+                "insert" => bench.prepared(&insert, 3000, true, true),
+                "update 1" => bench.updates(1, 3000),
+                "update 10" => bench.updates(10, 20_000),
+                _ => bench.updates(64, 40_000),
+            });
         }
     }
     for arm in &arms {
