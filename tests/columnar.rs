@@ -486,7 +486,7 @@ fn what_cannot_be_done_in_the_cell_is_done_right_all_the_same() {
     assert_eq!(one(pairs), 55);
     assert!(refused(at, "create table n (a int not null) using columnar").contains("NOT NULL"));
     let columns: Vec<String> = (0..1601).map(|at| format!("c{at} int")).collect();
-    let wide = format!("create table wide ({})", columns.join(", "));
+    let wide = format!("create table wide ({}) using columnar", columns.join(", "));
     assert!(refused(at, &wide).contains("CELLAR-01792"));
 }
 
@@ -497,9 +497,9 @@ fn a_table_made_anew_is_not_read_with_the_old_columns() {
     }
     let dir = database();
     let at = dir.path();
-    let script = "create table t (a int, b int); insert into t values (1, 2);
+    let script = "create table t (a int, b int) using columnar; insert into t values (1, 2);
                   create temp view v as select a from t; drop table t;
-                  create table t (b int, a int); insert into t values (20, 10);
+                  create table t (b int, a int) using columnar; insert into t values (20, 10);
                   select a from v;";
     std::fs::write(at.join("s.sql"), script).unwrap();
     let output = program::command(at, &["sql", "db", "-f", "s.sql"]).output().unwrap();

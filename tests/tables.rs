@@ -22,7 +22,7 @@ fn single_rows_take_no_more_room_than_they_hold() {
     }
     let dir = database();
     let at = dir.path();
-    sql(at, "create table t (k bigint, s varchar, l bigint[])");
+    sql(at, "create table t (k bigint, s varchar, l bigint[]) using columnar");
     let free = || json(at, &["asm", "db", "lsdg"])[0]["free_mb"].as_u64().unwrap();
     let before = free();
     let mut script = String::new();
@@ -56,7 +56,10 @@ fn a_text_has_at_most_the_characters_that_its_column_takes() {
     }
     let dir = database();
     let at = dir.path();
-    sql(at, "create table t (a varchar(3), b varchar2(5), c varchar, n number(4, 1))");
+    sql(
+        at,
+        "create table t (a varchar(3), b varchar2(5), c varchar, n number(4, 1)) using columnar",
+    );
     sql(at, "insert into t values ('äöü', 'fünf!', 'as long as it is', 1.5), (null, '', null, 2)");
     for values in ["('abcd', null, null, 1)", "(null, 'sechs!', null, 1)"] {
         let told = refused(at, &format!("insert into t values {values}"));

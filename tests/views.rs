@@ -168,7 +168,10 @@ fn what_a_view_reads_does_not_go_away_under_it() {
 fn views_over_files_and_columns_need_no_heap_and_temporary_ones_end_with_their_session() {
     let dir = database();
     let at = dir.path();
-    sql(at, "create table c (a int, b text); insert into c values (1, 'x'), (2, 'y')");
+    sql(
+        at,
+        "create table c (a int, b text) using columnar; insert into c values (1, 'x'), (2, 'y')",
+    );
     sql(at, "create view v as select b, a * 10 as ten from c where a > 1");
     answers(at, &[("select * from v", "y,20")]);
     sql(at, "copy (select 7 as seven) to '+DATA/seven.parquet'");

@@ -14,7 +14,7 @@ use crate::dialect::{form_of, length_of};
 use crate::engine::temporary;
 use crate::json::form::Form;
 use crate::parse::table_kind::{ACCESS_METHOD, COLUMNAR, HEAP, TABLESPACE};
-use crate::settings::{Method, Now};
+use crate::settings::Now;
 
 /// The group of a table, and the lengths of its columns.
 #[derive(Debug, Default)]
@@ -57,15 +57,17 @@ impl Made {
         })
     }
 
-    /// The same with how settings have tables made, where the statement does not say it.
+    /// The same with how settings have tables made, where the statement does not say it. The heap is in one
+    /// disk group: a table that names its group is a columnar one, unless it has keys.
     pub fn or_as(mut self, settings: &Now) -> Made {
-        let method = if self.is_filled { settings.filled_method } else { settings.table_method };
-        if self.access.is_none() {
-            let named = method.map(|method| match method {
-                Method::Heap => HEAP.to_owned(),
-                Method::Columnar => COLUMNAR.to_owned(),
-            });
-            self.access = named;
+        let in_heap = match self.is_filled {
+            true => settings.fills_heap,
+            false => settings.makes_heap && self.group.is_none(),
+        };
+        if self.access.is_none() && in_heap {
+            self.access = Some(HEAP.to_owned());
+        } else if self.access.is_none() && !self.is_filled && !settings.makes_heap {
+            self.access = Some(COLUMNAR.to_owned());
         }
         self
     }

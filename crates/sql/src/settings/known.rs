@@ -41,7 +41,7 @@ const fn one(
     Definition { name, kind, default, about }
 }
 
-const METHODS: Kind = Kind::OneOf(&["auto", "heap", "columnar"]);
+const METHODS: Kind = Kind::OneOf(&["heap", "columnar"]);
 
 /// By name.
 static KNOWN: &[Definition] = &[
@@ -70,18 +70,8 @@ static KNOWN: &[Definition] = &[
         "ISO, MDY",
         "how dates are written",
     ),
-    one(
-        "default_ctas_access_method",
-        METHODS,
-        "auto",
-        "how CREATE TABLE AS makes tables: auto is columnar",
-    ),
-    one(
-        "default_table_access_method",
-        METHODS,
-        "auto",
-        "how CREATE TABLE makes tables: auto is heap where it says more than types",
-    ),
+    one("default_ctas_access_method", METHODS, "columnar", "how CREATE TABLE AS makes tables"),
+    one("default_table_access_method", METHODS, "heap", "how CREATE TABLE makes tables"),
     one(
         "default_tablespace",
         Kind::Only(&[]),

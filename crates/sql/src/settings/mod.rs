@@ -35,15 +35,6 @@ struct Values {
 #[derive(Clone, Debug)]
 pub(crate) struct Mark(Values);
 
-/// How a table is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
-    /// Rows that change.
-    Heap,
-    /// Columns.
-    Columnar,
-}
-
 /// What the settings mean now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Now {
@@ -63,10 +54,10 @@ pub(crate) struct Now {
     pub is_quiet: bool,
     /// The time zone, as Arrow has it in a type.
     pub zone: Arc<str>,
-    /// How CREATE TABLE makes tables, if it is set.
-    pub table_method: Option<Method>,
-    /// The same of tables with the rows of a query.
-    pub filled_method: Option<Method>,
+    /// CREATE TABLE makes a table in the heap.
+    pub makes_heap: bool,
+    /// CREATE TABLE AS makes one there too.
+    pub fills_heap: bool,
 }
 
 impl Default for Settings {
@@ -92,11 +83,6 @@ impl Values {
 
     fn now(&self) -> Now {
         let time = |name| Some(value::millis(self.named(name))).filter(|time| !time.is_zero());
-        let method = |name| match self.named(name) {
-            "heap" => Some(Method::Heap),
-            "columnar" => Some(Method::Columnar),
-            _ => None,
-        };
         Now {
             is_fast: self.named("cellar.fast_path") == "on",
             lock_timeout: time("lock_timeout"),
@@ -108,8 +94,8 @@ impl Values {
             zone: zone::for_arrow(self.named("timezone"))
                 .unwrap_or_else(|| "UTC".to_owned())
                 .into(),
-            table_method: method("default_table_access_method"),
-            filled_method: method("default_ctas_access_method"),
+            makes_heap: self.named("default_table_access_method") == "heap",
+            fills_heap: self.named("default_ctas_access_method") == "heap",
         }
     }
 }
