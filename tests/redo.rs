@@ -14,7 +14,7 @@ use serde_json::Value;
 
 fn database() -> tempfile::TempDir {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    done(dir.path(), &["init", "db", "--disk-size", "128M", "--au-size", "1M"]);
+    done(dir.path(), &["init", "db", "--disk-size", "128M", "--au-size", "1M", "--redo-size", "0"]);
     dir
 }
 

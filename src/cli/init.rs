@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cellar_diskgroup::Redundancy;
 use cellar_diskgroup::names::{FailGroupName, GroupName};
 use cellar_diskgroup::on_disk::layout::{AU_SIZE_MAX, AU_SIZE_MIN, AU_START, DISK_BYTES_MIN};
+use cellar_instance::Database;
 use cellar_instance::database::{import, init};
 use cellar_instance::directory::Directory;
 use cellar_instance::health::outlook;
@@ -68,10 +69,14 @@ pub struct Args {
     /// The sector size of the group: 512 or 4096; as the disks want it if left out.
     #[arg(long, value_parser = sector_size)]
     pub sector_size: Option<u32>,
+    /// The size of each of the three groups of the redo log, by the room if left out; 0: none before a
+    /// table needs it.
+    #[arg(long, value_name = "SIZE", value_parser = redo_size)]
+    pub redo_size: Option<u64>,
     /// Take the groups that are on these disks already, as their directory is gone: paths, patterns.
     #[arg(long, value_name = "PATH,..", value_delimiter = ',',
         conflicts_with_all = ["disks", "failgroup", "erase", "name", "disk_size", "redundancy",
-            "au_size", "sector_size"])]
+            "au_size", "sector_size", "redo_size"])]
     pub import: Vec<String>,
     /// With --import: mount this group without the disks that are missing, although they may know
     /// more.
@@ -90,6 +95,10 @@ fn au_size(text: &str) -> Result<u64, String> {
     size::parse(text)
         .filter(|au| au.is_power_of_two() && (AU_SIZE_MIN..=AU_SIZE_MAX).contains(au))
         .ok_or_else(|| "allowed: 1M, 2M, 4M, 8M, 16M, 32M, 64M".to_owned())
+}
+
+fn redo_size(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" { Ok(0) } else { parse_size(text) }
 }
 
 fn sector_size(text: &str) -> Result<u32, String> {
@@ -347,7 +356,29 @@ async fn make_in(
     let made = init(instance, directory, opener, &spec, &|done, _total| bar.set(done)).await;
     bar.finish();
     let inner = made.map_err(in_options)?;
+    make_log(args, &inner).await?;
     database::held(inner, lock, place)
+}
+
+/// Makes the redo log. Where its size is left to us and there is no room for one, the first table that
+/// needs it will say so.
+async fn make_log(args: &Args, database: &Database) -> Result<(), Fault> {
+    if args.redo_size == Some(0) {
+        return Ok(());
+    }
+    let bar = OnceLock::new();
+    let is_json = args.format == Format::Json;
+    let show = |done, total| {
+        bar.get_or_init(|| Progress::new("redo log", total, is_json)).set(done);
+    };
+    let made = database.make_log(args.redo_size, &show).await;
+    if let Some(bar) = bar.into_inner() {
+        bar.finish();
+    }
+    match made {
+        Err(error) if args.redo_size.is_none() && error.has(15041) => Ok(()),
+        made => Ok(made?),
+    }
 }
 
 /// Opens the groups that are on disks already.

@@ -74,6 +74,8 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
         redundancy: Redundancy::Normal,
         au_size: 4 << 20,
         sector_size: None,
+        // It is made on media that are chosen, in a step of its own.
+        redo_size: Some(0),
         import: vec![],
         force: None,
         format: output::Format::Table,

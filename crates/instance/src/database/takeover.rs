@@ -53,9 +53,7 @@ impl Database {
         }
         self.storage.groups().check_writable()?;
         let redo = self.storage.redo();
-        if !redo.shared().is_there() {
-            redo.add_logfiles(&self.new_log()?, progress).await?;
-        }
+        self.make_log(None, progress).await?;
         redo.log()?;
         let this = self.clone();
         // To its end, also where nobody waits for it any more: the catalog must be known to be where it is.
@@ -69,8 +67,24 @@ impl Database {
         })
     }
 
+    /// Makes a redo log where there is none: three groups of `size` bytes each, or by the room that is free.
+    ///
+    /// # Errors
+    /// 15041 there is no room; a size that a log cannot have; a disk reports one.
+    #[boxed]
+    pub async fn make_log(&self, size: Option<u64>, progress: &Progress<'_>) -> Result<()> {
+        let redo = self.storage.redo();
+        if !redo.shared().is_there() {
+            redo.add_logfiles(&self.new_log(size)?, progress).await?;
+        }
+        Ok(())
+    }
+
     /// The groups of a log for this database.
-    fn new_log(&self) -> Result<Vec<NewLogfile>> {
+    fn new_log(&self, size: Option<u64>) -> Result<Vec<NewLogfile>> {
+        if size.is_some() {
+            return Ok(vec![NewLogfile { size, ..NewLogfile::default() }; LOG_GROUPS]);
+        }
         let group = self.kept.group()?;
         let free: u64 = group.disks().iter().map(|disk| disk.free_mb << 20).sum();
         let free = free / u64::from(group.info().redundancy.copies());
