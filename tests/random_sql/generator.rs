@@ -231,7 +231,7 @@ impl Generator {
                 let own = self.chance.pick(&columns[1..]);
                 let set = match own.is_text {
                     true => format!("excluded.{}", own.name),
-                    false => format!("{name}.{} + 1", own.name),
+                    false => format!("coalesce({name}.{}, 0) + 1", own.name),
                 };
                 sql += &format!(" on conflict (id) do update set {} = {set}", own.name);
             }

@@ -231,9 +231,7 @@ impl Lexer<'_> {
         if is_first && !is(&["SELECT", "INSERT", "UPDATE", "DELETE"]) {
             return None;
         }
-        if !is_first
-            && is(&["SELECT", "UNION", "JOIN", "WITH", "CONFLICT", "OVER", "CASE", "OVERRIDING"])
-        {
+        if !is_first && is(&["SELECT", "UNION", "JOIN", "WITH", "OVER", "OVERRIDING"]) {
             return None;
         }
         if is_first {

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion::common::DFSchema;
 use datafusion::common::cast::as_boolean_array;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, DataFusionError};
 use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder, cast};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, ExprWithAlias};
@@ -75,10 +78,32 @@ pub(crate) fn parsed_as(
     match plan.map_err(failed)? {
         LogicalPlan::Projection(projection) => {
             let made = projection.expr.into_iter().next().map(Expr::unalias);
-            made.ok_or_else(|| Error::new(600, "XX000", "an expression became none"))
+            let made = made.ok_or_else(|| Error::new(600, "XX000", "an expression became none"))?;
+            rewritten(made).map_err(failed)
         }
         _ => Err(Error::not_yet("this expression, here")),
     }
+}
+
+/// Functions that are never called: the optimizer writes others in their place.
+const REWRITTEN: [&str; 3] = ["coalesce", "nvl2", "arrow_cast"];
+
+/// An expression without such functions. Nothing else is simplified: it is kept, and `now()` in it is
+/// asked again each time.
+fn rewritten(made: Expr) -> Result<Expr, DataFusionError> {
+    let made = made.transform_up(|expr| match expr {
+        Expr::ScalarFunction(call) if REWRITTEN.contains(&call.func.name()) => {
+            let ScalarFunction { func, args } = call;
+            Ok(match func.simplify(args, &SimplifyContext::default())? {
+                ExprSimplifyResult::Simplified(simple) => Transformed::yes(simple),
+                ExprSimplifyResult::Original(args) => {
+                    Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args }))
+                }
+            })
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(made.data)
 }
 
 impl Checks {

@@ -58,18 +58,19 @@ struct Place {
     settings: settings::Mark,
 }
 
+fn no_savepoint(name: &str, last: Option<&String>) -> Error {
+    let error = Error::new(1086, "3B001", format!("savepoint \"{name}\" does not exist"));
+    error.next(match last {
+        None => "there is none: ROLLBACK takes the whole transaction back".to_owned(),
+        Some(last) => format!("the last one is \"{last}\""),
+    })
+}
+
 impl Begun {
     /// The place of a savepoint: the last one of that name.
     fn position(&self, name: &str) -> Result<usize, Error> {
         let found = self.savepoints.iter().rposition(|(own, _)| own == name);
-        found.ok_or_else(|| {
-            let text = format!("savepoint \"{name}\" does not exist");
-            let error = Error::new(1086, "3B001", text);
-            match self.savepoints.last() {
-                None => error.next("there is none: ROLLBACK takes the whole transaction back"),
-                Some((last, _)) => error.next(format!("the last one is \"{last}\"")),
-            }
-        })
+        found.ok_or_else(|| no_savepoint(name, self.savepoints.last().map(|(last, _)| last)))
     }
 
     /// Takes all changes back.
@@ -512,7 +513,7 @@ impl RowTables {
         let mut state = self.state.lock().await;
         let begun = match &mut *state {
             State::Idle => return Err(no_block("ROLLBACK TO SAVEPOINT")),
-            State::Failed(Failed { begun: None, .. }) => return Err(ended_in_failure()),
+            State::Failed(Failed { begun: None, .. }) => return Err(no_savepoint(name, None)),
             State::Open(begun) | State::Failed(Failed { begun: Some(begun), .. }) => begun,
         };
         let at = begun.position(name)?;
