@@ -14,7 +14,7 @@ use serde_json::Value;
 
 fn database() -> tempfile::TempDir {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    done(dir.path(), &["init", "db", "--disk-size", "128M", "--au-size", "1M", "--redo-size", "0"]);
+    done(dir.path(), &["init", "db", "--disk-size", "128M", "--au-size", "1M"]);
     dir
 }
 
@@ -27,6 +27,27 @@ fn groups(at: &Path) -> Vec<(u64, u64, String)> {
         (number("group#"), number("sequence#"), row["status"].as_str().unwrap().to_owned())
     };
     rows(at, "select * from v$log order by group#").iter().map(of).collect()
+}
+
+#[test]
+fn init_makes_a_log_where_it_is_asked_to() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = dir.path();
+    let init = |name: &str, size: &str| {
+        let words = ["--disk-size", "128M", "--au-size", "1M", "--redo-size", size];
+        cellar(at, &[&["init", name][..], &words].concat())
+    };
+    assert!(init("db", "auto").status.success());
+    let sizes = |at: &Path| rows(at, "select bytes from v$log");
+    assert_eq!(sizes(at).len(), 3);
+    std::fs::rename(at.join("db"), at.join("other")).unwrap();
+    assert!(init("db", "4M").status.success());
+    assert!(sizes(at).iter().all(|row| row["bytes"].as_u64().unwrap() > 3 << 20));
+    let told = init("no", "900M");
+    assert!(!told.status.success() && !at.join("no").exists(), "{told:?}");
 }
 
 #[test]

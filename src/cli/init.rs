@@ -69,10 +69,10 @@ pub struct Args {
     /// The sector size of the group: 512 or 4096; as the disks want it if left out.
     #[arg(long, value_parser = sector_size)]
     pub sector_size: Option<u32>,
-    /// The size of each of the three groups of the redo log, by the room if left out; 0: none before a
-    /// table needs it.
-    #[arg(long, value_name = "SIZE", value_parser = redo_size)]
-    pub redo_size: Option<u64>,
+    /// Make the redo log too: the size of each of its three groups, or auto for one that suits the room.
+    /// If left out it is made with the first table whose rows change.
+    #[arg(long, value_name = "SIZE | auto", value_parser = redo_size)]
+    pub redo_size: Option<RedoSize>,
     /// Take the groups that are on these disks already, as their directory is gone: paths, patterns.
     #[arg(long, value_name = "PATH,..", value_delimiter = ',',
         conflicts_with_all = ["disks", "failgroup", "erase", "name", "disk_size", "redundancy",
@@ -97,8 +97,15 @@ fn au_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "allowed: 1M, 2M, 4M, 8M, 16M, 32M, 64M".to_owned())
 }
 
-fn redo_size(text: &str) -> Result<u64, String> {
-    if text.trim() == "0" { Ok(0) } else { parse_size(text) }
+/// The size of a group of the redo log; `None`: as suits the room.
+#[derive(Clone, Copy, Debug)]
+pub struct RedoSize(Option<u64>);
+
+fn redo_size(text: &str) -> Result<RedoSize, String> {
+    match text.trim().eq_ignore_ascii_case("auto") {
+        true => Ok(RedoSize(None)),
+        false => parse_size(text).map(|size| RedoSize(Some(size))),
+    }
 }
 
 fn sector_size(text: &str) -> Result<u32, String> {
@@ -360,25 +367,19 @@ async fn make_in(
     database::held(inner, lock, place)
 }
 
-/// Makes the redo log. Where its size is left to us and there is no room for one, the first table that
-/// needs it will say so.
+/// Makes the redo log, if it is asked for.
 async fn make_log(args: &Args, database: &Database) -> Result<(), Fault> {
-    if args.redo_size == Some(0) {
-        return Ok(());
-    }
+    let Some(RedoSize(size)) = args.redo_size else { return Ok(()) };
     let bar = OnceLock::new();
     let is_json = args.format == Format::Json;
     let show = |done, total| {
         bar.get_or_init(|| Progress::new("redo log", total, is_json)).set(done);
     };
-    let made = database.make_log(args.redo_size, &show).await;
+    let made = database.make_log(size, &show).await;
     if let Some(bar) = bar.into_inner() {
         bar.finish();
     }
-    match made {
-        Err(error) if args.redo_size.is_none() && error.has(15041) => Ok(()),
-        made => Ok(made?),
-    }
+    Ok(made?)
 }
 
 /// Opens the groups that are on disks already.

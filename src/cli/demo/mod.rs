@@ -75,7 +75,7 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
         au_size: 4 << 20,
         sector_size: None,
         // It is made on media that are chosen, in a step of its own.
-        redo_size: Some(0),
+        redo_size: None,
         import: vec![],
         force: None,
         format: output::Format::Table,

@@ -217,7 +217,7 @@ pub fn of(mounted: &Mounted, redo: &Redo, no_disks: &[NoDisk], dir: &Path) -> Gr
     if info.writable_mb == 0 && info.stopped.is_none() {
         found.push(findings::full(mounted, dir));
     }
-    found.extend(redo::finding(mounted, redo));
+    found.extend(redo::finding(mounted, redo, dir));
     status.words = format!("{} disks, all in sync", disks.len());
     if operation.is_some_and(|now| now.power == 0) {
         status.action = Some(format!(

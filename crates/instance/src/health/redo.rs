@@ -1,5 +1,7 @@
 //! The redo log as `status` tells it.
 
+use std::path::Path;
+
 use cellar_io::shell;
 use cellar_storage::Mounted;
 use cellar_storage::redo::{Redo, RedoLog};
@@ -26,7 +28,7 @@ pub fn words(mounted: &Mounted, redo: &Redo) -> Option<String> {
 }
 
 /// What of it needs a look.
-pub fn finding(mounted: &Mounted, redo: &Redo) -> Option<Finding> {
+pub fn finding(mounted: &Mounted, redo: &Redo, dir: &Path) -> Option<Finding> {
     if mounted.number != 1 {
         return None;
     }
@@ -66,7 +68,8 @@ pub fn finding(mounted: &Mounted, redo: &Redo) -> Option<Finding> {
             failed.join(", ")
         ),
         action: format!(
-            "bring it back, or give it up and add another: cellar sql -c {}",
+            "bring it back, or give it up and add another: cellar sql {} -c {}",
+            shell::path(dir),
             shell::quoted(&format!(
                 "alter database drop logfile member '{}'; alter database add logfile member '+{}'",
                 failed.first().unwrap_or(&""),
