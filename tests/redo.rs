@@ -51,6 +51,35 @@ fn init_makes_a_log_where_it_is_asked_to() {
 }
 
 #[test]
+fn a_replaced_disk_gets_the_log_files_of_the_lost_one() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = dir.path();
+    let words = ["--disks", "3", "--disk-size", "96M", "--au-size", "1M", "--redo-size", "2M"];
+    done(at, &[&["init", "db"][..], &words].concat());
+    sql(at, "create table t (id int primary key); insert into t values (1)");
+    done(at, &["asm", "db", "offline", "-D", "DATA_0001"]);
+    std::fs::remove_file(at.join("db/disks/disk2")).unwrap();
+    sql(at, "insert into t values (2)");
+    done(at, &["asm", "db", "replace", "DATA_0001", "new", "--wait"]);
+    // It comes back by itself when the new disk has what the others have, while a database is open.
+    let shell = Shell::open(at);
+    let active = "select count(distinct medium) as n from v$logfile where status is null";
+    let is_whole = |_| {
+        std::thread::sleep(Duration::from_millis(200));
+        rows(at, active)[0]["n"] == 2
+    };
+    assert!((0..300).any(is_whole), "{:?}", rows(at, "select * from v$logfile"));
+    shell.end();
+    sql(at, "insert into t values (3)");
+    assert_eq!(rows(at, "select count(*) as n from t")[0]["n"], 3);
+    done(at, &["status", "db"]);
+    done(at, &["validate", "db"]);
+}
+
+#[test]
 fn a_log_is_made_switched_and_given_up_with_oracles_refusals() {
     if !program::has_groups() {
         return;

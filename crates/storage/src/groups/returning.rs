@@ -228,6 +228,9 @@ impl Groups {
                     size: None,
                     force,
                 };
+                // Files of the log have one copy each: those of the lost disk are made anew, on the new one.
+                let failgroup = old.as_ref().map_or(name.as_str(), |old| old.failgroup.as_str());
+                this.redo().drop_lost_files(mounted.group.name(), failgroup).await?;
                 files.keep(true);
                 if let Err(error) = mounted.group.replace_disk(&name, new, power).await {
                     let now = mounted.group.disks().into_iter().find(|d| d.name == name);
@@ -242,18 +245,22 @@ impl Groups {
                     return Err(undone.err().into_iter().fold(error.into(), Error::over));
                 }
                 mounted.disks.add(open);
-                // The path of the one that it replaced is of no group any more.
-                let kept = |path: &String| mounted.disks.find(path).is_some();
-                if let Some(path) = old.and_then(|d| d.path).filter(|path| !kept(path)) {
-                    this.finder().forget_disks(std::iter::once(Path::new(&path)))?;
-                }
-                Ok(())
+                this.forget_replaced(&mounted, old)
             };
             // Who asked may be gone.
             let _ = told.send(result.await);
         };
         self.env().spawn("replace disk", Box::pin(task));
         answer.await.map_err(|_| Error::new(1013, "the program ends"))?
+    }
+
+    /// The path of a disk that was replaced is of no group any more.
+    fn forget_replaced(&self, mounted: &Mounted, old: Option<DiskInfo>) -> Result<()> {
+        let kept = |path: &String| mounted.disks.find(path).is_some();
+        match old.and_then(|disk| disk.path).filter(|path| !kept(path)) {
+            Some(path) => self.finder().forget_disks(std::iter::once(Path::new(&path))),
+            None => Ok(()),
+        }
     }
 
     /// Looks whether disks that went away by themselves are there again, and brings them back.

@@ -157,6 +157,29 @@ impl RedoManager {
         Ok(left)
     }
 
+    /// Removes the files of a failed medium in this failure group of a disk group, whose disk is lost for good: each
+    /// had its only copy there. The medium takes part again, with new files, when its place is well.
+    ///
+    /// # Errors
+    /// The medium has not answered what it was given.
+    pub(crate) async fn drop_lost_files(&self, group: &str, failgroup: &str) -> Result<()> {
+        let redo = self.shared();
+        let _changing = redo.changing.lock().await;
+        let Some(log) = redo.log() else { return Ok(()) };
+        let lost = Place::Group { group: group.to_owned(), failgroup: failgroup.to_owned() };
+        if !failed_places(&log).contains(&lost) {
+            return Ok(());
+        }
+        let own = decoded(log.control())?.database;
+        log.log().let_go_of(&lost.to_string())?;
+        log.let_go(&lost, None);
+        for group in log.log().groups() {
+            // One that stays is told by the disk group: nothing of it can be read.
+            self.removed_or_left(&lost, group.group, own).await;
+        }
+        Ok(())
+    }
+
     /// Has media that failed take part again where their place in this group is well, or is a directory
     /// that still has files of theirs.
     pub(crate) async fn return_failed_media(&self, mounted: &Mounted) {
