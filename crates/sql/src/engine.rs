@@ -77,6 +77,7 @@ use crate::files::host::HostStore;
 use crate::files::json_format::JsonFormats;
 use crate::files::parquet_format::ParquetFormats;
 use crate::host::Host;
+use crate::instants::zoned::rows_in_zone;
 use crate::names::path::Paths;
 use crate::names::{self, CATALOG};
 use crate::nearest::nearest;
@@ -525,7 +526,7 @@ impl Engine {
             // The context would plan it with the options that it began with.
             plan => Planned::of(self.state(), &plan).await?.rows(plan)?,
         };
-        Ok(self.kept(rows))
+        Ok(self.kept(rows_in_zone(rows, &self.settings.now().zone)))
     }
 
     async fn plan_and_run(&self, statement: DfStatement) -> Result<Outcome, Error> {

@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
 use arrow::array::{
-    Array, ArrayRef, AsArray, PrimitiveArray, StringArray, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
 use arrow::error::ArrowError;
 use chrono::{DateTime, Duration, MappedLocalTime, NaiveDateTime, Offset, TimeZone};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures_util::StreamExt;
 
 use crate::instants::written::date_of;
 
@@ -47,6 +50,26 @@ pub(crate) fn fields_in_zone(schema: &SchemaRef, zone: &Arc<str>) -> SchemaRef {
         field.as_ref().clone().with_data_type(data_type)
     });
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+}
+
+/// Rows with their timestamps in this zone: files may have others.
+pub(crate) fn rows_in_zone(
+    rows: SendableRecordBatchStream,
+    zone: &Arc<str>,
+) -> SendableRecordBatchStream {
+    let schema = fields_in_zone(&rows.schema(), zone);
+    if schema == rows.schema() {
+        return rows;
+    }
+    let shown = Arc::clone(&schema);
+    let rows = rows.map(move |batch| {
+        let batch = batch?;
+        let columns = batch.columns().iter().zip(shown.fields());
+        let columns = columns.map(|(column, field)| cast(column, field.data_type()));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        Ok(RecordBatch::try_new(Arc::clone(&shown), columns)?)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
 }
 
 fn naive(micros: i64) -> Option<NaiveDateTime> {
