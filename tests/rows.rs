@@ -2,6 +2,7 @@
 
 #![cfg(feature = "sql")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![expect(clippy::disallowed_methods, reason = "a test of the real clock")]
 
 mod program;
 

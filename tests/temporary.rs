@@ -1,6 +1,7 @@
 //! Temporary tables: of one session alone, as long as that, and as their ON COMMIT says.
 
 #![cfg(feature = "sql")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod sessions;
 

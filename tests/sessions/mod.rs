@@ -67,6 +67,7 @@ impl TestDatabase {
 
     /// Waits until something is so.
     #[allow(dead_code, reason = "not all tests wait")]
+    #[expect(clippy::disallowed_methods, reason = "a test of the real clock")]
     pub fn wait_for(&self, is_so: impl Fn(&TestDatabase) -> bool) {
         for _ in 0..600 {
             if is_so(self) {

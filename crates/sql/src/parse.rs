@@ -221,7 +221,7 @@ impl<'a> Cursor<'a> {
     fn own_statement(&mut self) -> Result<Option<Statement>, Error> {
         if self.is_about_setting() {
             let statement = self.setting()?;
-            return self.to_the_end(statement).map(Some);
+            return self.at_its_end(statement).map(Some);
         }
         if let Some(statement) = self.set_schema() {
             return Ok(Some(statement));
@@ -248,14 +248,14 @@ impl<'a> Cursor<'a> {
             if words.iter().enumerate().all(|(i, w)| self.is_word_at(self.at + i, w)) {
                 self.at += words.len();
                 let statement = read(self)?;
-                return self.to_the_end(statement).map(Some);
+                return self.at_its_end(statement).map(Some);
             }
         }
         Ok(None)
     }
 
     /// A statement, if nothing comes behind it.
-    fn to_the_end(&mut self, statement: Statement) -> Result<Statement, Error> {
+    fn at_its_end(&mut self, statement: Statement) -> Result<Statement, Error> {
         while self.accept(&Token::SemiColon) {}
         match self.at < self.tokens.len() {
             true => Err(self.expected("the end of the statement")),

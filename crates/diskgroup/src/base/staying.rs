@@ -8,12 +8,14 @@ use cellar_io::SharedEnv;
 
 use crate::error::Error;
 
+type Work<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
 /// A computation that its caller polls. Dropped half-way it becomes a task of its own; dropped before
 /// it has begun it is not done at all.
 pub(crate) struct Staying<T: Send + 'static> {
     pub(super) env: SharedEnv,
     pub(super) name: &'static str,
-    pub(super) task: Option<Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>>,
+    pub(super) task: Option<Work<T>>,
     pub(super) has_begun: bool,
 }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{
-    Buffer, Device, Discard, Durability, Geometry, Io, IoError, IoErrorKind, IoFuture, Op as IoOp,
-    check_request,
+    Buffer, Class, Device, Discard, Durability, Geometry, Io, IoError, IoErrorKind, IoFuture,
+    Op as IoOp, check_request,
 };
 use cellar_wait::{Event, Session};
 
@@ -19,8 +19,9 @@ use crate::group::files::{delete_file, grow, shrink};
 use crate::group::inner::Inner;
 use crate::state::{FileAttributes, Op};
 
-/// A write of at most so many bytes is done by its caller: what a task of its own costs is a good part
-/// of what a lone commit takes. A longer one finds another core for its checksums.
+/// A write of the log of at most so many bytes is done by its caller, who polls all of his to their end: what a
+/// task of its own costs is a good part of what a lone commit takes. A longer one finds another core for its
+/// checksums. Others may hold one write while they wait for the next, which wants the same range.
 const HERE_BYTES_MAX: usize = 64 << 10;
 
 /// A handle to a file of a group. As a [`Device`] it is as large as its extents; [`File::size`] is
@@ -240,7 +241,7 @@ impl File {
             let access = Access { is_alone, ..Access::new(&inner.data, &file, io) };
             access.write(offset, data, durability).await
         };
-        let result = match bytes <= HERE_BYTES_MAX {
+        let result = match io.class == Class::Commit && bytes <= HERE_BYTES_MAX {
             true => self.inner.run_here("write", task).await,
             false => self.inner.run("write", task).await,
         };

@@ -272,8 +272,8 @@ impl Totals {
     ) -> Result<ArrayRef, RowError> {
         let (seen, texts) = (std::mem::take(&mut self.seen), std::mem::take(&mut self.texts));
         let mut buffer = Buffer::new(layout.types[column]);
-        for row in 0..rows {
-            match (seen[row], texts.get(row), numbers.get(row)) {
+        for (row, is_seen) in seen.iter().enumerate().take(rows) {
+            match (*is_seen, texts.get(row), numbers.get(row)) {
                 (true, Some(text), _) => {
                     let full = |_| RowError::Full { column, max: super::buffer::TEXT_BYTES_MAX };
                     buffer.push(text).map_err(full)?;

@@ -54,10 +54,14 @@ impl Hash for SessionCall {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the time of day, as DataFusion's own now() has it")]
 fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
+
+/// What a row's arguments give.
+type TextOfRow = fn(&SessionCall, &[ArrayRef], usize) -> Result<Option<String>, Error>;
 
 impl SessionCall {
     /// All of them, for a session.
@@ -211,7 +215,7 @@ impl ScalarUDFImpl for SessionCall {
         let count = args.number_rows;
         let arrays = args.args.iter().map(|arg| arg.to_array(count));
         let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
-        let texts = |own: fn(&Self, &[ArrayRef], usize) -> Result<Option<String>, Error>| {
+        let texts = |own: TextOfRow| {
             let values = (0..count).map(|row| own(self, &arrays, row).map_err(external));
             let values: StringArray = values.collect::<Result<_>>()?;
             Ok(ColumnarValue::Array(Arc::new(values)))

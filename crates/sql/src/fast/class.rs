@@ -52,6 +52,18 @@ pub(super) fn is_now(expr: &Expr) -> bool {
     is_name && is_empty && call.over.is_none() && call.filter.is_none()
 }
 
+/// The class of a constant.
+fn value_class(value: &Value) -> Option<Class> {
+    match value {
+        Value::Null => Some(Class::Null),
+        Value::Boolean(_) => Some(Class::Boolean),
+        Value::Number(text, _) if text.parse::<i64>().is_ok() => Some(Class::Integer),
+        Value::Number(_, _) => Some(Class::Decimal),
+        Value::SingleQuotedString(_) => Some(Class::Literal),
+        _ => None,
+    }
+}
+
 impl Names<'_> {
     /// The class of an expression; `None`: it is not computed here.
     pub fn class(&self, expr: &Expr) -> Option<Class> {
@@ -79,14 +91,7 @@ impl Names<'_> {
             return Some(Class::Now);
         }
         match expr {
-            Expr::Value(value) => match &value.value {
-                Value::Null => Some(Class::Null),
-                Value::Boolean(_) => Some(Class::Boolean),
-                Value::Number(text, _) if text.parse::<i64>().is_ok() => Some(Class::Integer),
-                Value::Number(_, _) => Some(Class::Decimal),
-                Value::SingleQuotedString(_) => Some(Class::Literal),
-                _ => None,
-            },
+            Expr::Value(value) => value_class(&value.value),
             Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => {
                 self.class(expr).filter(|class| is_number(*class))
             }

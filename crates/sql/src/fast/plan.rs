@@ -173,7 +173,9 @@ impl Plan {
                 let schema = schema?;
                 (planner.select(&schema)?, Some(schema))
             }
-            ShapeOf::Insert { columns, rows, on } => planner.insert(columns, rows, on.as_ref())?,
+            ShapeOf::Insert { columns, rows, on } => {
+                planner.insert(columns, rows, on.as_deref())?
+            }
             ShapeOf::Update { assignments } => {
                 planner.change(Some(planner.assigned(assignments)?))?
             }

@@ -37,7 +37,7 @@ pub(crate) enum ShapeOf {
     Insert {
         columns: Vec<ObjectName>,
         rows: Vec<Vec<Expr>>,
-        on: Option<OnConflict>,
+        on: Option<Box<OnConflict>>,
     },
     Update {
         assignments: Vec<Assignment>,
@@ -194,7 +194,7 @@ fn inserted(insert: Insert) -> Option<Shape> {
     };
     let on = match insert.on {
         None => None,
-        Some(OnInsert::OnConflict(on)) => Some(on),
+        Some(OnInsert::OnConflict(on)) => Some(Box::new(on)),
         Some(_) => return None,
     };
     let source = *insert.source?;

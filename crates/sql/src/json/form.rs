@@ -34,7 +34,7 @@ fn uuid(text: &str) -> Option<String> {
     for c in inner.chars() {
         match c {
             // Between groups of four.
-            '-' if !digits.is_empty() && digits.len() % 4 == 0 && digits.len() < 32 => {}
+            '-' if !digits.is_empty() && digits.len().is_multiple_of(4) && digits.len() < 32 => {}
             c if c.is_ascii_hexdigit() => digits.push(c.to_ascii_lowercase()),
             _ => return None,
         }
