@@ -7,10 +7,11 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringArray};
 use arrow::datatypes::{DataType, Int64Type};
 use async_trait::async_trait;
 use cellar_instance::heap::{AdvisoryKey, AdvisoryMode};
-use datafusion::common::{Result, internal_err, plan_err};
+use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::async_udf::{AsyncScalarUDF, AsyncScalarUDFImpl};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility,
 };
 
 use crate::error::Error;
@@ -63,7 +64,13 @@ impl AdvisoryCall {
         let udf = |(name, ask, is_shared, in_transaction)| {
             let host = Arc::clone(host);
             let mode = AdvisoryMode { is_shared, in_transaction };
-            let signature = Signature::user_defined(Volatility::Volatile);
+            // What waits is asked of nothing but its signature.
+            let numbers = |count| TypeSignature::Exact(vec![DataType::Int64; count]);
+            let takes = match ask {
+                Ask::UnlockAll => TypeSignature::Nullary,
+                _ => TypeSignature::OneOf(vec![numbers(1), numbers(2)]),
+            };
+            let signature = Signature::new(takes, Volatility::Volatile);
             let call = AdvisoryCall { host, name, ask, mode, signature };
             AsyncScalarUDF::new(Arc::new(call)).into_scalar_udf()
         };
@@ -95,18 +102,6 @@ impl ScalarUDFImpl for AdvisoryCall {
 
     fn signature(&self) -> &Signature {
         &self.signature
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        let fits = match self.ask {
-            Ask::UnlockAll => types.is_empty(),
-            _ => matches!(types.len(), 1 | 2),
-        };
-        let is_number = |own: &DataType| own.is_integer() || own.is_null();
-        match fits && types.iter().all(is_number) {
-            true => Ok(vec![DataType::Int64; types.len()]),
-            false => plan_err!("{} takes a bigint, or two integers", self.name),
-        }
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
