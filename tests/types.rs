@@ -103,8 +103,8 @@ fn columns_have_the_types_of_oracle_too() {
     );
     at.answers(&[
         (
-            "insert into t values (1, 'b', 'long', decode('00ff', 'hex'), 1.5, decode('01', 'hex'), 2, interval '1 day', \
-             '12:00', '2024-02-29')",
+            "insert into t values (1, 'b', 'long', decode('00ff', 'hex'), 1.5, decode('01', 'hex'), 2, \
+             interval '1 day', '12:00', '2024-02-29')",
             "1 row inserted.",
         ),
         ("insert into t (a) values (2)", "1 row inserted."),
