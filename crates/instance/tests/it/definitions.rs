@@ -214,7 +214,7 @@ fn what_was_to_last_as_long_as_a_session_is_gone_behind_a_power_cut() {
         let database = machine.open().await;
         let names: Vec<String> =
             database.catalog().current().tables.iter().map(|table| table.name.clone()).collect();
-        assert_eq!(names, ["stays"]);
+        assert_eq!(names, ["stays", "stays_seq"]);
         database.env().sleep(Duration::from_secs(2)).await;
         check_nothing_is_left(&database);
         database.close().await.unwrap();
