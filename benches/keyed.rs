@@ -243,6 +243,7 @@ fn main() {
     ];
     let wanted = option("--arm");
     arms.retain(|arm| wanted.as_ref().is_none_or(|wanted| arm.name == wanted));
+    assert!(!arms.is_empty(), "there is no arm {wanted:?}");
     for _ in 0..rounds {
         for arm in &mut arms {
             arm.found.push(match arm.name {

@@ -7,23 +7,12 @@ mod sessions;
 
 use sessions::{Session, TestDatabase};
 
-/// Runs statements that tell something, whatever it is.
-#[track_caller]
-fn all_done(session: &Session<'_>, statements: &[&str]) {
-    for statement in statements {
-        let told = session.run(statement);
-        assert!(!told.starts_with("CELLAR-"), "{statement}: {told}");
-    }
-}
-
 const ALL: &str = "select schema_name, object_name, part_type, part_name, comment from v$comment \
                    order by schema_name, object_name, part_type, part_name";
 
 /// Objects of all kinds, and what is written about them.
 fn commented(one: &Session<'_>) {
-    all_done(
-        one,
-        &[
+    one.done(&[
             "create schema s",
             "create table t (id int constraint t_id primary key, v text, constraint short check (length(v) < 9))",
             "create index t_v on t (v)",
@@ -55,36 +44,30 @@ fn comments_are_kept_with_their_objects() {
          public,t,,,what is 'there' public,w,column,id,a number public,w,,,numbers \
          public,,,,all else s,,,,empty",
     )]);
-    all_done(
-        &one,
-        &[
-            "drop view w",
-            "alter table t rename column v to words",
-            "alter table t rename constraint short to brief",
-            "alter index t_v rename to t_words",
-            "alter sequence q increment by 2",
-            "alter table t add column more int",
-            "alter table t set schema s",
-            "comment on schema public is null",
-            "comment on sequence q is ''",
-        ],
-    );
+    one.done(&[
+        "drop view w",
+        "alter table t rename column v to words",
+        "alter table t rename constraint short to brief",
+        "alter index t_v rename to t_words",
+        "alter sequence q increment by 2",
+        "alter table t add column more int",
+        "alter table t set schema s",
+        "comment on schema public is null",
+        "comment on sequence q is ''",
+    ]);
     one.answers(&[(
         ALL,
         "s,t,column,words,a text s,t,constraint,brief,no novels s,t,constraint,t_id,the key \
          s,t,index,t_words,for texts s,t,,,what is 'there' s,,,,empty",
     )]);
-    all_done(
-        &one,
-        &[
-            "drop index s.t_words",
-            "alter table s.t drop constraint brief",
-            "alter table s.t drop column words",
-            "begin",
-            "comment on table s.t is 'never'",
-            "rollback",
-        ],
-    );
+    one.done(&[
+        "drop index s.t_words",
+        "alter table s.t drop constraint brief",
+        "alter table s.t drop column words",
+        "begin",
+        "comment on table s.t is 'never'",
+        "rollback",
+    ]);
     one.answers(&[(ALL, "s,t,constraint,t_id,the key s,t,,,what is 'there' s,,,,empty")]);
     one.answers(&[
         (
@@ -95,7 +78,7 @@ fn comments_are_kept_with_their_objects() {
         ("comment on column s.t.id is 'a number'", "Comment created."),
         ("select col_description('s.t', 1)", "a number"),
     ]);
-    all_done(&one, &["drop schema s cascade"]);
+    one.done(&["drop schema s cascade"]);
     one.answers(&[(ALL, "")]);
 }
 
@@ -103,7 +86,7 @@ fn comments_are_kept_with_their_objects() {
 fn what_is_not_there_has_none() {
     let database = TestDatabase::new();
     let one = database.session();
-    all_done(&one, &["create table t (id int primary key)", "create sequence q"]);
+    one.done(&["create table t (id int primary key)", "create sequence q"]);
     one.states(&[
         ("comment on table nowhere is 'x'", "42P01"),
         ("comment on table nowhere.t is 'x'", "3F000"),

@@ -5,16 +5,7 @@
 
 mod sessions;
 
-use sessions::{Session, TestDatabase};
-
-/// Runs statements that tell something, whatever it is.
-#[track_caller]
-fn all_done(session: &Session<'_>, statements: &[&str]) {
-    for statement in statements {
-        let told = session.run(statement);
-        assert!(!told.starts_with("CELLAR-"), "{statement}: {told}");
-    }
-}
+use sessions::TestDatabase;
 
 #[test]
 fn schemas_are_made_and_dropped() {
@@ -89,19 +80,16 @@ fn schemas_are_made_and_dropped() {
 fn names_are_looked_for_along_the_path() {
     let database = TestDatabase::new();
     let one = database.session();
-    all_done(
-        &one,
-        &[
-            "create schema a",
-            "create schema b",
-            "create table t (k int primary key, v text)",
-            "create table a.t (k int primary key, v text)",
-            "create table b.u (k int primary key, v text)",
-            "insert into t values (1, 'public')",
-            "insert into a.t values (1, 'a')",
-            "insert into b.u values (1, 'b')",
-        ],
-    );
+    one.done(&[
+        "create schema a",
+        "create schema b",
+        "create table t (k int primary key, v text)",
+        "create table a.t (k int primary key, v text)",
+        "create table b.u (k int primary key, v text)",
+        "insert into t values (1, 'public')",
+        "insert into a.t values (1, 'a')",
+        "insert into b.u values (1, 'b')",
+    ]);
     one.answers(&[
         ("show search_path", "\"\"\"$user\"\", public\""),
         ("select current_schema()", "public"),
@@ -159,23 +147,23 @@ fn names_are_looked_for_along_the_path() {
 fn a_path_goes_with_its_transaction() {
     let database = TestDatabase::new();
     let one = database.session();
-    all_done(&one, &["create schema a", "create table a.t (k int primary key)"]);
-    all_done(&one, &["begin", "set local search_path to a", "insert into t values (1)", "commit"]);
+    one.done(&["create schema a", "create table a.t (k int primary key)"]);
+    one.done(&["begin", "set local search_path to a", "insert into t values (1)", "commit"]);
     one.answers(&[("show search_path", "\"\"\"$user\"\", public\"")]);
-    all_done(&one, &["set local search_path to a"]);
+    one.done(&["set local search_path to a"]);
     one.answers(&[("show search_path", "\"\"\"$user\"\", public\"")]);
-    all_done(&one, &["begin", "set search_path to a", "select * from t", "rollback"]);
+    one.done(&["begin", "set search_path to a", "select * from t", "rollback"]);
     one.states(&[("select * from t", "42P01")]);
-    all_done(&one, &["begin", "set search_path to a", "commit"]);
+    one.done(&["begin", "set search_path to a", "commit"]);
     one.answers(&[("select k from t", "1")]);
     // And so do schemas, with all in them.
-    all_done(&one, &["begin", "create schema b", "create table b.t (k int primary key)"]);
-    all_done(&one, &["insert into b.t values (5)"]);
+    one.done(&["begin", "create schema b", "create table b.t (k int primary key)"]);
+    one.done(&["insert into b.t values (5)"]);
     let two = database.session();
     two.states(&[("select * from b.t", "42P01")]);
     one.answers(&[("select k from b.t", "5"), ("rollback", "Transaction rolled back.")]);
     one.states(&[("select * from b.t", "42P01"), ("drop schema b", "3F000")]);
-    all_done(&one, &["begin", "drop schema a cascade", "rollback"]);
+    one.done(&["begin", "drop schema a cascade", "rollback"]);
     two.answers(&[("select k from a.t", "1")]);
 }
 
@@ -183,19 +171,19 @@ fn a_path_goes_with_its_transaction() {
 fn sessions_wait_for_each_others_schemas() {
     let database = TestDatabase::new();
     let (one, two) = (database.session(), database.session());
-    all_done(&one, &["create schema a", "begin", "create table a.t (k int primary key)"]);
+    one.done(&["create schema a", "begin", "create table a.t (k int primary key)"]);
     let dropped = two.begin("drop schema a");
-    all_done(&one, &["commit"]);
+    one.done(&["commit"]);
     let dropped = dropped.get();
     assert!(dropped.contains("table \"t\" is in it"), "{dropped}");
-    all_done(&one, &["begin", "drop schema a cascade"]);
+    one.done(&["begin", "drop schema a cascade"]);
     let made = two.begin("create table a.u (k int primary key)");
-    all_done(&one, &["commit"]);
+    one.done(&["commit"]);
     let made = made.get();
     assert!(made.contains("schema \"a\" does not exist"), "{made}");
-    all_done(&one, &["begin", "create schema c"]);
+    one.done(&["begin", "create schema c"]);
     let made = two.begin("create schema c");
-    all_done(&one, &["commit"]);
+    one.done(&["commit"]);
     assert!(made.get().contains("already exists"));
 }
 
@@ -203,20 +191,17 @@ fn sessions_wait_for_each_others_schemas() {
 fn views_read_what_they_read_when_they_were_made() {
     let database = TestDatabase::new();
     let one = database.session();
-    all_done(
-        &one,
-        &[
-            "create schema a",
-            "create table t (v text)",
-            "create table a.t (v text not null)",
-            "insert into t values ('public')",
-            "insert into a.t values ('a')",
-            "create view plain as select v from t",
-            "set search_path to a, public",
-            "create view v as with x as (select v from t) select x.v, s.v as w from x, public.t s",
-            "create view a.w as select * from v",
-        ],
-    );
+    one.done(&[
+        "create schema a",
+        "create table t (v text)",
+        "create table a.t (v text not null)",
+        "insert into t values ('public')",
+        "insert into a.t values ('a')",
+        "create view plain as select v from t",
+        "set search_path to a, public",
+        "create view v as with x as (select v from t) select x.v, s.v as w from x, public.t s",
+        "create view a.w as select * from v",
+    ]);
     one.answers(&[("select * from a.v", "a,public"), ("select v from plain", "public")]);
     one.run("reset search_path");
     one.answers(&[
@@ -243,18 +228,15 @@ fn views_read_what_they_read_when_they_were_made() {
 fn tables_move_with_what_is_theirs() {
     let database = TestDatabase::new();
     let one = database.session();
-    all_done(
-        &one,
-        &[
-            "create schema a",
-            "create table t (id serial primary key, v text unique, check (id < 100))",
-            "create index t_both on t (id, v)",
-            "insert into t (v) values ('x')",
-            "create table a.taken (id int primary key)",
-            "create table taken (id int primary key)",
-            "create sequence q",
-        ],
-    );
+    one.done(&[
+        "create schema a",
+        "create table t (id serial primary key, v text unique, check (id < 100))",
+        "create index t_both on t (id, v)",
+        "insert into t (v) values ('x')",
+        "create table a.taken (id int primary key)",
+        "create table taken (id int primary key)",
+        "create sequence q",
+    ]);
     one.answers(&[
         ("alter table t set schema a", "t is in schema a now."),
         ("insert into a.t (v) values ('y') returning id", "2"),
@@ -288,15 +270,12 @@ fn tables_move_with_what_is_theirs() {
 fn views_of_the_system_tell_the_schema() {
     let database = TestDatabase::new();
     let one = database.session();
-    all_done(
-        &one,
-        &[
-            "create schema a",
-            "create table a.t (k int primary key, v text)",
-            "create table t (k int primary key)",
-            "create table a.c as select 1 as x",
-        ],
-    );
+    one.done(&[
+        "create schema a",
+        "create table a.t (k int primary key, v text)",
+        "create table t (k int primary key)",
+        "create table a.c as select 1 as x",
+    ]);
     one.answers(&[
         (
             "select table_schema, table_name from information_schema.tables \
@@ -325,16 +304,13 @@ fn views_of_the_system_tell_the_schema() {
 fn prepared_statements_follow_the_path() {
     let database = TestDatabase::new();
     let one = database.session();
-    all_done(
-        &one,
-        &[
-            "create schema a",
-            "create table t (k int primary key, v text)",
-            "insert into t values (1, 'public')",
-            "create table a.t (k int primary key, v text)",
-            "insert into a.t values (1, 'a')",
-        ],
-    );
+    one.done(&[
+        "create schema a",
+        "create table t (k int primary key, v text)",
+        "insert into t values (1, 'public')",
+        "create table a.t (k int primary key, v text)",
+        "insert into a.t values (1, 'a')",
+    ]);
     let by_key = one.prepare("select v from t where k = $1").unwrap();
     let scan = one.prepare("select v from t where k + $1 > 0").unwrap();
     let key = [cellar_sql::Parameter::Text("1".into())];
@@ -348,11 +324,11 @@ fn prepared_statements_follow_the_path() {
         assert_eq!(one.execute(&scan, &key), "a");
     }
     // What comes before what was found.
-    all_done(&one, &["create schema b", "set search_path to b, a"]);
+    one.done(&["create schema b", "set search_path to b, a"]);
     assert_eq!(one.execute(&by_key, &key), "a");
-    all_done(&one, &["create table b.t (k int primary key, v text)"]);
+    one.done(&["create table b.t (k int primary key, v text)"]);
     assert_eq!(one.execute(&by_key, &key), "");
-    all_done(&one, &["insert into t values (1, 'b')"]);
+    one.done(&["insert into t values (1, 'b')"]);
     assert_eq!(one.execute(&by_key, &key), "b");
 }
 
@@ -360,17 +336,14 @@ fn prepared_statements_follow_the_path() {
 fn tables_of_one_name_stand_beside_each_other() {
     let database = TestDatabase::new();
     let one = database.session();
-    all_done(
-        &one,
-        &[
-            "create schema a",
-            "create schema b",
-            "create table a.t (k int, v text not null)",
-            "create table b.t (k int, v text not null)",
-            "insert into a.t values (1, 'a')",
-            "insert into b.t values (1, 'b')",
-        ],
-    );
+    one.done(&[
+        "create schema a",
+        "create schema b",
+        "create table a.t (k int, v text not null)",
+        "create table b.t (k int, v text not null)",
+        "insert into a.t values (1, 'a')",
+        "insert into b.t values (1, 'b')",
+    ]);
     one.answers(&[
         ("select a.t.v, b.t.v from a.t join b.t on a.t.k = b.t.k", "a,b"),
         ("update a.t set v = b.t.v from b.t where a.t.k = b.t.k", "1 row updated."),

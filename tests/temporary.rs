@@ -5,16 +5,7 @@
 
 mod sessions;
 
-use sessions::{Session, TestDatabase};
-
-/// Runs statements that tell something, whatever it is.
-#[track_caller]
-fn all_done(session: &Session<'_>, statements: &[&str]) {
-    for statement in statements {
-        let told = session.run(statement);
-        assert!(!told.starts_with("CELLAR-"), "{statement}: {told}");
-    }
-}
+use sessions::TestDatabase;
 
 #[test]
 fn a_temporary_table_is_of_its_session() {
@@ -36,7 +27,7 @@ fn a_temporary_table_is_of_its_session() {
     ]);
     one.answers(&[("select id from t", "1")]);
     // One before a table that lasts, and after it.
-    all_done(&two, &["create table lasts (n int primary key)", "insert into lasts values (1)"]);
+    two.done(&["create table lasts (n int primary key)", "insert into lasts values (1)"]);
     one.answers(&[
         ("select n from lasts where n = 1", "1"),
         ("create temp table lasts (n int primary key)", "Table lasts created."),
@@ -67,7 +58,7 @@ fn a_temporary_table_is_of_its_session() {
 fn it_goes_with_its_session() {
     let database = TestDatabase::new();
     let one = database.session();
-    all_done(&one, &["create temp table t (k int primary key)", "insert into t values (1)"]);
+    one.done(&["create temp table t (k int primary key)", "insert into t values (1)"]);
     let two = database.session();
     let left = "select count(*) from information_schema.schemata where schema_name like 'pg_temp%'";
     two.answers(&[(left, "0")]);
@@ -82,33 +73,27 @@ fn it_goes_with_its_session() {
 fn rows_and_tables_go_when_a_transaction_commits() {
     let database = TestDatabase::new();
     let one = database.session();
-    all_done(
-        &one,
-        &[
-            "create temp table kept (k int primary key) on commit preserve rows",
-            "create temp table emptied (k int primary key) on commit delete rows",
-            "insert into emptied values (1)",
-        ],
-    );
+    one.done(&[
+        "create temp table kept (k int primary key) on commit preserve rows",
+        "create temp table emptied (k int primary key) on commit delete rows",
+        "insert into emptied values (1)",
+    ]);
     one.answers(&[("select count(*) from emptied", "0")]);
-    all_done(
-        &one,
-        &[
-            "begin",
-            "create temp table gone on commit drop as select 1 as k",
-            "insert into kept values (1)",
-            "insert into emptied values (1), (2)",
-        ],
-    );
+    one.done(&[
+        "begin",
+        "create temp table gone on commit drop as select 1 as k",
+        "insert into kept values (1)",
+        "insert into emptied values (1), (2)",
+    ]);
     one.answers(&[
         ("select (select count(*) from gone), (select count(*) from emptied)", "1,2"),
         ("commit", "Transaction committed."),
         ("select (select count(*) from kept), (select count(*) from emptied)", "1,0"),
     ]);
     one.states(&[("select * from gone", "42P01")]);
-    all_done(&one, &["create temp table gone (k int) on commit drop"]);
+    one.done(&["create temp table gone (k int) on commit drop"]);
     one.states(&[("select * from gone", "42P01")]);
-    all_done(&one, &["begin", "create temp table t (k int primary key)", "rollback"]);
+    one.done(&["begin", "create temp table t (k int primary key)", "rollback"]);
     one.states(&[("select * from t", "42P01")]);
 }
 
@@ -116,14 +101,11 @@ fn rows_and_tables_go_when_a_transaction_commits() {
 fn a_view_over_one_is_of_the_session() {
     let database = TestDatabase::new();
     let (one, two) = (database.session(), database.session());
-    all_done(
-        &one,
-        &[
-            "create temp table t (k int primary key)",
-            "insert into t values (3)",
-            "create view v as select k + 1 as k from t",
-        ],
-    );
+    one.done(&[
+        "create temp table t (k int primary key)",
+        "insert into t values (3)",
+        "create view v as select k + 1 as k from t",
+    ]);
     one.answers(&[("select k from v", "4")]);
     two.states(&[("select * from v", "42P01")]);
     one.answers(&[

@@ -40,6 +40,7 @@ const FILES_MAX: usize = 64;
   cellar init mydb --disks 6 --disk-size 10G
   cellar init mydb --disks /dev/disk/by-id/A,/dev/disk/by-id/B
   cellar init mydb --disks /dev/disk/by-id/A --redundancy external
+  cellar init mydb --redo-size 256M            with its redo log, three groups of 256 MB
   cellar init mydb --failgroup A=/dev/sdb,/dev/sdc --failgroup B=/dev/sdd
   cellar init mydb --import '/dev/disk/by-id/X*'      groups that are there")]
 pub struct Args {

@@ -184,6 +184,16 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Runs statements that tell something, whatever it is.
+    #[track_caller]
+    #[allow(dead_code, reason = "not all tests need it")]
+    pub fn done(&self, statements: &[&str]) {
+        for statement in statements {
+            let told = self.run(statement);
+            assert!(!told.starts_with("CELLAR-"), "{statement}: {told}");
+        }
+    }
+
     /// Runs statements that fail, each with this SQLSTATE.
     #[track_caller]
     #[allow(dead_code, reason = "not all tests look at states")]

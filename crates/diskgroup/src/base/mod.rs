@@ -223,12 +223,7 @@ impl Base {
         name: &'static str,
         task: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
-        let base = Arc::clone(self);
-        let watched = async move {
-            let _watched = StopOnPanic(&base);
-            task.await
-        };
-        let done = self.env.run(name, watched).await;
+        let done = self.env.run(name, self.watched(task)).await;
         done.unwrap_or_else(|| {
             Err(Error::Stopped { group: self.name.clone(), why: "the runtime ended".into() })
         })
@@ -241,16 +236,19 @@ impl Base {
         name: &'static str,
         task: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Staying<T> {
+        let task = Some(Box::pin(self.watched(task)) as _);
+        Staying { env: Arc::clone(&self.env), name, task, has_begun: false }
+    }
+
+    /// `task`, whose panic stops the group.
+    fn watched<T: Send + 'static>(
+        self: &Arc<Self>,
+        task: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> impl Future<Output = Result<T, Error>> + Send + 'static {
         let base = Arc::clone(self);
-        let watched = async move {
+        async move {
             let _watched = StopOnPanic(&base);
             task.await
-        };
-        Staying {
-            env: Arc::clone(&self.env),
-            name,
-            task: Some(Box::pin(watched)),
-            has_begun: false,
         }
     }
 
