@@ -10,7 +10,7 @@ mod line;
 #[allow(dead_code, reason = "the store uses more of it")]
 #[path = "../../../../crates/heap/src/lane/handover.rs"]
 mod handover;
-#[allow(dead_code, unreachable_pub, reason = "the store uses more of it")]
+#[allow(dead_code, unused_imports, unreachable_pub, reason = "the store uses more of it")]
 #[path = "../../../../crates/heap/src/locks/mod.rs"]
 mod locks;
 #[allow(dead_code, reason = "the store uses more of it")]
