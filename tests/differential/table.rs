@@ -65,10 +65,11 @@ impl Kind {
         !matches!(self, Kind::Date | Kind::Text)
     }
 
-    /// The greatest result of arithmetic with a bigint; `None`: it is not exact.
+    /// The greatest result of arithmetic with a small whole number; `None`: it is not exact.
     pub fn most(self) -> Option<i128> {
         match self {
-            Kind::Int | Kind::BigInt | Kind::Small => Some(i64::MAX.into()),
+            Kind::Int | Kind::Small => Some(i32::MAX.into()),
+            Kind::BigInt => Some(i64::MAX.into()),
             Kind::Decimal | Kind::Wide => Some(10i128.pow(38) - 1),
             _ => None,
         }

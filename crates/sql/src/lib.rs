@@ -27,6 +27,7 @@ pub mod tpch;
 pub mod view;
 
 mod allowed;
+mod bytes;
 mod call;
 mod catalog;
 mod common_aggregates;

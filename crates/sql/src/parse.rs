@@ -24,6 +24,7 @@ use cellar_instance::parameters::Scope;
 use cellar_storage::request::{Contents, DiskRequest, GroupAction, GroupRequest, GroupSelection};
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
@@ -44,6 +45,7 @@ pub(crate) fn changed_query(
         .tokenize_with_location()
         .map_err(|e| Error::syntax(e.message.clone()).at(position(e.location)))?;
     split_signs(&mut tokens);
+    split_paths(&mut tokens);
     let parser = Parser::new(&CellarDialect).with_recursion_limit(RECURSION_MAX);
     let parsed = parser.with_tokens_with_locations(tokens).parse_statement();
     let mut statement = parsed.map_err(|error| Error::syntax(error.to_string()))?;
@@ -63,6 +65,7 @@ pub fn parse(sql: &str) -> Result<Statement, Error> {
         .tokenize_with_location()
         .map_err(|e| Error::syntax(e.message.clone()).at(position(e.location)))?;
     split_signs(&mut tokens);
+    split_paths(&mut tokens);
     let mut cursor = Cursor::new(&tokens);
     if let Some(statement) = cursor.own_statement()? {
         return Ok(statement);
@@ -138,6 +141,34 @@ fn one_of(mut tokens: Vec<TokenWithSpan>) -> Result<DfStatement, Error> {
     Ok(statement)
 }
 
+/// Takes the sign of a path off a name, as in `doc#>>'{a}'`: names may end with one. Beside a number it is a
+/// comparison of such a name.
+fn split_paths(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 0;
+    while at + 2 < tokens.len() {
+        let own = match &tokens[at].token {
+            Token::Word(word) if word.quote_style.is_none() => word.value.strip_suffix('#'),
+            _ => None,
+        };
+        let sign = match &tokens[at + 1].token {
+            Token::Gt => Some(Token::HashArrow),
+            Token::ShiftRight => Some(Token::HashLongArrow),
+            _ => None,
+        };
+        let behind = tokens[at + 2..].iter().find(|own| !matches!(own.token, Token::Whitespace(_)));
+        let is_path = match behind.map(|own| &own.token) {
+            Some(Token::SingleQuotedString(_) | Token::EscapedStringLiteral(_)) => true,
+            Some(Token::Word(word)) => word.keyword == Keyword::ARRAY,
+            _ => false,
+        };
+        if let (Some(own), Some(sign), true) = (own, sign, is_path) {
+            tokens[at].token = Token::make_word(own, None);
+            tokens[at + 1].token = sign;
+        }
+        at += 1;
+    }
+}
+
 /// Takes signs off operators, as in `a>-1`: as in PostgreSQL an operator ends with one only if it has
 /// another character that no comparison has.
 fn split_signs(tokens: &mut Vec<TokenWithSpan>) {
@@ -166,6 +197,8 @@ fn signs_of(text: &str) -> Option<Vec<Token>> {
         "<=" => Token::LtEq,
         ">=" => Token::GtEq,
         "<>" | "!=" => Token::Neq,
+        "->" => Token::Arrow,
+        "->>" => Token::LongArrow,
         "*" => Token::Mul,
         "/" => Token::Div,
         _ => return None,

@@ -122,7 +122,7 @@ pub(crate) fn column_of(array: ArrayRef, field: &Field) -> Result<ArrayRef, Erro
     // Strings come in three forms; all of them are columns as they are.
     let as_it_is =
         is_taken(array.data_type()) && column_type(array.data_type()).as_ref() == Some(own);
-    let array = match as_it_is {
+    let mut array = match as_it_is {
         true => array,
         false => {
             // A value that does not fit is an error, not a null.
@@ -132,7 +132,8 @@ pub(crate) fn column_of(array: ArrayRef, field: &Field) -> Result<ArrayRef, Erro
         }
     };
     if let Some(most) = length_of(field) {
-        check_lengths(&array, most, field.name())?;
+        let cut = check_lengths(&array, most, field.name())?;
+        array = cut.unwrap_or(array);
     }
     match form_of(field) {
         Some(form) => in_form(&array, form, field),
@@ -181,21 +182,36 @@ fn in_form(array: &ArrayRef, form: Form, field: &Field) -> Result<ArrayRef, Erro
     kept.map_err(|e| in_column(&e, field.name()))
 }
 
-/// Refuses a text of more characters than its column takes.
-fn check_lengths(array: &ArrayRef, most: usize, name: &str) -> Result<(), Error> {
+/// Refuses a text of more characters than its column takes. Blanks at its end that are too many are cut off, as
+/// in PostgreSQL: then it is another array.
+fn check_lengths(array: &ArrayRef, most: usize, name: &str) -> Result<Option<ArrayRef>, Error> {
     let texts = cast_with_options(array, &DataType::Utf8View, &CastOptions::default());
     let texts = texts.map_err(|e| in_column(&e, name))?;
+    let texts = texts.as_string_view();
     // Of fewer bytes than `most` none has more characters.
-    let long = texts.as_string_view().iter().flatten().filter(|text| text.len() > most);
-    match long.map(|text| text.chars().count()).find(|count| *count > most) {
-        Some(count) => {
+    let end = |text: &str| match text.len() > most {
+        true => text.char_indices().nth(most).map(|(at, _)| at),
+        false => None,
+    };
+    let mut cuts = false;
+    for text in texts.iter().flatten() {
+        let Some(at) = end(text) else { continue };
+        cuts = true;
+        if text[at..].bytes().any(|byte| byte != b' ') {
+            let count = text.chars().count();
             let text =
                 format!("column \"{name}\": a value has {count} characters, at most {most} fit");
-            Err(Error::new(12899, "22001", text)
-                .next(format!("make the column longer, or cut it: substr({name}, 1, {most})")))
+            return Err(Error::new(12899, "22001", text)
+                .next(format!("make the column longer, or cut it: substr({name}, 1, {most})")));
         }
-        None => Ok(()),
     }
+    if !cuts {
+        return Ok(None);
+    }
+    let cut = texts.iter().map(|text| text.map(|text| &text[..end(text).unwrap_or(text.len())]));
+    let cut: ArrayRef = Arc::new(cut.collect::<StringArray>());
+    let cut = cast_with_options(&cut, array.data_type(), &CastOptions::default());
+    cut.map(Some).map_err(|e| in_column(&e, name))
 }
 
 /// A value that is none of its column's type.

@@ -14,6 +14,7 @@ use arrow::datatypes::{
 };
 
 use super::records::Rows;
+use crate::bytes;
 use crate::columnar::write::column_of;
 use crate::csv::types::sql_name;
 use crate::error::Error;
@@ -180,7 +181,9 @@ impl Fields<'_> {
     fn binary(&self) -> Result<ArrayRef, Error> {
         let mut values = BinaryBuilder::with_capacity(self.rows.len(), 0);
         self.each(|text| {
-            values.append_option(text.map(|text| binary(text.as_bytes())).transpose()?);
+            values.append_option(
+                text.map(|text| bytes::read(text.as_bytes()).ok_or(Wrong::Syntax)).transpose()?,
+            );
             Ok(())
         })?;
         Ok(Arc::new(values.finish()))
@@ -265,36 +268,4 @@ fn micros(text: &str, zone: Option<&Tz>) -> Read<i64> {
         Some(zone) => zoned::instant_of(micros, zone).ok_or(Wrong::Range),
         None => Ok(micros),
     }
-}
-
-/// Bytes: `\x` and hexadecimal digits, or letters with `\\` and `\ooo`.
-fn binary(text: &[u8]) -> Read<Vec<u8>> {
-    if let Some(digits) = text.strip_prefix(b"\\x") {
-        let digits: Vec<u8> = digits.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
-        let pair = |pair: &[u8]| {
-            let digit = |byte: u8| char::from(byte).to_digit(16).ok_or(Wrong::Syntax);
-            let [high, low] = pair else { return Err(Wrong::Syntax) };
-            Ok((digit(*high)? * 16 + digit(*low)?) as u8)
-        };
-        return digits.chunks(2).map(pair).collect();
-    }
-    let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
-    while at < text.len() {
-        match (&text[at..], text[at]) {
-            ([b'\\', b'\\', ..], _) => {
-                out.push(b'\\');
-                at += 2;
-            }
-            ([b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..], _) => {
-                out.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
-                at += 4;
-            }
-            ([b'\\', ..], _) => return Err(Wrong::Syntax),
-            (_, byte) => {
-                out.push(byte);
-                at += 1;
-            }
-        }
-    }
-    Ok(out)
 }

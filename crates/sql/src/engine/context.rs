@@ -47,6 +47,7 @@ use crate::numbers::extreme::Extreme;
 use crate::numbers::overflow::CheckedArithmetic;
 use crate::numbers::sliding::Sliding;
 use crate::numbers::sum::Sum;
+use crate::numbers::whole::WholeNumbers;
 use crate::offset::OffsetAtSort;
 use crate::one_row::{NullWithoutRow, OneRow};
 use crate::ordered::OrderOfSubquery;
@@ -144,6 +145,7 @@ pub(super) fn context(
     OfSequence::udfs(host).into_iter().for_each(|function| context.register_udf(function));
     context.state_ref().write().register_expr_planner(Arc::new(IntervalTimes))?;
     context.state_ref().write().register_expr_planner(Arc::new(JsonOperators))?;
+    context.state_ref().write().register_expr_planner(Arc::new(WholeNumbers))?;
     Ok(context)
 }
 

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Decimal128Array, Int64Array, StringArray};
+use arrow::array::{ArrayRef, Decimal128Array, Int32Array, Int64Array, StringArray};
 use arrow::datatypes::DataType;
 
 /// The most constants of a statement.
@@ -28,7 +28,8 @@ impl Constant {
     /// The placeholder for the constant of this number.
     pub fn placeholder(&self, index: usize) -> String {
         let kind = match self {
-            Constant::Integer(_) => 1,
+            Constant::Integer(number) if i32::try_from(*number).is_ok() => 1,
+            Constant::Integer(_) => 4,
             Constant::Decimal(_, digits, scale) => {
                 20_000 + usize::from(*digits) * 100 + usize::from(scale.unsigned_abs())
             }
@@ -40,6 +41,7 @@ impl Constant {
     /// The type of its value.
     pub fn data_type(&self) -> DataType {
         match self {
+            Constant::Integer(number) if i32::try_from(*number).is_ok() => DataType::Int32,
             Constant::Integer(_) => DataType::Int64,
             Constant::Decimal(_, digits, scale) => DataType::Decimal128((*digits).max(1), *scale),
             Constant::Text(_) => DataType::Utf8,
@@ -49,7 +51,11 @@ impl Constant {
     /// Its value; `None`: it is beyond its type.
     pub fn value(&self) -> Option<ArrayRef> {
         Some(match self {
-            Constant::Integer(number) => Arc::new(Int64Array::from(vec![*number])),
+            // As PostgreSQL reads it: integer where it fits.
+            Constant::Integer(number) => match i32::try_from(*number) {
+                Ok(number) => Arc::new(Int32Array::from(vec![number])),
+                Err(_) => Arc::new(Int64Array::from(vec![*number])),
+            },
             Constant::Decimal(number, digits, scale) => {
                 let array = Decimal128Array::from(vec![*number]);
                 Arc::new(array.with_precision_and_scale((*digits).max(1), *scale).ok()?)
@@ -80,6 +86,8 @@ pub(crate) enum Place {
     /// `$1`, from 0.
     Parameter(usize),
     Integer(usize),
+    /// A whole number that is no integer of 32 bits.
+    Long(usize),
     Decimal(usize, u8, i8),
     Text(usize),
 }
@@ -93,6 +101,7 @@ impl Place {
             0 => Place::Parameter(index.checked_sub(1)?),
             1 => Place::Integer(index),
             3 => Place::Text(index),
+            4 => Place::Long(index),
             // 2, digits, digits behind the point.
             20_000..30_000 => {
                 let digits = kind - 20_000;
@@ -359,6 +368,9 @@ mod tests {
         assert_eq!(Place::of("$203020001"), Some(Place::Decimal(1, 3, 2)));
         assert_eq!(Place::of("$10002"), Some(Place::Integer(2)));
         assert_eq!(Place::of("$30001"), Some(Place::Text(1)));
+        let lexed = lex("select 1 from t where id = 2147483648").unwrap();
+        assert_eq!(lexed.text, "select 1 from t where id = $40000");
+        assert_eq!(Place::of("$40000"), Some(Place::Long(0)));
         assert_eq!(Place::of("$2"), Some(Place::Parameter(1)));
         assert_eq!(Place::of("$0"), None);
     }

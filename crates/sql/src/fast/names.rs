@@ -38,7 +38,7 @@ impl Slots {
     pub fn position(&self, name: &str) -> Option<usize> {
         match Place::of(name)? {
             Place::Parameter(at) => (at < self.parameters.len()).then_some(at),
-            Place::Integer(at) | Place::Decimal(at, _, _) | Place::Text(at) => {
+            Place::Integer(at) | Place::Long(at) | Place::Decimal(at, _, _) | Place::Text(at) => {
                 (at < self.constants.len()).then_some(self.parameters.len() + at)
             }
         }

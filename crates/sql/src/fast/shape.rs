@@ -222,6 +222,7 @@ pub(crate) fn literals_for(statement: &mut SqlStatement) -> bool {
             let Some(name) = placeholder(expr) else { return ControlFlow::Continue(()) };
             let value = match Place::of(name) {
                 Some(Place::Integer(_)) => Value::Number("1".to_owned(), false),
+                Some(Place::Long(_)) => Value::Number("2147483648".to_owned(), false),
                 Some(Place::Decimal(_, digits, scale)) => {
                     let whole = usize::from(digits).saturating_sub(scale as usize);
                     let (whole, rest) = ("1".repeat(whole), "1".repeat(scale as usize));

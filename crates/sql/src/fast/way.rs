@@ -1,10 +1,11 @@
 //! The way to the rows of a statement: an index, and which values of it the conditions ask for.
 
 use std::ops::{Bound, RangeInclusive};
+use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int16Array, Int32Array};
+use arrow::array::{Array, ArrayRef, AsArray, Int16Array, Int32Array, Int64Array};
 use arrow::compute::kernels::numeric::neg;
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::datatypes::{DataType, Int32Type, Int64Type};
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 
@@ -318,20 +319,15 @@ fn of_type(value: &KeyValue, values: &[ArrayRef], wanted: &DataType) -> Option<A
     if array.data_type() == wanted {
         return Some(array);
     }
-    if let Some(number) = array.as_primitive_opt::<Int64Type>().map(|array| array.value(0)) {
-        match wanted {
-            DataType::Int32 => {
-                return Some(std::sync::Arc::new(Int32Array::from(vec![
-                    i32::try_from(number).ok()?,
-                ])));
-            }
-            DataType::Int16 => {
-                return Some(std::sync::Arc::new(Int16Array::from(vec![
-                    i16::try_from(number).ok()?,
-                ])));
-            }
-            _ => {}
-        }
+    let narrow = array.as_primitive_opt::<Int32Type>().map(|array| i64::from(array.value(0)));
+    let wide = || array.as_primitive_opt::<Int64Type>().map(|array| array.value(0));
+    if let Some(number) = narrow.or_else(wide) {
+        return match wanted {
+            DataType::Int64 => Some(Arc::new(Int64Array::from(vec![number]))),
+            DataType::Int32 => Some(Arc::new(Int32Array::from(vec![i32::try_from(number).ok()?]))),
+            DataType::Int16 => Some(Arc::new(Int16Array::from(vec![i16::try_from(number).ok()?]))),
+            _ => value_of(&ScalarValue::Int64(Some(number)), wanted),
+        };
     }
     value_of(&ScalarValue::try_from_array(&array, 0).ok()?, wanted)
 }

@@ -14,3 +14,4 @@ pub(crate) mod narrow;
 pub(crate) mod overflow;
 pub(crate) mod sliding;
 pub(crate) mod sum;
+pub(crate) mod whole;

@@ -1,4 +1,4 @@
-//! Casts to types of numbers and timestamps in which not all values have a place: they round as PostgreSQL's
+//! Casts to types of numbers, timestamps and bytes in which not all values have a place: they round as PostgreSQL's
 //! do, and fail where a value has no place.
 //!
 //! DataFusion cuts digits off; and it compares what is below a cast in its place, so that `d::int = 1` is
@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
+use crate::bytes;
 use crate::instants::from_text::{instants_of, is_instant_of_text};
 use crate::instants::zoned::{cast_of_zone, is_of_zone};
 use crate::numbers::from_text::{is_from_text, numbers_of};
@@ -48,7 +49,7 @@ pub(crate) fn is_narrow(from: &DataType, to: &DataType) -> bool {
     match (digits(from), digits(to)) {
         _ if from == to => false,
         _ if is_from_text(from, to) || is_instant_of_text(from, to) => true,
-        _ if is_of_zone(from, to) => true,
+        _ if is_of_zone(from, to) || bytes::is_from_text(from, to) => true,
         _ if *from == DataType::Float64 && *to == DataType::Float32 => true,
         (None, Some(_)) => from.is_floating() && to.is_integer(),
         (Some(_), Some(_)) if from.is_integer() && to.is_integer() => {
@@ -84,6 +85,9 @@ impl Narrow {
         }
         if is_of_zone(array.data_type(), &self.to) {
             return Ok(cast_of_zone(array, &self.to, self.is_try)?);
+        }
+        if bytes::is_from_text(array.data_type(), &self.to) {
+            return bytes::bytes_of(array, &self.to, self.is_try);
         }
         if is_from_text(array.data_type(), &self.to) {
             return Ok(numbers_of(array, &self.to, self.is_try)?);

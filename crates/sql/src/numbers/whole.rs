@@ -1,0 +1,45 @@
+//! The type of a whole number of a statement beside another one: integer where it fits, as in PostgreSQL.
+//!
+//! DataFusion reads every one as a bigint, so that a sum of an integer and 1 was none of integers, and did not go
+//! beyond their ends where PostgreSQL's does.
+
+use arrow::datatypes::DataType;
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+/// Reads them so.
+#[derive(Debug)]
+pub(crate) struct WholeNumbers;
+
+/// A literal as an integer; `None`: it is none, or too large.
+fn as_integer(expr: &Expr) -> Option<Expr> {
+    let Expr::Literal(ScalarValue::Int64(Some(number)), metadata) = expr else { return None };
+    let number = i32::try_from(*number).ok()?;
+    Some(Expr::Literal(ScalarValue::Int32(Some(number)), metadata.clone()))
+}
+
+impl ExprPlanner for WholeNumbers {
+    fn plan_binary_op(
+        &self,
+        own: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        use BinaryOperator as B;
+        let RawBinaryExpr { op, mut left, mut right } = own;
+        if matches!(op, B::Plus | B::Minus | B::Multiply | B::Divide | B::Modulo) {
+            let is_narrow = |expr: &Expr| {
+                let own = expr.get_type(schema);
+                own.is_ok_and(|own| matches!(own, DataType::Int16 | DataType::Int32))
+            };
+            match (as_integer(&left), as_integer(&right)) {
+                (Some(one), Some(other)) => (left, right) = (one, other),
+                (Some(one), None) if is_narrow(&right) => left = one,
+                (None, Some(other)) if is_narrow(&left) => right = other,
+                _ => {}
+            }
+        }
+        Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    }
+}
