@@ -133,7 +133,7 @@ fn functions_of_the_order_take_that_of_a_subquery() {
             (
                 "select array_agg(a) from (select x as a from (select x, y from t order by y) i \
                  where x < 60000 limit 3) s",
-                "\"[7919, 15838, 23757]\"",
+                "\"{7919,15838,23757}\"",
             ),
             (
                 "select g, string_agg(y::text, '') from (select y % 2 as g, y from t where y < 7 \
@@ -146,7 +146,7 @@ fn functions_of_the_order_take_that_of_a_subquery() {
             ),
             (
                 "select array_agg(y order by y) from (select y from t where y < 4 order by y desc)",
-                "\"[1, 2, 3]\"",
+                "\"{1,2,3}\"",
             ),
         ],
     );
@@ -355,16 +355,16 @@ fn an_order_reaches_what_is_beside_others_and_what_is_computed() {
             ),
             (
                 "select array_agg(x) from (select distinct on (x) x from t order by x desc) q",
-                "\"[3, 2, 1]\"",
+                "\"{3,2,1}\"",
             ),
             (
                 "select array_agg(id) from (select id from t order by abs(y - id - 3), id) q",
-                "\"[2, 3, 1]\"",
+                "\"{2,3,1}\"",
             ),
             (
                 "select array_agg(id) from (select id from t \
                  order by exists (select 1 from t u where u.x = t.id and u.id = 3), id) q",
-                "\"[1, 3, 2]\"",
+                "\"{1,3,2}\"",
             ),
             (
                 &format!(

@@ -120,6 +120,38 @@ fn columns_have_the_types_of_oracle_too() {
 }
 
 #[test]
+fn arrays_are_kept_given_and_copied() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    at.run("create table t (id int primary key, n int[] default '{1}', note text[])");
+    let insert = at.prepare("insert into t (id, n) values ($1, $2) returning n").unwrap();
+    let (one, list) = (Parameter::Integer(1), vec![Parameter::Integer(7), Parameter::Null]);
+    assert_eq!(at.execute(&insert, &[one, Parameter::List(list)]), "\"{7,NULL}\"");
+    let text = Parameter::Text("{3,4}".to_owned());
+    assert_eq!(at.execute(&insert, &[Parameter::Integer(2), text]), "\"{3,4}\"");
+    let long = "x".repeat(9_000);
+    at.answers(&[
+        ("copy t from stdin;\n3\t{5,NULL}\t{a,\"b c\"}\n4\t\\N\t{}\n\\.\n", "2 rows copied."),
+        ("select id from t where 4 = any(n)", "2"),
+        ("select x from t, unnest(note) as x", "a b c"),
+        (&format!("update t set note = note || '{long}'::text where id = 3"), "1 row updated."),
+        ("select cardinality(note), length(note[3]) from t where id = 3", "3,9000"),
+        ("update t set id = 5 where id = 3", "1 row updated."),
+        ("select length(note[3]) from t where id = 5", "9000"),
+        ("alter table t add column more bigint[] default '{8}'", "Table t altered."),
+        ("select more[1] from t where id = 1", "8"),
+        ("delete from t where n && '{7}'", "1 row deleted."),
+    ]);
+    at.refuses(&[
+        ("create index on t (n)", "column n has arrays, of which there is no index"),
+        ("create table u (n int[] primary key)", "column n has arrays, of which there is no index"),
+        ("create table u (n int[][])", "CELLAR-00902"),
+        ("insert into t values (9, '{{1,2}}')", "an array of arrays as a text"),
+        ("copy t from stdin;\n9\t{x}\t{}\n\\.\n", "line 1"),
+    ]);
+}
+
+#[test]
 fn advisory_locks_belong_to_sessions_and_to_transactions() {
     let database = TestDatabase::new();
     let (one, other) = (database.session(), database.session());

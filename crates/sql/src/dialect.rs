@@ -1,6 +1,7 @@
 //! Oracle's words in statements that are parsed: VARCHAR2, NUMBER, SYSDATE, and paths such as
 //! `+DATA/t.parquet`; and literals that DataFusion would read as something else.
 
+mod any;
 mod fetch;
 mod interval;
 mod pattern;
@@ -12,10 +13,10 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, CastKind, CharacterLength, DataType, Distinct, ExactNumberInfo,
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Select,
-    SelectItem, SetExpr, Statement as SqlStatement, Subscript, TimezoneInfo, UnaryOperator, Value,
-    VisitMut, VisitorMut,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, CastKind, CharacterLength, DataType, Distinct,
+    ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
+    Select, SelectItem, SetExpr, Statement as SqlStatement, Subscript, TableAliasColumnDef,
+    TableFactor, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 pub(crate) use self::pattern::LikeEscape;
@@ -100,6 +101,11 @@ impl VisitorMut for Rewriter {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Box<Error>> {
+        name_of_items(factor);
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Box<Error>> {
         or_break(using::rewrite(query))?;
         or_break(windows::rewrite(query))?;
@@ -116,6 +122,8 @@ impl VisitorMut for Rewriter {
         negative_first(expr);
         without_order(expr);
         fields_by_name(expr);
+        whole_slices(expr);
+        any::rewrite(expr);
         interval::rewrite(expr);
         or_break(pattern::rewrite(expr))?;
         or_break(pattern::similar(expr))?;
@@ -142,6 +150,10 @@ impl VisitorMut for Rewriter {
                 }
                 if let (DataType::Bytea, Some(bytes)) = (&*data_type, hex_of(inner)) {
                     *expr = bytes;
+                    return ControlFlow::Continue(());
+                }
+                if let DataType::Array(_) = data_type {
+                    plain_items(data_type);
                     return ControlFlow::Continue(());
                 }
                 if let Some(length) = length_of(data_type) {
@@ -222,6 +234,29 @@ fn fields_by_name(expr: &mut Expr) {
             let index = Value::SingleQuotedString(field.value.clone());
             *access = AccessExpr::Subscript(Subscript::Index { index: Expr::Value(index.into()) });
         }
+    }
+}
+
+/// `a[2:]` with the ends that it has.
+fn whole_slices(expr: &mut Expr) {
+    let Expr::CompoundFieldAccess { access_chain, .. } = expr else { return };
+    for access in access_chain {
+        let AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) = access
+        else {
+            continue;
+        };
+        let number = |text: &str| Expr::Value(Value::Number(text.to_owned(), false).into());
+        lower_bound.get_or_insert_with(|| number("1"));
+        upper_bound.get_or_insert_with(|| number("9223372036854775807"));
+    }
+}
+
+/// `unnest(a) AS x` has a column of that name.
+fn name_of_items(factor: &mut TableFactor) {
+    let TableFactor::UNNEST { alias: Some(alias), array_exprs, .. } = factor else { return };
+    if alias.columns.is_empty() && array_exprs.len() == 1 {
+        let name = alias.name.clone();
+        alias.columns.push(TableAliasColumnDef { name, data_type: None });
     }
 }
 
@@ -309,6 +344,11 @@ fn sysdate() -> Expr {
 /// # Errors
 /// 01727, 01728 for digits that no decimal has.
 fn rewrite_type(data_type: &mut DataType) -> Result<(), Error> {
+    if let DataType::Array(ArrayElemTypeDef::SquareBracket(item, size)) = data_type {
+        // PostgreSQL takes how many items there are, and does not ask.
+        *size = None;
+        return rewrite_type(item);
+    }
     check_digits(data_type)?;
     // In microseconds, as PostgreSQL has it: nanoseconds end in 2262.
     if let DataType::Timestamp(precision @ None, _) = data_type {
@@ -340,6 +380,23 @@ fn rewrite_type(data_type: &mut DataType) -> Result<(), Error> {
     check_digits(&replacement)?;
     *data_type = replacement;
     Ok(())
+}
+
+/// The type of the items of an array.
+fn item_type(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)) => Some(item),
+        _ => None,
+    }
+}
+
+/// Items that are kept as texts are texts in a cast: the column looks at them.
+fn plain_items(data_type: &mut DataType) {
+    if let DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)) = data_type {
+        plain_items(item);
+    } else if form_of(data_type).is_some() || length_of(data_type).is_some() {
+        *data_type = DataType::Text;
+    }
 }
 
 /// Of which other type texts of a type are.
@@ -388,6 +445,7 @@ fn hex_of(expr: &Expr) -> Option<Expr> {
 pub(crate) fn length_of(data_type: &DataType) -> Option<usize> {
     use DataType as T;
     let length = match data_type {
+        T::Array(ArrayElemTypeDef::SquareBracket(item, _)) => return length_of(item),
         T::Varchar(length)
         | T::CharacterVarying(length)
         | T::CharVarying(length)

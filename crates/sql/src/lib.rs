@@ -27,6 +27,7 @@ pub mod tpch;
 pub mod view;
 
 mod allowed;
+mod arrays;
 mod bytes;
 mod call;
 mod catalog;
@@ -42,6 +43,7 @@ mod in_subquery;
 mod instants;
 mod json;
 mod lateral;
+mod lateral_unnest;
 mod lazy_build_side;
 mod mark_joins;
 mod memory;

@@ -19,6 +19,7 @@ use arrow::datatypes::{DataType, Schema};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions, array_value_to_string};
 
+use crate::arrays::of_text;
 use crate::instants::zoned::texts_of;
 
 /// How results are written.
@@ -296,6 +297,11 @@ impl<'a> Cells<'a> {
     fn raw(&self, column: usize, row: usize) -> io::Result<String> {
         if let DataType::Timestamp(_, Some(_)) = self.batch.column(column).data_type()
             && let Ok(texts) = texts_of(&self.batch.column(column).slice(row, 1))
+        {
+            return Ok(texts.value(0).to_owned());
+        }
+        if let DataType::List(_) = self.batch.column(column).data_type()
+            && let Ok(texts) = of_text::texts_of(&self.batch.column(column).slice(row, 1))
         {
             return Ok(texts.value(0).to_owned());
         }

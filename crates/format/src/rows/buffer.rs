@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{
     ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, PrimitiveArray, StringArray,
@@ -12,8 +13,10 @@ use bytemuck::cast_slice;
 use cellar_page::row::{Held, Reader, Type};
 
 use super::error::RowError;
+use super::layout::is_list;
 use super::source::NANOS;
 use crate::kernel::Views;
+use crate::packed::unpack;
 use crate::value::{f32_of_key, f64_of_key};
 
 /// The most bytes of the texts of one array: its offsets have 31 bits.
@@ -242,7 +245,7 @@ impl Buffer {
     /// An array of these values, whose type has the type of the rows.
     ///
     /// # Errors
-    /// The first row with a text that is not UTF-8.
+    /// The first row with a text that is not UTF-8, or 0 where lists are none.
     pub fn into_array(self, rows: usize, data_type: &DataType) -> Result<ArrayRef, usize> {
         let nulls = nulls_of(&self.nulls, rows);
         Ok(match (self.values, data_type) {
@@ -262,6 +265,10 @@ impl Buffer {
             (Values::Int16(own), _) => primitive::<Decimal128Type>(own, nulls, data_type),
             (Values::Interval(own), _) => {
                 primitive::<IntervalMonthDayNanoType>(own, nulls, data_type)
+            }
+            (Values::Bytes(bytes, offsets), _) if is_list(data_type) => {
+                let views = texts(bytes, offsets, nulls, &DataType::BinaryView)?;
+                unpack(views.as_binary_view(), data_type).map_err(|_| 0usize)?
             }
             (Values::Bytes(bytes, offsets), _) => texts(bytes, offsets, nulls, data_type)?,
         })

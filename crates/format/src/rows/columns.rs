@@ -9,7 +9,7 @@ use cellar_page::row::{BadRow, Held, Reader, Type};
 
 use super::buffer::{Buffer, TEXT_BYTES_MAX, Unread};
 use super::error::RowError;
-use super::layout::{DefaultValue, RowLayout};
+use super::layout::{DefaultValue, RowLayout, is_list};
 use super::source::Source;
 use super::write::LongValue;
 
@@ -262,6 +262,9 @@ impl RowColumns {
             }
         }
         match bad {
+            Some((column, _)) if is_list(self.layout.schema.field(column).data_type()) => {
+                Err(BadRow { column }.into())
+            }
             Some((column, row)) => Err(RowError::NotText { column: self.layout.name(column), row }),
             None => Ok(self.outputs.iter().map(|buffer| arrays[*buffer].clone()).collect()),
         }

@@ -71,6 +71,12 @@ pub enum RowError {
         /// The name of the column.
         column: String,
     },
+    /// User: arrays are bytes in a row, which are not in the order of the values.
+    #[error("column {column} has arrays, of which there is no index: index another column")]
+    NoOrder {
+        /// The name of the column.
+        column: String,
+    },
     /// Caller: a long value was not given: store or read it first, see `long_values`.
     #[error("a value of column {column} is in pages of its own, which were not given")]
     LongMissing {
@@ -130,6 +136,7 @@ impl RowError {
             RowError::Null { .. } => 1400,
             RowError::Nanoseconds { .. } => 70210,
             RowError::NoKey { .. } => 1450,
+            RowError::NoOrder { .. } => 2327,
             RowError::LongMissing { .. } => 70211,
             RowError::LongLength { .. } => 22922,
             RowError::Full { .. } => 70212,

@@ -7,7 +7,7 @@ use cellar_page::key::push;
 use cellar_page::row::{BadRow, Reader, Type, Value, Writer};
 
 use super::error::RowError;
-use super::layout::{DefaultValue, RowLayout};
+use super::layout::{DefaultValue, RowLayout, is_list};
 use super::source::Source;
 
 /// No column of a key begins with it.
@@ -31,9 +31,14 @@ impl KeyWriter {
     /// Keys of these columns of a layout: the number of each, and whether it is descending.
     ///
     /// # Errors
-    /// [`RowError::NoColumn`].
+    /// [`RowError::NoColumn`], [`RowError::NoOrder`].
     pub fn new(layout: &RowLayout, columns: &[(usize, bool)]) -> Result<KeyWriter, RowError> {
         columns.iter().try_for_each(|(column, _)| layout.check(*column))?;
+        // Their bytes are not in the order of the values.
+        let list = columns.iter().find(|own| is_list(layout.schema.field(own.0).data_type()));
+        if let Some((column, _)) = list {
+            return Err(RowError::NoOrder { column: layout.name(*column) });
+        }
         let columns = columns
             .iter()
             .map(|(column, descending)| KeyColumn { column: *column, descending: *descending });

@@ -1,12 +1,15 @@
 //! The layout of a table's rows: an Arrow schema, the types that rows have for it, and what columns are in
 //! rows that lack them.
 
+use std::sync::Arc;
+
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use cellar_page::row::{Type, Writer};
 
 use super::error::RowError;
 use super::source::Source;
+use crate::packed::pack;
 
 /// The most columns that a row counts.
 pub const COLUMNS_MAX: usize = u16::MAX as usize;
@@ -45,8 +48,17 @@ fn type_of(data_type: &DataType) -> Option<Type> {
         DataType::Interval(IntervalUnit::MonthDayNano) => Type::Interval,
         DataType::Utf8 | DataType::Utf8View => Type::Text,
         DataType::Binary | DataType::BinaryView => Type::Bytes,
+        // As `packed` writes them.
+        DataType::List(item) if !is_list(item.data_type()) => {
+            type_of(item.data_type()).map(|_| Type::Bytes)?
+        }
         _ => return None,
     })
+}
+
+/// Whether values of a type are packed into bytes.
+pub(super) fn is_list(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::List(_))
 }
 
 impl RowLayout {
@@ -82,6 +94,7 @@ impl RowLayout {
         if value.len() != 1 {
             return Err(RowError::Count { what: "values", expected: 1, found: value.len() });
         }
+        let value = self.packed_column(column, &value)?;
         let source = Source::of(&self, column, &value)?;
         self.defaults[column] = if value.is_null(0) {
             DefaultValue::Null
@@ -111,6 +124,32 @@ impl RowLayout {
     /// The types that rows have for the columns.
     pub fn types(&self) -> &[Type] {
         &self.types
+    }
+
+    /// Arrays of the columns as rows have them: lists are packed, all others as they are.
+    ///
+    /// # Errors
+    /// [`RowError::Count`], [`RowError::OtherType`].
+    pub fn packed(&self, arrays: &[ArrayRef]) -> Result<Vec<ArrayRef>, RowError> {
+        if arrays.len() != self.columns() {
+            let (expected, found) = (self.columns(), arrays.len());
+            return Err(RowError::Count { what: "arrays", expected, found });
+        }
+        arrays.iter().enumerate().map(|(at, array)| self.packed_column(at, array)).collect()
+    }
+
+    fn packed_column(&self, column: usize, array: &ArrayRef) -> Result<ArrayRef, RowError> {
+        let own = self.schema.field(column).data_type();
+        if !is_list(own) || *array.data_type() == DataType::Binary {
+            return Ok(Arc::clone(array));
+        }
+        let packed = pack(array.as_ref()).filter(|_| array.data_type() == own);
+        let other = || RowError::OtherType {
+            column: self.name(column),
+            expected: own.clone(),
+            found: array.data_type().clone(),
+        };
+        Ok(Arc::new(packed.ok_or_else(other)?))
     }
 
     /// Whether there is such a column.

@@ -42,9 +42,11 @@ enum Values<'a> {
 
 /// Whether an array of a type is one of a column of another: views and others are the same texts.
 fn is_taken(column: &DataType, array: &DataType) -> bool {
-    use DataType::{Binary, BinaryView, Utf8, Utf8View};
+    use DataType::{Binary, BinaryView, List, Utf8, Utf8View};
     match (column, array) {
         (Utf8 | Utf8View, Utf8 | Utf8View) | (Binary | BinaryView, Binary | BinaryView) => true,
+        // Packed before.
+        (List(_), array) => *array == Binary,
         (column, array) => column == array,
     }
 }

@@ -12,7 +12,7 @@ use arrow_schema::DataType;
 use cellar_format::rows::{KeyWriter, RowError, RowLayout};
 use proptest::prelude::*;
 
-use crate::table::{LongStore, Table, array_of, cases, layout_of, null, table, types};
+use crate::table::{LongStore, Table, array_of, cases, key_types, layout_of, null, table_of};
 
 fn bytes(array: &ArrayRef, row: usize) -> &[u8] {
     match array.data_type() {
@@ -86,7 +86,7 @@ fn holds(range: &RangeInclusive<Vec<u8>>, key: &[u8]) -> bool {
 fn indexed() -> impl Strategy<Value = (Table, Vec<(usize, bool)>, Vec<usize>)> {
     let columns = prop::collection::vec((any::<usize>(), any::<bool>()), 1..4);
     let rows = prop::collection::vec(any::<usize>(), 3);
-    (table(1..6, 14, false), columns, rows).prop_map(|(table, columns, rows)| {
+    (table_of(key_types(), 1..6, 14, false), columns, rows).prop_map(|(table, columns, rows)| {
         let count = table.arrays.len();
         let columns = columns.into_iter().map(|(column, descending)| (column % count, descending));
         let rows = rows.into_iter().map(|row| row % table.rows.max(1)).collect();
@@ -184,7 +184,7 @@ proptest! {
 
     #[test]
     fn null_is_asked_for_by_its_value(
-        (column, descending) in prop::sample::select(types())
+        (column, descending) in prop::sample::select(key_types())
             .prop_flat_map(|own| (array_of(own, 9, 40, false), any::<bool>())),
     ) {
         let layout = layout_of([column.data_type().clone()]);

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BinaryViewArray, BooleanArray,
+    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BinaryViewArray, BooleanArray, ListArray,
     PrimitiveArray, StringArray, StringViewArray, new_null_array,
 };
+use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, IntervalUnit, Schema, TimeUnit};
 use bytes::Bytes;
 use cellar_format::rows::{LongValue, RowLayout, RowWriter};
@@ -41,7 +42,20 @@ pub fn types() -> Vec<DataType> {
         DataType::Utf8View,
         DataType::Binary,
         DataType::BinaryView,
+        list_of(DataType::Int32),
+        list_of(DataType::Utf8View),
+        list_of(DataType::Decimal128(9, 2)),
     ]
+}
+
+/// Lists of such items.
+fn list_of(item: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(item, true)))
+}
+
+/// Every type of which there are keys.
+pub fn key_types() -> Vec<DataType> {
+    types().into_iter().filter(|own| !own.is_nested()).collect()
 }
 
 /// Numbers near to each other and to zero, and any.
@@ -141,6 +155,18 @@ pub fn array_of(
         DataType::Binary => {
             array(rows, nulls, text(may_be_long), |own| Arc::new(BinaryArray::from_iter(own)))
         }
+        DataType::List(item) => {
+            let items = array_of(item.data_type().clone(), rows * 3, nulls, false);
+            let lists = prop::collection::vec((0..4usize, 0..100u32), rows);
+            let item = Arc::clone(item);
+            let build = move |(items, lists): (ArrayRef, Vec<(usize, u32)>)| -> ArrayRef {
+                let offsets = OffsetBuffer::from_lengths(lists.iter().map(|(length, _)| *length));
+                let there: Vec<bool> = lists.iter().map(|(_, chance)| *chance >= nulls).collect();
+                let (item, there) = (Arc::clone(&item), Some(there.into()));
+                Arc::new(ListArray::try_new(item, offsets, items, there).expect("lists of items"))
+            };
+            (items, lists).prop_map(build).boxed()
+        }
         _ => array(rows, nulls, text(may_be_long), |own| Arc::new(BinaryViewArray::from_iter(own))),
     }
 }
@@ -166,7 +192,17 @@ pub fn table(
     rows: usize,
     may_be_long: bool,
 ) -> impl Strategy<Value = Table> {
-    let all = prop::collection::vec(prop::sample::select(types()), columns);
+    table_of(types(), columns, rows, may_be_long)
+}
+
+/// The same, of columns of these types.
+pub fn table_of(
+    types: Vec<DataType>,
+    columns: std::ops::Range<usize>,
+    rows: usize,
+    may_be_long: bool,
+) -> impl Strategy<Value = Table> {
+    let all = prop::collection::vec(prop::sample::select(types), columns);
     let nulls = prop::sample::select(vec![0, 5, 50]);
     (all, 0..=rows, 0..3usize, nulls).prop_flat_map(move |(types, rows, slack, nulls)| {
         let arrays =
@@ -201,7 +237,8 @@ impl Table {
         if self.arrays.is_empty() {
             return Vec::new();
         }
-        let writer = RowWriter::new(&self.layout, &self.arrays).expect("arrays of the layout");
+        let arrays = self.layout.packed(&self.arrays).expect("arrays of the layout");
+        let writer = RowWriter::new(&self.layout, &arrays).expect("arrays of the layout");
         assert_eq!(writer.rows(), self.rows);
         let rows = (0..self.rows).map(|at| {
             let long = writer.long_values(at).into_iter();

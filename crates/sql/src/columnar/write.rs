@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray};
 use arrow::compute::{CastOptions, cast_with_options, concat};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::error::ArrowError;
@@ -22,6 +22,7 @@ use futures_util::{Stream, TryStreamExt, stream};
 use crate::columnar::table::{form_of, length_of, schema_text};
 use crate::error::Error;
 use crate::json::form::Form;
+use crate::numbers::narrow::casted;
 
 /// Bytes that are gathered at most before they are cut and encoded, beside the batch that goes beyond.
 const GATHERED_MAX: usize = 64 << 20;
@@ -127,10 +128,31 @@ pub(crate) fn column_of(array: ArrayRef, field: &Field) -> Result<ArrayRef, Erro
         false => {
             // A value that does not fit is an error, not a null.
             let options = CastOptions { safe: false, ..CastOptions::default() };
-            let cast = cast_with_options(&array, own, &options);
-            cast.map_err(|e| in_column(&e, field.name()))?
+            match own {
+                DataType::List(_) => casted(&array, own).map_err(|e| {
+                    let mut told = crate::failure::from_datafusion(&e);
+                    told.message = format!("column \"{}\": {}", field.name(), told.message);
+                    told
+                })?,
+                _ => {
+                    let cast = cast_with_options(&array, own, &options);
+                    cast.map_err(|e| in_column(&e, field.name()))?
+                }
+            }
         }
     };
+    if let DataType::List(item) = own
+        && (length_of(field).is_some() || form_of(field).is_some())
+    {
+        // What is said of texts is said of items.
+        let inner = Field::new(field.name(), item.data_type().clone(), true);
+        let inner = inner.with_metadata(field.metadata().clone());
+        let lists = array.as_list::<i32>();
+        let items = column_of(Arc::clone(lists.values()), &inner)?;
+        let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+        let made = ListArray::try_new(Arc::clone(item), offsets, items, nulls);
+        return Ok(Arc::new(made.map_err(|e| in_column(&e, field.name()))?));
+    }
     if let Some(most) = length_of(field) {
         let cut = check_lengths(&array, most, field.name())?;
         array = cut.unwrap_or(array);

@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::instants::written::{day, stamp};
 use crate::instants::zoned;
 use crate::numbers::from_text::numbers_of;
+use crate::numbers::narrow::casted;
 
 /// Characters of a value that a message shows.
 const SHOWN: usize = 60;
@@ -189,9 +190,31 @@ impl Fields<'_> {
         Ok(Arc::new(values.finish()))
     }
 
+    /// Arrays, as casts of texts read them; of one that is none the line is told.
+    fn arrays(&self, texts: &ArrayRef) -> Result<ArrayRef, Error> {
+        let to = self.field.data_type();
+        let read = |texts: &ArrayRef| casted(texts, to);
+        if let Ok(array) = read(texts) {
+            return Ok(array);
+        }
+        for row in 0..texts.len() {
+            if let Err(error) = read(&texts.slice(row, 1)) {
+                let mut told = crate::failure::from_datafusion(&error);
+                let (line, name) = (self.rows.line(row), self.field.name());
+                told.message =
+                    format!("COPY {}, line {line}, column {name}: {}", self.table, told.message);
+                return Err(told);
+            }
+        }
+        read(texts).map_err(|error| crate::failure::from_datafusion(&error))
+    }
+
     /// Values of any other type: as casts of texts read them.
     fn cast(&self) -> Result<ArrayRef, Error> {
         let (texts, to) = (Arc::new(self.texts()?) as ArrayRef, self.field.data_type());
+        if let DataType::List(_) = to {
+            return self.arrays(&texts);
+        }
         let read = |is_try: bool| match to.is_decimal() {
             true => numbers_of(&texts, to, is_try),
             false => {

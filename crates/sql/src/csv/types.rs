@@ -245,6 +245,7 @@ pub(crate) fn sql_name(data_type: &DataType) -> String {
         DataType::Time32(unit) | DataType::Time64(unit) => format!("time({})", digits(unit)),
         DataType::Timestamp(unit, None) => format!("timestamp({})", digits(unit)),
         DataType::Timestamp(unit, Some(_)) => format!("timestamptz({})", digits(unit)),
+        DataType::List(item) => format!("{}[]", sql_name(item.data_type())),
         other => other.to_string(),
     }
 }

@@ -3,15 +3,19 @@
 use std::sync::Arc;
 
 use datafusion::error::DataFusionError;
+use datafusion::execution::SessionStateDefaults;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::object_store::DefaultObjectStoreRegistry;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
+use crate::arrays::ArrayCall;
+use crate::arrays::operators::{AnyOfArray, ArrayOperators};
 use crate::columnar::anti_join::PlainAntiJoins;
 use crate::common_aggregates::ShareAggregates;
 use crate::correlated::ForEachRow;
@@ -33,6 +37,7 @@ use crate::instants::to_char::ToChar;
 use crate::instants::trunc::DateTrunc;
 use crate::json::call::{JsonCall, JsonOperators};
 use crate::lateral::LateralValues;
+use crate::lateral_unnest::LateralUnnest;
 use crate::lazy_build_side::BuildWhenAsked;
 use crate::memory::Memory;
 use crate::names::CATALOG;
@@ -122,6 +127,8 @@ pub(super) fn context(
         .with_config(config)
         .with_runtime_env(runtime.build_arc()?)
         .with_default_features()
+        // Before DataFusion's own.
+        .with_expr_planners(expr_planners())
         .with_analyzer_rules(analyzer_rules())
         .with_physical_optimizer_rules(physical_rules())
         .build();
@@ -140,13 +147,21 @@ pub(super) fn context(
     SessionCall::udfs(settings).into_iter().for_each(|function| context.register_udf(function));
     let uuid = datafusion::functions::string::uuid();
     context.register_udf(uuid.as_ref().clone().with_aliases(["gen_random_uuid"]));
+    ArrayCall::udfs().into_iter().for_each(|function| context.register_udf(function));
     JsonCall::udfs().into_iter().for_each(|function| context.register_udf(function));
     AdvisoryCall::udfs(host).into_iter().for_each(|function| context.register_udf(function));
     OfSequence::udfs(host).into_iter().for_each(|function| context.register_udf(function));
-    context.state_ref().write().register_expr_planner(Arc::new(IntervalTimes))?;
-    context.state_ref().write().register_expr_planner(Arc::new(JsonOperators))?;
-    context.state_ref().write().register_expr_planner(Arc::new(WholeNumbers))?;
     Ok(context)
+}
+
+/// What operators mean: ours, then DataFusion's.
+fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
+    let mut planners: Vec<Arc<dyn ExprPlanner>> =
+        vec![Arc::new(WholeNumbers), Arc::new(ArrayOperators)];
+    planners.extend(SessionStateDefaults::default_expr_planners());
+    planners.push(Arc::new(IntervalTimes));
+    planners.push(Arc::new(JsonOperators));
+    planners
 }
 
 /// DataFusion's rules, with ours around its choice of types.
@@ -154,6 +169,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = Analyzer::new().rules;
     let at = rules.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(rules.len());
     rules.insert(at, Arc::new(NullWithoutRow));
+    rules.insert(at, Arc::new(AnyOfArray));
     rules.insert(at, Arc::new(CommonNumbers));
     rules.insert(at, Arc::new(CompareInstants));
     rules.insert(at, Arc::new(InstantForms));
@@ -161,6 +177,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(at, Arc::new(ForEachRow));
     rules.insert(at, Arc::new(TiedColumns));
     rules.insert(at, Arc::new(LateralValues));
+    rules.insert(at, Arc::new(LateralUnnest));
     rules.insert(at, Arc::new(CountEqualRows));
     rules.insert(at, Arc::new(KeysOfDistinctOn));
     rules.insert(at, Arc::new(OrderOfSubquery));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    CreateTable, CreateTableOptions, DataType, Expr, OnCommit, SqlOption,
+    ArrayElemTypeDef, CreateTable, CreateTableOptions, DataType, Expr, OnCommit, SqlOption,
     Statement as SqlStatement, Value,
 };
 
@@ -105,6 +105,9 @@ impl Made {
 
 /// Of which other type texts of a type are: it is a text from here on.
 fn take_form(data_type: &mut DataType) -> Option<Form> {
+    if let DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)) = data_type {
+        return take_form(item);
+    }
     let form = form_of(data_type)?;
     *data_type = DataType::Text;
     Some(form)

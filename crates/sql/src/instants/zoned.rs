@@ -35,6 +35,10 @@ pub(crate) fn zone_of(name: &str) -> Result<Tz, ArrowError> {
 pub(crate) fn in_zone(data_type: &DataType, zone: &Arc<str>) -> DataType {
     match data_type {
         DataType::Timestamp(unit, Some(_)) => DataType::Timestamp(*unit, Some(Arc::clone(zone))),
+        DataType::List(item) => {
+            let own = in_zone(item.data_type(), zone);
+            DataType::List(Arc::new(item.as_ref().clone().with_data_type(own)))
+        }
         other => other.clone(),
     }
 }

@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
+use crate::arrays::of_text;
 use crate::bytes;
 use crate::instants::from_text::{instants_of, is_instant_of_text};
 use crate::instants::zoned::{cast_of_zone, is_of_zone};
@@ -46,10 +47,14 @@ pub(crate) fn is_narrow(from: &DataType, to: &DataType) -> bool {
         }
         _ => None,
     };
+    if let (DataType::List(from), DataType::List(to)) = (from, to) {
+        return is_narrow(from.data_type(), to.data_type());
+    }
     match (digits(from), digits(to)) {
         _ if from == to => false,
         _ if is_from_text(from, to) || is_instant_of_text(from, to) => true,
         _ if is_of_zone(from, to) || bytes::is_from_text(from, to) => true,
+        _ if of_text::is_from_text(from, to) || of_text::is_to_text(from, to) => true,
         _ if *from == DataType::Float64 && *to == DataType::Float32 => true,
         (None, Some(_)) => from.is_floating() && to.is_integer(),
         (Some(_), Some(_)) if from.is_integer() && to.is_integer() => {
@@ -72,13 +77,45 @@ pub(crate) fn narrow(number: Expr, to: &DataType, is_try: bool) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![number]))
 }
 
+/// Values of an array as those of another type, as a cast has them.
+///
+/// # Errors
+/// One has no place in the type.
+pub(crate) fn casted(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    let signature = Signature::any(1, Volatility::Immutable);
+    Narrow { to: to.clone(), is_try: false, signature }.cast(array)
+}
+
 /// Whether a function is such a cast.
 pub(crate) fn is_cast(call: &ScalarFunction) -> bool {
     call.func.inner().is::<Narrow>()
 }
 
 impl Narrow {
+    /// The same with another type.
+    fn to(&self, to: &DataType) -> Narrow {
+        Narrow { to: to.clone(), is_try: self.is_try, signature: self.signature.clone() }
+    }
+
+    /// Arrays of their texts, or of others.
+    fn arrays(&self, array: &ArrayRef, item: &FieldRef) -> Result<ArrayRef> {
+        let cast = |items: &ArrayRef| self.to(item.data_type()).cast(items);
+        match array.data_type() {
+            DataType::List(_) => of_text::with_items(array, item, cast),
+            _ => of_text::arrays_of(array, item, self.is_try, cast),
+        }
+    }
+
     fn cast(&self, array: &ArrayRef) -> Result<ArrayRef> {
+        if let DataType::List(item) = &self.to
+            && (is_narrow(array.data_type(), &self.to) || array.data_type().is_string())
+        {
+            return self.arrays(array, item);
+        }
+        if of_text::is_to_text(array.data_type(), &self.to) {
+            let texts: ArrayRef = Arc::new(of_text::texts_of(array)?);
+            return Ok(cast_with_options(&texts, &self.to, &CastOptions::default())?);
+        }
         let options = CastOptions { safe: self.is_try, ..CastOptions::default() };
         if is_instant_of_text(array.data_type(), &self.to) {
             return Ok(instants_of(array, &self.to, self.is_try)?);

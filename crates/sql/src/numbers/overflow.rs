@@ -5,10 +5,12 @@ use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataT
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::config::ConfigOptions;
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::{ScalarFunction, Sort as SortExpr};
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::error::Error;
 use crate::numbers::checked::{Arithmetic, Checked};
 use crate::numbers::float::{canonical, is_number, key, with_both_zeros, with_one_nan};
 use crate::numbers::narrow::{is_narrow, narrow};
@@ -91,6 +93,13 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             sort_as_equal(&mut call.params.order_by, schema)?;
             Ok(Transformed::yes(Expr::WindowFunction(call)))
         }
+        Expr::Cast(cast)
+            if is_one_as_array(&cast.expr.get_type(schema)?, cast.field.data_type()) =>
+        {
+            let text = "a single value stands where an array is wanted";
+            let error = Error::new(932, "42804", text).next("write ARRAY[..]");
+            Err(DataFusionError::External(Box::new(error)))
+        }
         Expr::Cast(cast) if is_narrow(&cast.expr.get_type(schema)?, cast.field.data_type()) => {
             Ok(Transformed::yes(narrow(*cast.expr, cast.field.data_type(), false)))
         }
@@ -163,6 +172,11 @@ fn of_functions(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 fn is_of_instant(cast: &Cast, schema: &DFSchema) -> Result<bool> {
     let is_text = matches!(cast.field.data_type(), DataType::Utf8 | DataType::Utf8View);
     Ok(is_text && matches!(cast.expr.get_type(schema)?, DataType::Timestamp(_, None)))
+}
+
+/// Whether a cast is of what is neither an array nor the text of one to an array: Arrow would make one of it.
+fn is_one_as_array(from: &DataType, to: &DataType) -> bool {
+    matches!(to, DataType::List(_)) && !from.is_nested() && !from.is_string() && !from.is_null()
 }
 
 fn call(arithmetic: Arithmetic, args: Vec<Expr>) -> Expr {

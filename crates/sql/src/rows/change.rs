@@ -84,7 +84,8 @@ impl Change<'_> {
     pub(super) async fn insert_fitted(&self, arrays: &[ArrayRef]) -> Result<(), Error> {
         let table = &self.columns.rows;
         let mut transaction = self.scope.open().await?;
-        let writer = self.writer(arrays)?;
+        let stored = self.stored(arrays)?;
+        let writer = self.writer(&stored)?;
         for row in 0..writer.rows() {
             let new = self.new_row(&mut transaction, &writer, row, &[]).await?;
             let inserted = transaction.insert(table, new.bytes, &new.keys).await;
@@ -199,7 +200,8 @@ impl Change<'_> {
     ) -> Result<Vec<Waiting>, Error> {
         let table = &self.columns.rows;
         let mut transaction = self.scope.open().await?;
-        let (writer, mut waiting) = (self.writer(arrays)?, Vec::new());
+        let stored = self.stored(arrays)?;
+        let (writer, mut waiting) = (self.writer(&stored)?, Vec::new());
         for (row, (number, old)) in numbers.iter().zip(old).enumerate() {
             // A long value that is the same stays where it is.
             let mut kept = self.columns.long_values(old)?;
@@ -259,6 +261,12 @@ impl Change<'_> {
             .zip(fields)
             .map(|(array, field)| column_of(Arc::clone(array), field))
             .collect()
+    }
+
+    /// Values as rows have them: arrays as bytes.
+    pub(super) fn stored(&self, arrays: &[ArrayRef]) -> Result<Vec<ArrayRef>, Error> {
+        let stored = self.columns.layout().packed(arrays);
+        stored.map_err(|error| row_error(&self.columns.name, &error))
     }
 
     pub(super) fn writer<'a>(&'a self, arrays: &'a [ArrayRef]) -> Result<RowWriter<'a>, Error> {

@@ -165,7 +165,8 @@ impl Change<'_> {
             let there = {
                 let mut transaction = self.scope.open().await?;
                 let mark = transaction.mark();
-                let writer = self.writer(&arrays)?;
+                let stored = self.stored(&arrays)?;
+                let writer = self.writer(&stored)?;
                 let new = self.new_row(&mut transaction, &writer, 0, &[]).await?;
                 let (table, first) = (&self.columns.rows, conflict.arbiter.unwrap_or(0));
                 let inserted =

@@ -76,7 +76,8 @@ impl<'a> Sink<'a> {
 
     async fn load(&self, arrays: &[ArrayRef]) -> Result<(), Error> {
         let mut transaction = self.change.scope.open().await?;
-        let writer = self.change.writer(arrays)?;
+        let stored = self.change.stored(arrays)?;
+        let writer = self.change.writer(&stored)?;
         for row in 0..writer.rows() {
             let new = self.change.new_row(&mut transaction, &writer, row, &[]).await?;
             transaction.load_row(new.bytes, new.keys).await?;

@@ -37,6 +37,9 @@ pub(crate) fn row_error(table: &str, error: &RowError) -> Error {
         RowError::Beyond { .. } => {
             Error::new(error.number(), "22003", format!("numeric overflow: {error}"))
         }
+        RowError::NoOrder { .. } => {
+            Error::new(error.number(), "0A000", format!("table \"{table}\": {error}"))
+        }
         _ => Error::new(error.number(), "XX001", format!("table \"{table}\": {error}")),
     }
 }
@@ -51,7 +54,7 @@ pub(crate) fn missing(
     value: &ArrayRef,
 ) -> Result<Option<Missing>, RowError> {
     let layout = RowLayout::of(&Schema::new(vec![field.clone().with_nullable(true)]))?;
-    let values = [Arc::clone(value)];
+    let values = layout.packed(&[Arc::clone(value)])?;
     let writer = RowWriter::new(&layout, &values)?;
     if !writer.long_values(0).is_empty() {
         return Ok(None);

@@ -13,14 +13,16 @@ use arrow::datatypes::{DataType, TimeUnit};
 use arrow::util::display::array_value_to_string;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType as SqlType, ExactNumberInfo, Expr, TimezoneInfo, Value,
-    VisitMut, VisitorMut,
+    ArrayElemTypeDef, BinaryOperator, CastKind, DataType as SqlType, ExactNumberInfo, Expr,
+    TimezoneInfo, Value, VisitMut, VisitorMut,
 };
 
+use crate::arrays::of_text;
 use crate::error::Error;
 use crate::fast::{Place, Prepared};
 use crate::instants::from_text::{instants_of, is_instant_of_text};
 use crate::instants::zoned::in_zone;
+use crate::numbers::narrow::casted;
 
 /// A value for a parameter. A text is read as a value of the parameter's type.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +75,10 @@ impl Parameter {
         };
         if array.data_type() == data_type {
             return Ok(array);
+        }
+        if of_text::is_from_text(array.data_type(), data_type) {
+            let made = casted(&array, data_type);
+            return made.map_err(|_| self.wrong(data_type, "22P02"));
         }
         if is_instant_of_text(array.data_type(), data_type) {
             let made = instants_of(&array, data_type, false);
@@ -238,7 +244,10 @@ fn literal(array: &ArrayRef, data_type: Option<&DataType>) -> Result<Expr, Error
             None => null(),
         });
     }
-    let text = array_value_to_string(array, 0);
+    let text = match array.data_type() {
+        DataType::List(_) => of_text::texts_of(array).map(|own| own.value(0).to_owned()),
+        _ => array_value_to_string(array, 0),
+    };
     let text = text.map_err(|error| crate::failure::from_arrow(&error))?;
     let quoted = |text: String| Expr::Value(Value::SingleQuotedString(text).into());
     Ok(match array.data_type() {
@@ -282,6 +291,10 @@ fn sql_type(data_type: &DataType) -> Option<SqlType> {
         }
         DataType::Timestamp(_, Some(_)) => SqlType::Timestamp(None, TimezoneInfo::WithTimeZone),
         DataType::Utf8 | DataType::Utf8View => SqlType::Varchar(None),
+        DataType::List(item) => {
+            let item = Box::new(sql_type(item.data_type())?);
+            SqlType::Array(ArrayElemTypeDef::SquareBracket(item, None))
+        }
         _ => return None,
     })
 }

@@ -1,0 +1,10 @@
+//! Arrays as PostgreSQL has them: their texts, and what is asked of them.
+
+mod call;
+pub(crate) mod of_text;
+pub(crate) mod operators;
+pub(crate) mod shown;
+mod text;
+
+pub(crate) use call::ArrayCall;
+pub(crate) use text::items_of;

@@ -1,0 +1,153 @@
+//! PostgreSQL's operators of arrays.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::planner::{
+    ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
+};
+use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, LogicalPlan, cast};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+use super::call::{ArrayCall, Asked};
+use crate::rules::each_expression;
+use crate::walk::WalkPlan;
+
+/// Reads operators, subscripts and ARRAY[..] so.
+#[derive(Debug)]
+pub(crate) struct ArrayOperators;
+
+fn call(asked: Asked, args: Vec<Expr>) -> Expr {
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ArrayCall::udf(asked)), args))
+}
+
+fn list_item(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
+    match expr.get_type(schema).ok()? {
+        DataType::List(item) => Some(item),
+        _ => None,
+    }
+}
+
+fn is_text(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)) | ScalarValue::Utf8View(Some(_)), _))
+}
+
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(value, _) if value.is_null())
+}
+
+/// A whole number of the statement as an integer of 32 bits, where it fits.
+fn integer(expr: &Expr) -> Option<Expr> {
+    let Expr::Literal(ScalarValue::Int64(Some(number)), metadata) = expr else { return None };
+    let number = i32::try_from(*number).ok()?;
+    Some(Expr::Literal(ScalarValue::Int32(Some(number)), metadata.clone()))
+}
+
+/// The other side of an operator of an array, as one reads what has no type of its own: a text is one of an array.
+fn beside(expr: Expr, item: &FieldRef) -> Expr {
+    if is_text(&expr) || is_null(&expr) {
+        return cast(expr, DataType::List(Arc::clone(item)));
+    }
+    match item.data_type() {
+        DataType::Int32 | DataType::Int16 => integer(&expr).unwrap_or(expr),
+        _ => expr,
+    }
+}
+
+impl ExprPlanner for ArrayOperators {
+    fn plan_binary_op(
+        &self,
+        own: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        use BinaryOperator as B;
+        let RawBinaryExpr { op, left, right } = own;
+        let is_of_arrays = matches!(
+            op,
+            B::AtArrow | B::ArrowAt | B::PGOverlap | B::StringConcat | B::Eq | B::NotEq
+        ) || matches!(op, B::Lt | B::LtEq | B::Gt | B::GtEq);
+        if !is_of_arrays {
+            return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
+        }
+        let items = (list_item(&left, schema), list_item(&right, schema));
+        let (left, right) = match &items {
+            (Some(item), None) => (left, beside(right, item)),
+            (None, Some(item)) => (beside(left, item), right),
+            (None, None) => return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
+            (Some(_), Some(_)) => (left, right),
+        };
+        let asked = match op {
+            B::AtArrow => Asked::Contains,
+            B::ArrowAt => Asked::Contained,
+            B::PGOverlap => Asked::Overlaps,
+            _ => return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
+        };
+        Ok(PlannerResult::Planned(call(asked, vec![left, right])))
+    }
+
+    fn plan_array_literal(
+        &self,
+        exprs: Vec<Expr>,
+        _: &DFSchema,
+    ) -> Result<PlannerResult<Vec<Expr>>> {
+        let narrow: Option<Vec<Expr>> = exprs
+            .iter()
+            .map(|own| if is_null(own) { Some(own.clone()) } else { integer(own) })
+            .collect();
+        Ok(PlannerResult::Original(narrow.unwrap_or(exprs)))
+    }
+
+    fn plan_field_access(
+        &self,
+        own: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        if list_item(&own.expr, schema).is_none() {
+            return Ok(PlannerResult::Original(own));
+        }
+        let RawFieldAccessExpr { expr, field_access } = own;
+        Ok(match field_access {
+            GetFieldAccess::ListIndex { key } => {
+                PlannerResult::Planned(call(Asked::At, vec![expr, *key]))
+            }
+            GetFieldAccess::ListRange { start, stop, .. } => {
+                PlannerResult::Planned(call(Asked::Slice, vec![expr, *start, *stop]))
+            }
+            field_access => PlannerResult::Original(RawFieldAccessExpr { expr, field_access }),
+        })
+    }
+}
+
+/// `x = ANY(array)` with NULL where it is not known, which DataFusion's function has not.
+#[derive(Debug, Default)]
+pub(crate) struct AnyOfArray;
+
+impl AnalyzerRule for AnyOfArray {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let rewrite = |plan| each_expression(plan, one);
+        Ok(plan.map_up_with_subqueries(rewrite)?.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "any_of_array"
+    }
+}
+
+fn one(expr: Expr, _: &DFSchema) -> Result<Transformed<Expr>> {
+    let is_constant = |expr: &Expr| !expr.any_column_refs() && !expr.contains_outer();
+    match expr {
+        // What is constant becomes a list, of which indexes know.
+        Expr::ScalarFunction(ScalarFunction { func, mut args })
+            if func.name() == "array_has" && args.len() == 2 && !is_constant(&args[0]) =>
+        {
+            let (wanted, list) = (args.remove(1), args.remove(0));
+            Ok(Transformed::yes(call(Asked::Any, vec![wanted, list])))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
