@@ -242,7 +242,18 @@ fn the_demo_tells_the_whole_story() {
         commits["runs"].as_array().unwrap().iter().map(|r| &r["clients"]).collect();
     assert_eq!(clients, [1, 10], "{json}");
     assert!([512, 4096].iter().any(|block| commits["block_size"] == *block), "{json}");
+    for run in commits["runs"].as_array().unwrap() {
+        let waits = run["waits"].as_array().unwrap();
+        assert!(
+            run["commits"].as_u64().unwrap() > 0 && waits[0]["event"] == "log file sync",
+            "{run}"
+        );
+    }
     assert_eq!(json["commits_lost"], 0);
+    assert!(json["commits"]["while_a_disk_died"].as_u64().unwrap() > 0, "{json}");
+    let killed = &json["killed"];
+    assert!(killed["acknowledged"].as_u64().unwrap() > 4 && killed["lost"] == 0, "{json}");
+    assert!(text.contains("open again after") && text.contains(" 0 lost"), "{text}");
 }
 
 /// A command that must be refused: exit 1, and what it told.

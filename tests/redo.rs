@@ -14,7 +14,8 @@ use serde_json::Value;
 
 fn database() -> tempfile::TempDir {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    done(dir.path(), &["init", "db", "--disk-size", "128M", "--au-size", "1M"]);
+    let words = ["init", "db", "--disk-size", "128M", "--au-size", "1M", "--redo-size", "none"];
+    done(dir.path(), &words);
     dir
 }
 
@@ -36,18 +37,28 @@ fn init_makes_a_log_where_it_is_asked_to() {
     }
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let at = dir.path();
-    let init = |name: &str, size: &str| {
-        let words = ["--disk-size", "128M", "--au-size", "1M", "--redo-size", size];
-        cellar(at, &[&["init", name][..], &words].concat())
+    let init = |name: &str, size: &[&str]| {
+        let words = ["--disk-size", "128M", "--au-size", "1M"];
+        cellar(at, &[&["init", name], &words[..], size].concat())
     };
-    assert!(init("db", "auto").status.success());
     let sizes = |at: &Path| rows(at, "select bytes from v$log");
-    assert_eq!(sizes(at).len(), 3);
-    std::fs::rename(at.join("db"), at.join("other")).unwrap();
-    assert!(init("db", "4M").status.success());
-    assert!(sizes(at).iter().all(|row| row["bytes"].as_u64().unwrap() > 3 << 20));
-    let told = init("no", "900M");
+    let mut made = 0;
+    let mut sizes_of = |size: &[&str]| {
+        let told = init("db", size);
+        assert!(told.status.success(), "{told:?}");
+        let found = sizes(at);
+        made += 1;
+        std::fs::rename(at.join("db"), at.join(format!("other{made}"))).unwrap();
+        found
+    };
+    assert_eq!(sizes_of(&["--redo-size", "auto"]).len(), 3);
+    let four = sizes_of(&["--redo-size", "4M"]);
+    assert!(four.iter().all(|row| row["bytes"].as_u64().unwrap() > 3 << 20), "{four:?}");
+    assert!(sizes_of(&["--redo-size", "none"]).is_empty());
+    let told = init("no", &["--redo-size", "900M"]);
     assert!(!told.status.success() && !at.join("no").exists(), "{told:?}");
+    let told = init("no", &["--redo-size", "much"]);
+    assert_eq!(told.status.code(), Some(2), "{told:?}");
 }
 
 #[test]
@@ -295,4 +306,27 @@ fn a_medium_in_a_directory_takes_part_again_when_its_files_are_back() {
     shell.end();
     assert!(failed && waits && back, "failed {failed}, waits {waits}, back {back}");
     assert!(done(at, &["status", "db"]).status.success());
+}
+
+#[test]
+fn a_disk_with_the_log_on_it_leaves_as_the_error_says() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = dir.path();
+    let words = ["--disk-size", "96M", "--au-size", "1M", "--redo-size", "2M"];
+    done(at, &[&["init", "db"][..], &words].concat());
+    sql(at, "create table t (id int primary key); insert into t values (1)");
+    let drop = "alter diskgroup data drop disk data_0000 rebalance wait";
+    let told = refused(at, drop);
+    let add = "alter database add logfile member '+DATA'";
+    let give_up = "alter database drop logfile member '+DATA.DATA_0000'";
+    assert!(told.contains(add) && told.contains(give_up), "{told}");
+    for statement in [add, give_up, drop] {
+        sql(at, statement);
+    }
+    sql(at, "insert into t values (2)");
+    assert_eq!(rows(at, "select count(*) as n from t")[0]["n"], 2);
+    done(at, &["status", "db"]);
 }

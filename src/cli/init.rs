@@ -40,7 +40,7 @@ const FILES_MAX: usize = 64;
   cellar init mydb --disks 6 --disk-size 10G
   cellar init mydb --disks /dev/disk/by-id/A,/dev/disk/by-id/B
   cellar init mydb --disks /dev/disk/by-id/A --redundancy external
-  cellar init mydb --redo-size 256M            with its redo log, three groups of 256 MB
+  cellar init mydb --redo-size 256M            three groups of the redo log, 256 MB each
   cellar init mydb --failgroup A=/dev/sdb,/dev/sdc --failgroup B=/dev/sdd
   cellar init mydb --import '/dev/disk/by-id/X*'      groups that are there")]
 pub struct Args {
@@ -70,10 +70,10 @@ pub struct Args {
     /// The sector size of the group: 512 or 4096; as the disks want it if left out.
     #[arg(long, value_parser = sector_size)]
     pub sector_size: Option<u32>,
-    /// Make the redo log too: the size of each of its three groups, or auto for one that suits the room.
-    /// If left out it is made with the first table whose rows change.
-    #[arg(long, value_name = "SIZE | auto", value_parser = redo_size)]
-    pub redo_size: Option<RedoSize>,
+    /// Make the redo log too: the size of each of its three groups, or auto for one that suits the room;
+    /// none: it is made with the first table whose rows change.
+    #[arg(long, value_name = "SIZE | auto | none", value_parser = redo_size, default_value = "none")]
+    pub redo_size: RedoSize,
     /// Take the groups that are on these disks already, as their directory is gone: paths, patterns.
     #[arg(long, value_name = "PATH,..", value_delimiter = ',',
         conflicts_with_all = ["disks", "failgroup", "erase", "name", "disk_size", "redundancy",
@@ -98,14 +98,25 @@ fn au_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "allowed: 1M, 2M, 4M, 8M, 16M, 32M, 64M".to_owned())
 }
 
-/// The size of a group of the redo log; `None`: as suits the room.
+/// The redo log that is wanted.
 #[derive(Clone, Copy, Debug)]
-pub struct RedoSize(Option<u64>);
+pub enum RedoSize {
+    /// None yet.
+    None,
+    /// Groups that suit the room.
+    Auto,
+    /// Groups of so many bytes each.
+    Bytes(u64),
+}
 
 fn redo_size(text: &str) -> Result<RedoSize, String> {
-    match text.trim().eq_ignore_ascii_case("auto") {
-        true => Ok(RedoSize(None)),
-        false => parse_size(text).map(|size| RedoSize(Some(size))),
+    match text.trim().to_ascii_lowercase().as_str() {
+        "auto" => Ok(RedoSize::Auto),
+        "none" => Ok(RedoSize::None),
+        _ => match parse_size(text) {
+            Ok(size) => Ok(RedoSize::Bytes(size)),
+            Err(why) => Err(format!("{why}; or auto, or none")),
+        },
     }
 }
 
@@ -368,9 +379,13 @@ async fn make_in(
     database::held(inner, lock, place)
 }
 
-/// Makes the redo log, if it is asked for.
+/// Makes the redo log that is asked for.
 async fn make_log(args: &Args, database: &Database) -> Result<(), Fault> {
-    let Some(RedoSize(size)) = args.redo_size else { return Ok(()) };
+    let size = match args.redo_size {
+        RedoSize::None => return Ok(()),
+        RedoSize::Auto => None,
+        RedoSize::Bytes(size) => Some(size),
+    };
     let bar = OnceLock::new();
     let is_json = args.format == Format::Json;
     let show = |done, total| {

@@ -88,7 +88,7 @@ pub struct Shape {
 /// Three disks, mirrored.
 pub const NORMAL: Shape = Shape { redundancy: "normal", members: 3, spare: 0 };
 
-/// A group, AU 1 MB; `None`, told, where that cannot be.
+/// A group, AU 1 MB, with a redo log in it; `None`, told, where that cannot be.
 pub fn group(shape: &Shape) -> Option<Power> {
     if !can_have_groups() {
         return None;
@@ -97,7 +97,7 @@ pub fn group(shape: &Shape) -> Option<Power> {
     let paths: Vec<String> = (1..=shape.members).map(|n| format!("at/disk{n}")).collect();
     let paths = paths.join(",");
     let words = ["--disks", &paths, "--au-size", "1M", "--redundancy", shape.redundancy];
-    done(power.dir(), &[&["init", "db"][..], &words].concat());
+    done(power.dir(), &[&["init", "db", "--redo-size", "auto"][..], &words].concat());
     Some(power)
 }
 

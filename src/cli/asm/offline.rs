@@ -161,7 +161,7 @@ pub async fn online(
     let request = OnlineRequest { disks, force: args.force, rebalance };
     let names =
         database.inner.storage().groups().online_disks(mounted.group.name(), &request).await?;
-    returned(&mounted, &names, args.wait, place, show).await
+    returned((database, &mounted), &names, args.wait, place, show).await
 }
 
 /// Puts another disk in the place of one that is gone.
@@ -198,11 +198,11 @@ pub async fn replace(
         .await;
     progress.get().into_iter().for_each(Progress::finish);
     replaced?;
-    returned(&mounted, &[name], args.wait, place, show).await
+    returned((database, &mounted), &[name], args.wait, place, show).await
 }
 
 async fn returned(
-    mounted: &Mounted,
+    (database, mounted): (&Database, &Mounted),
     names: &[String],
     wait: bool,
     place: &Place,
@@ -216,7 +216,8 @@ async fn returned(
         let total = totals.iter().map(|(_, bytes)| bytes).sum::<u64>();
         let progress = Progress::new("resynced", total.max(1), show.format == Format::Json);
         let done = || group.returns().iter().map(|r| r.bytes_done).sum::<u64>();
-        progress.during(&place.env, done, group.wait_returned()).await?;
+        let returned = database.inner.storage().groups().wait_returned(mounted);
+        progress.during(&place.env, done, returned).await?;
         let disks = group.disks();
         if let Some(disk) = disks.iter().find(|d| names.contains(&d.name) && !d.in_sync) {
             let text = format!("disk {} left again before it had what it missed", disk.name);

@@ -52,7 +52,7 @@ pub async fn run(
 ) -> Result<(Tally, Moved), Fault> {
     let mounted = database.inner.group("DATA")?;
     let path = args.dir.join("disks/disk5");
-    step(6, "A disk is added", "alter diskgroup data add disk ...")?;
+    step(7, "A disk is added", "alter diskgroup data add disk ...")?;
     report.begin("disk added");
     let request = request(path, disk_size(args.scale));
     let work = database.inner.storage().groups().explain_work("DATA", &request)?.work;

@@ -1,31 +1,34 @@
-//! Commits: how many, how long each takes and of what parts; and that none is lost when a disk dies.
+//! Commits by SQL: how many, how long each takes and of what parts; and that none is lost when a disk dies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
 use cellar_instance::views;
 use cellar_io::{EnvExt, Handle, Instant};
-use cellar_sql::Engine;
-use cellar_storage::redo::RedoLog;
+use cellar_sql::{Engine, Parameter};
+use cellar_wait::WaitClass;
 
 use super::report::Report;
-use super::{Args, ask_done, step};
+use super::{Args, ask, ask_done, step};
 use crate::cli::database::{Database, Place};
 use crate::cli::fault::Fault;
 use crate::cli::output;
 
-/// Bytes of a record.
-const RECORD: usize = 1024;
+/// Rows that are updated, of about 1 KB each.
+const ROWS: u64 = 2000;
 /// How long each number of clients commits.
 const TIME: Duration = Duration::from_secs(2);
 const CLIENTS: [usize; 2] = [1, 10];
 /// While a disk dies a client commits this often.
 const EVERY: Duration = Duration::from_millis(5);
-/// The kind of a record of which the demo knows what is in it.
-const KNOWN: u8 = 2;
+/// The client of rows that are inserted while a disk dies; others have the numbers from 1 on.
+const WHILE_A_DISK_DIED: i64 = 0;
+
+const UPDATE: &str = "update account set balance = balance + 1 where id = $1";
 
 /// What the demo keeps of commits.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -38,20 +41,31 @@ pub struct Commits {
     /// Commits while the disk died, and the slowest of them in milliseconds.
     pub while_a_disk_died: u64,
     pub slowest_ms: f64,
-    /// Of these, not in the log afterwards, or other bytes.
+    /// Of these, not there afterwards.
     pub lost: u64,
+    #[serde(skip)]
+    acknowledged: Vec<i64>,
 }
 
 /// Commits of so many clients.
 #[derive(Clone, Debug, serde::Serialize)]
 struct Run {
     clients: usize,
+    commits: u64,
     per_second: f64,
     p50_ms: f64,
     p99_ms: f64,
+    /// What the clients waited for, in percent of their time; the rest is CPU.
+    waits: Vec<Waited>,
 }
 
-/// Makes the log and commits to it.
+#[derive(Clone, Debug, serde::Serialize)]
+struct Waited {
+    event: &'static str,
+    percent: f64,
+}
+
+/// Makes the log and tables, and commits to them.
 pub async fn run(
     args: &Args,
     report: &mut Report,
@@ -68,19 +82,22 @@ pub async fn run(
         format!("alter database add logfile ({media}) size {size}M, size {size}M, size {size}M");
     output::text("      > alter database add logfile ('+DATA.DATA_0000', ...) size ...\n")?;
     ask_done(engine, &statement).await?;
-    let log = database.inner.storage().redo().log()?;
+    make_tables(engine).await?;
+    output::text("      > update account set balance = balance + 1 where id = $1\n")?;
     let mut commits = Commits::default();
     for clients in CLIENTS {
-        let run = measured(&log, database, clients, place).await?;
+        let run = measured(database, clients, place).await?;
         output::text(&format!(
-            "      {clients:>2} client{} {:>7.0} /s    p50 {:.2} ms    p99 {:.2} ms\n",
+            "      {clients:>2} client{} {:>7.0} /s    p50 {:.2} ms    p99 {:.2} ms\n{}",
             if clients == 1 { " " } else { "s" },
             run.per_second,
             run.p50_ms,
-            run.p99_ms
+            run.p99_ms,
+            waited(&run.waits),
         ))?;
         commits.runs.push(run);
     }
+    check_balance(engine, &commits).await?;
     let redo = database.inner.instance().redo();
     if let Some(group) = views::log(redo).first() {
         (commits.block_size, commits.block_size_reason) =
@@ -90,23 +107,62 @@ pub async fn run(
             commits.block_size, commits.block_size_reason
         ))?;
     }
-    output::text(&parts(&views::redo_commit(redo)))?;
+    output::text("\n")?;
     report.done();
     Ok(commits)
 }
 
-/// The parts of all commits so far, as 100 %.
-fn parts(rows: &[views::VRedoCommit]) -> String {
-    // What has no share, the last medium, is no part of a commit.
-    let share = |row: &views::VRedoCommit| row.percent.map(|percent| (row.part, percent));
-    let shown = rows.iter().filter_map(share).filter(|(part, p)| *part != "whole" && *p >= 0.5);
-    let (names, percents): (Vec<&str>, Vec<f64>) = shown.unzip();
+async fn make_tables(engine: &Engine) -> Result<(), Fault> {
+    let rows = format!(
+        "insert into account select i, 0, repeat('x', 1000) from generate_series(1, {ROWS}) as s(i)"
+    );
+    for statement in [
+        "create table account (id bigint primary key, balance bigint not null, note text)",
+        &rows,
+        "create table ledger (client bigint, number bigint, primary key (client, number))",
+    ] {
+        ask_done(engine, statement).await?;
+    }
+    Ok(())
+}
+
+/// What was waited for in the time of all commits, in a line that is 100 % together.
+fn waited(waits: &[Waited]) -> String {
+    let shown = waits.iter().filter(|waited| waited.percent >= 0.5).take(3);
+    let (names, percents): (Vec<&str>, Vec<f64>) =
+        shown.map(|waited| (waited.event, waited.percent)).unzip();
     let (whole, rest) = whole_percents(&percents);
-    let mut text = String::from("      one commit:");
+    let mut text = String::from("         one commit:");
     for (name, percent) in names.iter().zip(whole) {
         text.push_str(&format!(" {name} {percent},"));
     }
-    format!("{text} others {rest} = 100 %\n\n")
+    format!("{text} CPU and others {rest} = 100 %\n")
+}
+
+/// Each update has added one.
+async fn check_balance(engine: &Engine, commits: &Commits) -> Result<(), Fault> {
+    let sum = "select cast(sum(balance) as bigint) as n from account";
+    let found = numbers(engine, sum).await?.pop();
+    let made: u64 = commits.runs.iter().map(|run| run.commits).sum();
+    match found.is_some_and(|found| u64::try_from(found) == Ok(made)) {
+        true => Ok(()),
+        false => Err(Fault::failed(format!(
+            "CELLAR-00600: {made} updates of one each were acknowledged, and the sum is {found:?}"
+        ))),
+    }
+}
+
+/// The whole numbers of a query's first column.
+async fn numbers(engine: &Engine, query: &str) -> Result<Vec<i64>, Fault> {
+    let mut all = Vec::new();
+    for batch in ask(engine, query).await? {
+        if let Some(column) =
+            batch.columns().first().and_then(|c| c.as_primitive_opt::<Int64Type>())
+        {
+            all.extend(column.iter().flatten());
+        }
+    }
+    Ok(all)
 }
 
 /// Whole numbers for these shares, and for what is left of 100, that are 100 together: each is rounded
@@ -125,62 +181,83 @@ fn whole_percents(percents: &[f64]) -> (Vec<u64>, u64) {
     (whole, rest)
 }
 
-async fn measured(
-    log: &Arc<RedoLog>,
-    database: &Database,
-    clients: usize,
-    place: &Place,
-) -> Result<Run, Fault> {
+/// A session of its own, and its number.
+async fn session(database: &Database) -> Result<(Engine, u32), Fault> {
+    let session = database.inner.instance().sessions().user("demo commits", "demo");
+    let sid = session.sid();
+    let own = Database { inner: Arc::clone(&database.inner), session };
+    Ok((own.engine().await?, sid))
+}
+
+async fn measured(database: &Database, clients: usize, place: &Place) -> Result<Run, Fault> {
+    let mut sessions = Vec::new();
+    for _ in 0..clients {
+        let (engine, sid) = session(database).await?;
+        let update = engine.prepare_statement(UPDATE, &[]).await?;
+        sessions.push((Arc::new(engine), update, sid));
+    }
+    let sids: BTreeSet<u32> = sessions.iter().map(|session| session.2).collect();
     let began = place.env.now();
     let until = began.plus(TIME);
-    let client = |_| {
-        let (log, env) = (Arc::clone(log), Arc::clone(&place.env));
-        let session = database.inner.instance().sessions().user("demo commits", "demo");
-        let record = Bytes::from(vec![7; RECORD]);
+    let client = |(engine, update, seed): (Arc<Engine>, _, u32)| {
+        let env = Arc::clone(&place.env);
         place.env.run("demo commits", async move {
             let mut times = Vec::new();
+            let mut random = u64::from(seed);
             while env.now() < until {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let id = i64::try_from((random >> 33) % ROWS + 1).unwrap_or(1);
                 let asked = env.now();
-                log.commit(session.waits(), 1, record.clone()).await?;
+                engine.execute_prepared(&update, &[Parameter::Integer(id)]).await?;
                 times.push(env.now().since(asked));
             }
-            Ok::<_, cellar_instance::Error>(times)
+            // It is still there when its waits are read.
+            Ok::<_, cellar_sql::Error>((times, engine))
         })
     };
-    let tasks: Vec<Handle<_>> = (0..clients).map(client).collect();
-    let mut times = Vec::new();
+    let tasks: Vec<Handle<_>> = sessions.into_iter().map(client).collect();
+    let (mut times, mut engines) = (Vec::new(), Vec::new());
     for task in tasks {
-        let ended = task.await.ok_or_else(stopped)?;
-        times.extend(ended?);
+        let (of_one, engine) = task.await.ok_or_else(stopped)??;
+        times.extend(of_one);
+        engines.push(engine);
     }
     let seconds = place.env.now().since(began).as_secs_f64();
+    let waits = waits_of(database, &sids, times.iter().sum());
+    drop(engines);
     times.sort_unstable();
     let ms = |part: f64| {
         let rank = (times.len() as f64 * part).ceil() as usize;
         times.get(rank.saturating_sub(1)).map_or(0.0, |time| time.as_secs_f64() * 1e3)
     };
-    Ok(Run { clients, per_second: times.len() as f64 / seconds, p50_ms: ms(0.5), p99_ms: ms(0.99) })
+    let per_second = times.len() as f64 / seconds;
+    let (p50_ms, p99_ms) = (ms(0.5), ms(0.99));
+    Ok(Run { clients, commits: times.len() as u64, per_second, p50_ms, p99_ms, waits })
+}
+
+/// What these sessions have waited for, the longest first, in percent of `whole`.
+fn waits_of(database: &Database, sids: &BTreeSet<u32>, whole: Duration) -> Vec<Waited> {
+    let mut nanos: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let totals = database.inner.waits().session_totals().into_iter();
+    let own = totals.filter(|total| sids.contains(&total.sid));
+    for total in own.filter(|total| total.event.class() != WaitClass::Idle) {
+        *nanos.entry(total.event.name()).or_default() += total.nanos;
+    }
+    let percent = |nanos: u64| nanos as f64 / (whole.as_nanos() as f64).max(1.0) * 100.0;
+    let waited = |(event, nanos)| Waited { event, percent: percent(nanos) };
+    let mut waits: Vec<Waited> = nanos.into_iter().map(waited).collect();
+    waits.sort_by(|a, b| b.percent.total_cmp(&a.percent));
+    waits
 }
 
 fn stopped() -> Fault {
     Fault::failed("CELLAR-00600: the commits stopped by themselves")
 }
 
-/// A record that can be told from every other.
-fn known(number: u64) -> Bytes {
-    let mut record = vec![0; RECORD];
-    for (at, word) in record.chunks_exact_mut(8).enumerate() {
-        let value = (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(at as u32 % 64);
-        word.copy_from_slice(&value.to_le_bytes());
-    }
-    record[..8].copy_from_slice(&number.to_le_bytes());
-    Bytes::from(record)
-}
-
 /// What was acknowledged, and how long each took.
 #[derive(Default)]
 struct Acknowledged {
-    records: Vec<u64>,
+    rows: Vec<i64>,
     slowest: Duration,
     error: Option<String>,
 }
@@ -198,21 +275,21 @@ impl Drop for Client {
 }
 
 impl Client {
-    /// Begins to commit, each 5 ms.
-    pub fn start(database: &Database, place: &Place) -> Result<Client, Fault> {
-        let log = database.inner.storage().redo().log()?;
-        // What it commits is to be found in the log afterwards.
-        log.keep_records(true);
+    /// Begins to insert a row and commit it, each 5 ms.
+    pub async fn start(database: &Database, place: &Place) -> Result<Client, Fault> {
+        let (engine, _) = session(database).await?;
+        let insert = "insert into ledger (client, number) values ($1, $2)";
+        let insert = engine.prepare_statement(insert, &[]).await?;
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, env) = (Arc::clone(&stop), Arc::clone(&place.env));
-        let session = database.inner.instance().sessions().user("demo commits", "demo");
         let task = async move {
             let mut known_to_be = Acknowledged::default();
             let mut number = 0;
             while !stopped.load(Ordering::Acquire) {
                 let asked: Instant = env.now();
-                match log.commit(session.waits(), KNOWN, known(number)).await {
-                    Ok(_) => known_to_be.records.push(number),
+                let row = [WHILE_A_DISK_DIED, number].map(Parameter::Integer);
+                match engine.execute_prepared(&insert, &row).await {
+                    Ok(_) => known_to_be.rows.push(number),
                     Err(error) => {
                         known_to_be.error = Some(error.to_string());
                         break;
@@ -227,8 +304,8 @@ impl Client {
         Ok(Client { stop, task: Some(place.env.run("demo commits", task)) })
     }
 
-    /// Ends the commits, opens the log anew and looks for each that was acknowledged.
-    pub async fn stop(mut self, database: &Database, commits: &mut Commits) -> Result<(), Fault> {
+    /// Ends the commits and looks for each row that was acknowledged.
+    pub async fn stop(mut self, engine: &Engine, commits: &mut Commits) -> Result<(), Fault> {
         self.stop.store(true, Ordering::Release);
         let ended = match self.task.take() {
             Some(task) => task.await,
@@ -238,23 +315,27 @@ impl Client {
         if let Some(error) = acknowledged.error {
             return Err(Fault::failed(format!("CELLAR-00600: a commit failed: {error}")));
         }
-        let found: Arc<Mutex<BTreeMap<u64, Bytes>>> = Arc::default();
-        let gathered = Arc::clone(&found);
-        let gather = move |kind: u8, record: &Bytes| {
-            let number = record.get(..8).and_then(|bytes| bytes.try_into().ok());
-            if let Some(number) = number.filter(|_| kind == KNOWN) {
-                let mut all = gathered.lock().unwrap_or_else(PoisonError::into_inner);
-                all.insert(u64::from_le_bytes(number), record.clone());
-            }
-        };
-        database.inner.storage().redo().reread(&gather).await?;
-        let found = found.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_lost = |number: &&u64| found.get(number) != Some(&known(**number));
-        commits.while_a_disk_died = acknowledged.records.len() as u64;
+        commits.while_a_disk_died = acknowledged.rows.len() as u64;
         commits.slowest_ms = acknowledged.slowest.as_secs_f64() * 1e3;
-        commits.lost = acknowledged.records.iter().filter(is_lost).count() as u64;
-        Ok(())
+        commits.acknowledged = acknowledged.rows;
+        look_again(engine, commits).await
     }
+}
+
+/// Looks again for each row that was acknowledged while the disk died.
+pub async fn look_again(engine: &Engine, commits: &mut Commits) -> Result<(), Fault> {
+    commits.lost = missing(engine, WHILE_A_DISK_DIED, &commits.acknowledged).await?;
+    match commits.lost {
+        0 => Ok(()),
+        lost => Err(Fault::failed(format!("CELLAR-00600: {lost} commits are lost"))),
+    }
+}
+
+/// How many of these rows of a client are not there.
+pub async fn missing(engine: &Engine, client: i64, rows: &[i64]) -> Result<u64, Fault> {
+    let query = format!("select number from ledger where client = {client}");
+    let found: BTreeSet<i64> = numbers(engine, &query).await?.into_iter().collect();
+    Ok(rows.iter().filter(|number| !found.contains(number)).count() as u64)
 }
 
 /// The medium on the dead disk is given up.
@@ -283,5 +364,13 @@ mod tests {
         }
         assert_eq!(whole_percents(&[33.6, 33.6, 32.8]), (vec![34, 33, 33], 0));
         assert_eq!(whole_percents(&[97.2, 2.1]), (vec![97, 2], 1));
+    }
+
+    #[test]
+    fn what_was_waited_for_is_a_hundred_percent() {
+        let waited_for = |event, percent| Waited { event, percent };
+        let waits = [waited_for("log file sync", 90.4), waited_for("buffer busy waits", 0.4)];
+        assert!(waited(&waits).ends_with(": log file sync 90, CPU and others 10 = 100 %\n"));
+        assert!(waited(&[]).ends_with("CPU and others 100 = 100 %\n"));
     }
 }

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use cellar_io::{Instant, SharedEnv};
-use cellar_wait::WaitClass;
+use cellar_wait::{EventTotals, WaitClass};
 use serde::Serialize;
 
 use super::added::Moved;
 use super::commits::Commits;
 use super::healed::Healed;
+use super::killed::Killed;
 use super::{Args, Found};
 use crate::cli::database::Place;
 use crate::cli::fault::Fault;
@@ -31,6 +32,7 @@ struct Kept<'a> {
     commits_lost: u64,
     commits: &'a Commits,
     healed: &'a Healed,
+    killed: &'a Killed,
     disk_added: &'a Moved,
     checksums_wrong: u64,
     pieces_differing: u64,
@@ -94,9 +96,10 @@ impl Report {
             steps: &self.steps,
             queries_failed: found.queries_failed,
             queries_wrong: found.queries_wrong,
-            commits_lost: found.commits.lost,
+            commits_lost: found.commits.lost + found.killed.lost,
             commits: &found.commits,
             healed: &found.healed,
+            killed: &found.killed,
             disk_added: &found.moved,
             checksums_wrong: found.findings.checksums_wrong,
             pieces_differing: found.findings.pieces_differing,
@@ -134,6 +137,20 @@ impl Report {
         }
         text.push('\n');
         output::text(&text)
+    }
+}
+
+/// Adds waits of the same events, of a later opening.
+pub fn add(waits: &mut Vec<EventTotals>, more: Vec<EventTotals>) {
+    for of_event in more {
+        match waits.iter_mut().find(|known| known.event == of_event.event) {
+            Some(known) => {
+                known.count += of_event.count;
+                known.nanos += of_event.nanos;
+                known.histogram.merge(&of_event.histogram);
+            }
+            None => waits.push(of_event),
+        }
     }
 }
 

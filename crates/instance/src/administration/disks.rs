@@ -80,8 +80,8 @@ impl Administrator {
         let made = self.groups().alter_disks(mounted.group.name(), change, &wrote).await;
         drop(making);
         let changed = made.map_err(|error| match error.number() {
-            // Dropping files is not the only way out here.
-            15041 => error.hint(format!(
+            // Dropping files is not the only way out here; where the log is in the way it says which is.
+            15041 if !error.has(15028) => error.hint(format!(
                 "{NO_PLACE}; EXPLAIN WORK FOR the statement tells what lacks a place"
             )),
             _ => error,

@@ -79,7 +79,7 @@ impl Administrator {
             });
         }
         let waiting = self.waiting.for_what(What::Return(group.clone()));
-        group.wait_returned().await?;
+        self.groups().wait_returned(mounted).await?;
         drop(waiting);
         let gone = group.disks().into_iter().find(|d| names.contains(&d.name) && !d.in_sync);
         if let Some(disk) = gone {

@@ -96,6 +96,27 @@ impl Groups {
         answer.await.map_err(|_| Error::new(1013, "the program ends"))?
     }
 
+    /// A refusal to drop disks, with the way on where the redo log has files on them: they are each a
+    /// failure group's own, and do not move.
+    fn or_move_the_log(&self, mounted: &Mounted, change: &AlterDisks, error: Error) -> Error {
+        let goes = |disk: &&DiskInfo| change.drop.iter().any(|drop| drop.name == disk.name);
+        let disks = mounted.group.disks();
+        let (going, staying): (Vec<&DiskInfo>, Vec<&DiskInfo>) = disks.iter().partition(goes);
+        let mut goes: BTreeSet<&str> = going.iter().map(|disk| &*disk.failgroup).collect();
+        staying.iter().for_each(|disk| _ = goes.remove(&*disk.failgroup));
+        let media = self.redo().media_in(mounted.group.name(), &goes);
+        let (false, Some(first)) = (staying.is_empty(), media.first()) else { return error };
+        let group = mounted.group.name();
+        let add = format!("alter database add logfile member '+{group}'");
+        let drop = format!("alter database drop logfile member '{first}'");
+        error
+            .under(
+                15028,
+                format!("the redo log is on {}, and its files stay there", media.join(", ")),
+            )
+            .hint(format!("move it first: {add}; {drop}"))
+    }
+
     async fn alter_to_the_end(
         &self,
         mounted: &Mounted,
@@ -121,7 +142,8 @@ impl Groups {
             files.kept = false;
             // A path that stays would bring the disks of another database here.
             let undone = self.finder().forget_paths(&remembered);
-            return Err(undone.err().into_iter().fold(error.into(), Error::over));
+            let error = self.or_move_the_log(mounted, &change, error.into());
+            return Err(undone.err().into_iter().fold(error, Error::over));
         }
         joining.into_iter().filter_map(|j| j.open).for_each(|open| mounted.disks.add(open));
         let added = group.disks().into_iter().filter(|d| !before.contains(&d.number));

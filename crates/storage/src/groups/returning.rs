@@ -82,6 +82,16 @@ impl Groups {
         failure.map(|()| names)
     }
 
+    /// Waits until disks on their way back have what they missed, and the redo log is on them again.
+    ///
+    /// # Errors
+    /// One does not get it.
+    #[boxed]
+    pub async fn wait_returned(&self, mounted: &Mounted) -> Result<()> {
+        mounted.group.wait_returned().await?;
+        self.redo().return_media(mounted).await
+    }
+
     async fn online_disk(&self, mounted: &Mounted, name: &str, how: OnlineHow) -> Result<()> {
         let (this, mounted) = (self.clone(), mounted.clone());
         let name = name.to_owned();

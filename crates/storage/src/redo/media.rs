@@ -367,6 +367,19 @@ impl RedoManager {
         }
     }
 
+    /// Media of the log in these failure groups of a disk group, by name.
+    pub(crate) fn media_in(&self, group: &str, failgroups: &BTreeSet<&str>) -> Vec<String> {
+        let Some(log) = self.shared().log() else { return Vec::new() };
+        let names = log.log().media().into_iter().map(|medium| medium.name);
+        let is_there = |name: &String| match Place::of_name(name) {
+            Place::Group { group: own, failgroup } => {
+                own == group && failgroups.contains(failgroup.as_str())
+            }
+            Place::Directory(_) => false,
+        };
+        names.filter(is_there).collect()
+    }
+
     /// Whether acknowledged commits may be lost where these failure groups of a disk group go, together
     /// and with those that are away already: a log that nothing is written to does not notice that.
     pub(crate) fn redo_is_lost_without(&self, group: &str, failgroups: &BTreeSet<String>) -> bool {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
+use cellar_io::EnvExt;
 use cellar_redo::Medium;
 
 use super::RedoManager;
@@ -183,51 +184,77 @@ impl RedoManager {
     /// Has media that failed take part again where their place in this group is well, or is a directory
     /// that still has files of theirs.
     pub(crate) async fn return_failed_media(&self, mounted: &Mounted) {
-        let redo = self.shared();
-        let Some(log) = redo.log() else { return };
+        let Some(log) = self.shared().log() else { return };
+        // A directory is looked at below: who looks at the disks must not wait for a file system.
         let may_be_here = |place: &Place| match place {
-            Place::Group { group, .. } => group == mounted.group.name() && self.is_well(place),
-            // Looked at below: who looks at the disks must not wait for a file system.
+            Place::Group { .. } => self.is_well_in(place, mounted),
             Place::Directory(_) => true,
         };
-        let places: Vec<Place> = failed_places(&log)
-            .into_iter()
-            .filter(|place| may_be_here(place) && log.is_due(place))
-            .collect();
+        let mut places = failed_places(&log);
+        places.retain(|place| may_be_here(place) && log.is_due(place));
         if places.is_empty() {
             return;
         }
         let this = self.clone();
         let work = async move {
-            let redo = this.shared();
-            let groups: Vec<u32> = log.log().groups().iter().map(|group| group.group).collect();
-            let Ok(data) = decoded(log.control()) else { return };
-            let mut back = Vec::new();
-            for place in places {
-                // With nothing held: a file system may hang. A directory without files of the log may
-                // be where a file system was mounted: whoever means it says ADD LOGFILE MEMBER. One file
-                // is enough: of groups that were added meanwhile there is none yet.
-                let is_group = matches!(place, Place::Group { .. });
-                let found = this.check_place(&place, &groups, data.database).await;
-                if is_group || found.is_ok_and(|found| found.all || found.own) {
-                    back.push(place);
-                }
-            }
-            if back.is_empty() {
-                return;
-            }
-            let _changing = redo.changing.lock().await;
-            for place in back {
-                // Somebody may have had it return, or given the log up, meanwhile.
-                let is_open = redo.log().is_some_and(|now| Arc::ptr_eq(&now, &log));
-                let is_failed = is_open && failed_places(&log).contains(&place);
-                if is_failed {
-                    // What fails is tried again.
-                    let _ = this.return_one(&log, &place).await;
-                }
-            }
+            // What fails is tried again.
+            let _ = this.return_places(&log, places).await;
         };
         self.env().spawn("redo medium returns", Box::pin(work));
+    }
+
+    /// Has media that failed in this group take part again, where their place is well: they do when this
+    /// returns.
+    ///
+    /// # Errors
+    /// Of the first that does not; it is tried again.
+    pub(crate) async fn return_media(&self, mounted: &Mounted) -> Result<()> {
+        let Some(log) = self.shared().log() else { return Ok(()) };
+        let mut places = failed_places(&log);
+        places.retain(|place| self.is_well_in(place, mounted));
+        if places.is_empty() {
+            return Ok(());
+        }
+        let this = self.clone();
+        // To its end although the caller goes away.
+        let work = async move { this.return_places(&log, places).await };
+        let ended = self.env().run("redo medium returns", work).await;
+        ended.unwrap_or_else(|| Err(Error::new(1013, "the program ends")))
+    }
+
+    fn is_well_in(&self, place: &Place, mounted: &Mounted) -> bool {
+        let is_here = matches!(place, Place::Group { group, .. } if group == mounted.group.name());
+        is_here && self.is_well(place)
+    }
+
+    async fn return_places(&self, log: &Arc<RedoLog>, places: Vec<Place>) -> Result<()> {
+        let redo = self.shared();
+        let groups: Vec<u32> = log.log().groups().iter().map(|group| group.group).collect();
+        let database = decoded(log.control())?.database;
+        let mut back = Vec::new();
+        for place in places {
+            // With nothing held: a file system may hang. A directory without files of the log may
+            // be where a file system was mounted: whoever means it says ADD LOGFILE MEMBER. One file
+            // is enough: of groups that were added meanwhile there is none yet.
+            let is_group = matches!(place, Place::Group { .. });
+            let found = self.check_place(&place, &groups, database).await;
+            if is_group || found.is_ok_and(|found| found.all || found.own) {
+                back.push(place);
+            }
+        }
+        let mut failure = Ok(());
+        if back.is_empty() {
+            return failure;
+        }
+        let _changing = redo.changing.lock().await;
+        for place in back {
+            // Somebody may have had it return, or given the log up, meanwhile.
+            let is_open = redo.log().is_some_and(|now| Arc::ptr_eq(&now, log));
+            if is_open && failed_places(log).contains(&place) {
+                failure = failure.and(self.return_one(log, &place).await);
+            }
+        }
+        failure
     }
 
     async fn return_one(&self, log: &Arc<RedoLog>, place: &Place) -> Result<()> {
