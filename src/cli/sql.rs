@@ -501,6 +501,9 @@ async fn run_and_show(
             out.flush()?;
         }
         Outcome::Plan(plan) => plan.write(&mut *out, show.format, output::width())?,
+        changed @ Outcome::Changed(..) => {
+            output::notice(&changed.message().unwrap_or_default());
+        }
         Outcome::Done { message, notices } => {
             output::notice(&told_where(&message, &show.dir));
             for notice in notices {

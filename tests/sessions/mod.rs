@@ -242,6 +242,9 @@ async fn rows_of(outcome: Outcome) -> Result<Told, cellar_sql::Error> {
             Ok(Told::Copied(String::from_utf8(bytes.concat()).unwrap()))
         }
         Outcome::Refused(_, error) => Err(error),
+        changed @ Outcome::Changed(..) => {
+            Ok(Told::Done(changed.message().unwrap_or_default().into_owned()))
+        }
         Outcome::Done { message, .. } => Ok(Told::Done(message)),
         Outcome::Plan(plan) => Ok(Told::Done(format!("{plan:?}"))),
     }
@@ -281,6 +284,9 @@ async fn told(outcome: Result<Outcome, cellar_sql::Error>) -> String {
                 Ok(bytes) => String::from_utf8(bytes.concat()).unwrap(),
                 Err(error) => format!("{error}"),
             };
+        }
+        Ok(changed @ Outcome::Changed(..)) => {
+            return changed.message().unwrap_or_default().into_owned();
         }
         Ok(Outcome::Done { message, .. }) => return message,
         Ok(other) => return format!("{other:?}"),

@@ -3,6 +3,7 @@
 mod advisory_calls;
 mod alter;
 mod altered;
+pub mod cancel;
 mod columnar;
 mod comment_calls;
 mod comments;
@@ -34,6 +35,7 @@ mod transactions;
 mod views;
 mod write;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -63,6 +65,7 @@ use object_store::ObjectStore;
 
 use crate::allowed;
 use crate::copy::CopyOutput;
+use crate::engine::cancel::Canceller;
 use crate::engine::made::Made;
 use crate::engine::namespaces::Namespaces;
 use crate::engine::run::Planned;
@@ -78,6 +81,7 @@ use crate::files::json_format::JsonFormats;
 use crate::files::parquet_format::ParquetFormats;
 use crate::host::Host;
 use crate::instants::zoned::rows_in_zone;
+use crate::memory::WorkMemory;
 use crate::names::path::Paths;
 use crate::names::{self, CATALOG};
 use crate::nearest::nearest;
@@ -114,6 +118,8 @@ pub enum Outcome {
     Copied(CopyOutput),
     /// The output of an EXPLAIN.
     Plan(Box<Explained>),
+    /// So many rows were changed, and how: `inserted`, `updated`, `deleted`, `copied`.
+    Changed(u64, &'static str),
     /// A statement without rows.
     Done {
         /// One line: what was done.
@@ -130,12 +136,25 @@ impl std::fmt::Debug for Outcome {
             Outcome::Refused(_, error) => write!(f, "Refused({error:?})"),
             Outcome::Copied(output) => write!(f, "Copied({output:?})"),
             Outcome::Plan(plan) => write!(f, "Plan({plan:?})"),
+            Outcome::Changed(count, verb) => write!(f, "Changed({count}, {verb})"),
             Outcome::Done { message, .. } => write!(f, "Done({message})"),
         }
     }
 }
 
 impl Outcome {
+    /// One line that says what was done; `None`: there are rows to be read.
+    pub fn message(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Outcome::Changed(count, verb) => {
+                let word = if *count == 1 { "row" } else { "rows" };
+                Some(format!("{count} {word} {verb}.").into())
+            }
+            Outcome::Done { message, .. } => Some(message.into()),
+            _ => None,
+        }
+    }
+
     /// With names as people write them.
     fn shown(self) -> Outcome {
         match self {
@@ -180,6 +199,8 @@ pub struct Engine {
     settings: Arc<Settings>,
     /// The search path of the session.
     paths: Arc<Paths>,
+    /// Stops the statement in progress.
+    canceller: Canceller,
     /// Statements that were prepared by name.
     prepared: Mutex<HashMap<String, Arc<Prepared>>>,
 }
@@ -253,10 +274,25 @@ impl Engine {
         views: Vec<Arc<dyn ViewSource>>,
         options: &EngineOptions,
     ) -> Result<Engine, Error> {
+        let memory = WorkMemory::new(options.memory_limit);
+        Engine::open_sharing(host, views, options, &memory).await
+    }
+
+    /// The same, whose queries share their memory with those of other engines.
+    ///
+    /// # Errors
+    /// As of [`Engine::open`].
+    #[boxed]
+    pub async fn open_sharing(
+        host: Arc<dyn Host>,
+        views: Vec<Arc<dyn ViewSource>>,
+        options: &EngineOptions,
+        memory: &WorkMemory,
+    ) -> Result<Engine, Error> {
         let notes = Arc::<Notes>::default();
         let settings = host.rows().map(|rows| Arc::clone(rows.settings())).unwrap_or_default();
         let paths = Arc::new(Paths::new(session_number(&*host)));
-        let context = context::context(&host, (&settings, &paths), &notes, options);
+        let context = context::context(&host, (&settings, &paths), &notes, (options, memory));
         let context = context.map_err(|e| from_datafusion(&e))?;
         let names = views.iter().map(|v| v.name().to_owned());
         let tables = Arc::new(Tables::new(&host));
@@ -274,6 +310,7 @@ impl Engine {
             settings,
             paths,
             prepared: Mutex::default(),
+            canceller: Canceller::default(),
         };
         engine.add_formats().map_err(|e| from_datafusion(&e))?;
         engine.add_views(views).map_err(|e| from_datafusion(&e))?;
@@ -355,9 +392,9 @@ impl Engine {
     /// A numbered error with the next step; 00600 for a defect.
     #[boxed]
     pub async fn execute(&self, sql: &str) -> Result<Outcome, Error> {
-        let began = tokio::time::Instant::now();
-        let outcome = self.in_time(caught(self.run(sql))).await;
-        match self.told_in_time(self.concluded(outcome).await?.shown(), began) {
+        let began = self.began();
+        let outcome = began.ends(caught(self.run(sql))).await.and_then(|ran| ran);
+        match self.told_in_time(self.concluded(outcome).await?.shown(), &began) {
             Outcome::Rows(stream) => Ok(Outcome::Rows(caught_stream(stream))),
             other => Ok(other),
         }

@@ -23,6 +23,7 @@ pub mod source_format;
 pub mod split;
 pub mod statement;
 mod statistics;
+pub mod tag;
 pub mod tpch;
 pub mod view;
 
@@ -70,13 +71,16 @@ mod unwind;
 mod walk;
 mod words;
 
-pub use copy::{CopyInput, CopyOutput};
+pub use copy::{CopyInput, CopyOutput, Texts};
+pub use engine::cancel::Canceller;
 pub use engine::prepared::{Answer, Parameter};
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use error::{Error, Position};
 pub use explain::Explained;
 pub use fast::Prepared;
 pub use host::{Host, Rows, TableDefinition};
+pub use memory::WorkMemory;
 pub use parse::parse;
 pub use path::GroupPath;
+pub use rows::Standing;
 pub use split::{Open, Piece, Split, first, split};

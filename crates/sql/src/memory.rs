@@ -1,7 +1,7 @@
 //! The memory that operators of queries share.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::common::resources_datafusion_err;
 use datafusion::error::Result;
@@ -31,6 +31,17 @@ pub struct Memory {
     kept: usize,
     most_handed_on: usize,
     state: Mutex<State>,
+}
+
+/// Memory for the work of queries, which several sessions share.
+#[derive(Clone, Debug)]
+pub struct WorkMemory(pub(crate) Arc<Memory>);
+
+impl WorkMemory {
+    /// Of so many bytes.
+    pub fn new(limit: usize) -> WorkMemory {
+        WorkMemory(Arc::new(Memory::new(limit)))
+    }
 }
 
 /// Bytes that are taken, and by how many who can spill.

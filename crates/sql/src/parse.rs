@@ -143,7 +143,7 @@ fn one_of(mut tokens: Vec<TokenWithSpan>) -> Result<DfStatement, Error> {
 
 /// Takes the sign of a path off a name, as in `doc#>>'{a}'`: names may end with one. Beside a number it is a
 /// comparison of such a name.
-fn split_paths(tokens: &mut Vec<TokenWithSpan>) {
+fn split_paths(tokens: &mut [TokenWithSpan]) {
     let mut at = 0;
     while at + 2 < tokens.len() {
         let own = match &tokens[at].token {

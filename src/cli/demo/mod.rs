@@ -285,7 +285,9 @@ pub(crate) async fn ask(
         Outcome::Plan(_) | Outcome::Copied(_) => {
             Err(Fault::failed("CELLAR-00600: a plan is no answer"))
         }
-        Outcome::Done { message, .. } => Err(Fault::failed(message)),
+        done @ (Outcome::Done { .. } | Outcome::Changed(..)) => {
+            Err(Fault::failed(done.message().unwrap_or_default()))
+        }
     }
 }
 
@@ -420,7 +422,9 @@ async fn ask_done(engine: &Engine, sql: &str) -> Result<(), Fault> {
             Ok(())
         }
         Outcome::Refused(_, error) => Err(error.into()),
-        Outcome::Plan(_) | Outcome::Copied(_) | Outcome::Done { .. } => Ok(()),
+        Outcome::Plan(_) | Outcome::Copied(_) | Outcome::Changed(..) | Outcome::Done { .. } => {
+            Ok(())
+        }
     }
 }
 

@@ -139,6 +139,11 @@ pub(crate) fn form_of(field: &Field) -> Option<Form> {
     Form::of(field.metadata().get(FORM)?)
 }
 
+/// The type of which the texts of a column are, if that is said: `uuid`, `json`, `jsonb`.
+pub fn type_of_texts(field: &Field) -> Option<&str> {
+    field.metadata().get(FORM).map(String::as_str)
+}
+
 /// A field whose texts are kept so.
 pub(crate) fn with_form(field: Field, form: Form) -> Field {
     with(field, FORM, form.name())

@@ -17,6 +17,7 @@ use futures_util::Stream;
 
 use crate::error::Error;
 use form::Form;
+pub use write::Texts;
 
 /// A COPY.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Rows as the bytes of a COPY TO.
 
-use arrow::array::{Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::Schema;
 use arrow::util::display::FormatOptions;
 
@@ -16,6 +16,28 @@ pub(crate) struct Writer {
     force_quote: Vec<bool>,
     /// Values that have one in CSV stand in quotes.
     special: [bool; 256],
+}
+
+/// The values of a column as PostgreSQL writes them.
+pub struct Texts<'a>(Shown<'a>);
+
+impl<'a> Texts<'a> {
+    /// Of a column.
+    ///
+    /// # Errors
+    /// Its values cannot be shown.
+    pub fn of(column: &'a ArrayRef) -> Result<Texts<'a>, Error> {
+        let options = FormatOptions::new().with_display_error(false);
+        Shown::of(column, &options).map(Texts).map_err(|error| from_arrow(&error))
+    }
+
+    /// Writes the value of a row that is not NULL.
+    ///
+    /// # Errors
+    /// It cannot be shown.
+    pub fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+        self.0.write(row, out).map_err(|error| from_arrow(&error))
+    }
 }
 
 impl Writer {

@@ -39,7 +39,7 @@ use crate::json::call::{JsonCall, JsonOperators};
 use crate::lateral::LateralValues;
 use crate::lateral_unnest::LateralUnnest;
 use crate::lazy_build_side::BuildWhenAsked;
-use crate::memory::Memory;
+use crate::memory::WorkMemory;
 use crate::names::CATALOG;
 use crate::names::apart::{Apart, NamedApart};
 use crate::names::path::Paths;
@@ -83,7 +83,7 @@ pub(super) fn context(
     host: &Arc<dyn Host>,
     (settings, paths): (&Arc<Settings>, &Arc<Paths>),
     notes: &Arc<Notes>,
-    options: &EngineOptions,
+    (options, memory): (&EngineOptions, &WorkMemory),
 ) -> Result<SessionContext, DataFusionError> {
     let stores = Stores {
         host: Arc::clone(host),
@@ -91,7 +91,7 @@ pub(super) fn context(
         others: DefaultObjectStoreRegistry::new(),
     };
     let mut runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(Memory::new(options.memory_limit)))
+        .with_memory_pool(Arc::clone(&memory.0) as _)
         .with_object_store_registry(Arc::new(stores))
         // A listing that is kept would hide files that came or went since.
         .with_object_list_cache_limit(0);

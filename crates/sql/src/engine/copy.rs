@@ -20,7 +20,7 @@ use crate::copy::read::Reader;
 use crate::copy::write::Writer;
 use crate::copy::{Copy, CopyInput, CopyOutput, Place, What};
 use crate::engine::columnar::kept_rows;
-use crate::engine::{Engine, Outcome, done, is_public};
+use crate::engine::{Engine, Outcome, is_public};
 use crate::error::Error;
 use crate::failure::{from_datafusion, from_store, io_error};
 use crate::files::place::Place as Files;
@@ -37,9 +37,8 @@ const PART_BYTES: usize = 8 << 20;
 /// The DEFAULT of a column, by its place.
 type Given = (usize, Arc<dyn PhysicalExpr>);
 
-fn counted(count: u64) -> String {
-    let word = if count == 1 { "row" } else { "rows" };
-    format!("{count} {word} copied.")
+fn counted(count: u64) -> Outcome {
+    Outcome::Changed(count, "copied")
 }
 
 impl Engine {
@@ -50,7 +49,9 @@ impl Engine {
     /// As of [`Engine::execute`]; those of the stream; another statement.
     #[boxed]
     pub async fn copy_in(&self, sql: &str, input: CopyInput) -> Result<Outcome, Error> {
-        self.concluded(caught(self.copy_stream(sql, input)).await).await
+        let began = self.began();
+        let copied = began.ends(caught(self.copy_stream(sql, input))).await;
+        self.concluded(copied.and_then(|copied| copied)).await
     }
 
     async fn copy_stream(&self, sql: &str, input: CopyInput) -> Result<Outcome, Error> {
@@ -58,7 +59,7 @@ impl Engine {
         self.refuse_behind_failure(&statement).await?;
         match statement {
             Statement::Copy(copy) if copy.reads_stream() => {
-                self.in_time(self.copy(sql, *copy, Some(input))).await.map(Outcome::shown)
+                self.copy(sql, *copy, Some(input)).await.map(Outcome::shown)
             }
             _ => Err(Error::syntax("no COPY FROM STDIN: there is nothing to give it")),
         }
@@ -117,7 +118,7 @@ impl Engine {
             Err(error) => Err(error),
         };
         drop(in_scope);
-        self.ended(rows, &scope, copied.map(|count| done(counted(count)))).await
+        self.ended(rows, &scope, copied.map(counted)).await
     }
 
     async fn copy_rows(
@@ -180,7 +181,7 @@ impl Engine {
             let batches = kept_rows(Box::pin(batches), Arc::clone(&schema));
             columnar.append(name, &schema, batches, (threads, None)).await?
         };
-        Ok(done(counted(written.rows)))
+        Ok(counted(written.rows))
     }
 
     /// Why rows cannot be copied into something.
@@ -286,7 +287,7 @@ impl Engine {
             let _ = file.abort().await;
             return Err(self.noted(error));
         }
-        Ok(done(counted(output.counter()())))
+        Ok(counted(output.counter()()))
     }
 }
 

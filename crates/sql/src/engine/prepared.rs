@@ -114,16 +114,19 @@ impl Engine {
         prepared: &Prepared,
         parameters: &[Parameter],
     ) -> Result<Answer, Error> {
-        let began = tokio::time::Instant::now();
+        let began = self.began();
         let executed = match bind::values(prepared, parameters, &self.settings.now().zone) {
-            Ok(values) => self.in_time(caught(self.execute_with(prepared, values))).await,
+            Ok(values) => {
+                let executed = began.ends(caught(self.execute_with(prepared, values))).await;
+                executed.and_then(|executed| executed)
+            }
             Err(error) => Err(error),
         };
         let outcome = match self.concluded(executed).await? {
             Answer::Other(outcome) => outcome,
             answer => return Ok(answer),
         };
-        Ok(Answer::Other(match self.told_in_time(outcome, began) {
+        Ok(Answer::Other(match self.told_in_time(outcome, &began) {
             Outcome::Rows(stream) => Outcome::Rows(caught_stream(stream)),
             outcome => outcome,
         }))
@@ -149,7 +152,7 @@ impl Engine {
             }
         };
         if let (Outcome::Rows(stream), Some(columns)) = (&outcome, &prepared.columns) {
-            check_columns(&stream.schema(), columns)?;
+            check_columns(&stream.schema(), columns, prepared.parameters.is_empty())?;
         }
         Ok(Answer::Other(outcome))
     }
@@ -168,7 +171,7 @@ impl Engine {
             return Ok(None);
         };
         if let (Some(now), Some(columns)) = (&plan.schema, &prepared.columns) {
-            check_columns(now, columns)?;
+            check_columns(now, columns, prepared.parameters.is_empty())?;
         }
         let Some(values) = values_of(&plan.slots, values.to_vec(), &lexed.constants, rows) else {
             return Ok(None);
@@ -183,6 +186,7 @@ impl Engine {
         types: &[Option<DataType>],
     ) -> Result<(Vec<DataType>, Option<SchemaRef>), Error> {
         let mut found = infer::Inferred::new(types);
+        infer::by_casts(statement, &mut found);
         self.infer_by_shape(statement, &mut found);
         let count = infer::count(statement)?;
         let is_query = matches!(statement, SqlStatement::Query(_));
@@ -221,17 +225,22 @@ impl Engine {
     }
 }
 
-/// Refuses rows of other columns than they were when the statement was prepared.
-fn check_columns(now: &SchemaRef, before: &SchemaRef) -> Result<(), Error> {
+/// Refuses rows of other columns than they were when the statement was prepared. Where there are parameters their
+/// values may be in the names of columns, which then do not matter.
+fn check_columns(now: &SchemaRef, before: &SchemaRef, have_names: bool) -> Result<(), Error> {
     if Arc::ptr_eq(now, before) {
         return Ok(());
     }
     let (now, before) = (now.fields(), before.fields());
     let is_same = now.len() == before.len()
         && now.iter().zip(before).all(|(now, before)| {
-            // The time zone may be another.
-            let kept = |field: &Field| in_zone(field.data_type(), &KEPT.into());
-            now.name() == before.name() && kept(now) == kept(before)
+            // The time zone may be another, and texts are texts.
+            let kept = |field: &Field| match field.data_type() {
+                DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
+                DataType::BinaryView | DataType::LargeBinary => DataType::Binary,
+                other => in_zone(other, &KEPT.into()),
+            };
+            (!have_names || now.name() == before.name()) && kept(now) == kept(before)
         });
     match is_same {
         true => Ok(()),

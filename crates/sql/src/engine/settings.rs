@@ -1,6 +1,5 @@
 //! SET, RESET and SHOW; the time that a statement may take.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,15 +9,10 @@ use datafusion::error::DataFusionError;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures_util::{Stream, StreamExt, stream};
 
+use crate::engine::cancel::Began;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
 use crate::statement::Setting;
-
-/// The error of a statement that has taken its time.
-fn timed_out(time: Duration) -> Error {
-    let text = format!("the statement was stopped: it may take {} ms", time.as_millis());
-    Error::new(1013, "57014", text).next("set statement_timeout = 0, or to more")
-}
 
 /// The columns of SHOW.
 pub(super) fn columns_of(setting: &Setting) -> Option<SchemaRef> {
@@ -112,56 +106,65 @@ impl Engine {
         self.settings.now().idle_timeout
     }
 
-    /// What a statement does, in the time that it may take.
-    pub(super) async fn in_time<T>(
-        &self,
-        work: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        match self.settings.now().statement_timeout {
-            None => work.await,
-            Some(time) => match tokio::time::timeout(time, work).await {
-                Ok(told) => told,
-                Err(_) => Err(timed_out(time)),
-            },
-        }
+    /// The value of a setting, as SHOW tells it; `None`: there is none of that name.
+    pub fn setting(&self, name: &str) -> Option<String> {
+        self.settings.get(name).ok().map(|(_, value)| value)
+    }
+
+    /// Sets what a client asks for when it connects.
+    ///
+    /// # Errors
+    /// 42704 there is none of that name; 22023 the value is none of its values.
+    pub fn set_first(&self, name: &str, value: &str) -> Result<(), Error> {
+        self.settings.set(name, Some(value), false)
     }
 
     /// The outcome of a statement, whose rows come in the time that is left of what it may take.
-    pub(super) fn told_in_time(&self, outcome: Outcome, began: tokio::time::Instant) -> Outcome {
-        let now = self.settings.now();
-        match (outcome, now.statement_timeout) {
-            (Outcome::Rows(rows), Some(time)) => {
+    pub(super) fn told_in_time(&self, outcome: Outcome, began: &Began) -> Outcome {
+        match outcome {
+            Outcome::Rows(rows) => {
                 let (schema, host) = (rows.schema(), Arc::clone(&self.host));
-                let late = move || {
+                let late = move |error| {
                     if let Some(rows) = host.rows() {
                         rows.has_failed();
                     }
-                    DataFusionError::External(Box::new(timed_out(time)))
+                    DataFusionError::External(Box::new(error))
                 };
-                let rows = until(rows, began + time, late);
+                let rows = until(rows, began.clone(), late);
                 Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
             }
-            (Outcome::Done { message, .. }, _) if now.is_quiet => {
+            Outcome::Copied(mut copied) => {
+                let host = Arc::clone(&self.host);
+                let late = move |error| {
+                    if let Some(rows) = host.rows() {
+                        rows.has_failed();
+                    }
+                    error
+                };
+                copied.bytes = Box::pin(until(copied.bytes, began.clone(), late));
+                Outcome::Copied(copied)
+            }
+            Outcome::Done { message, .. } if self.settings.now().is_quiet => {
                 Outcome::Done { message, notices: Vec::new() }
             }
-            (outcome, _) => outcome,
+            outcome => outcome,
         }
     }
 }
 
-/// A stream that ends with an error where it takes longer.
+/// A stream that ends with an error where it takes longer than it may, or somebody stops it.
 fn until<T: Send, E: Send>(
     rows: impl Stream<Item = Result<T, E>> + Send + Unpin,
-    end: tokio::time::Instant,
-    late: impl Fn() -> E + Send,
+    began: Began,
+    late: impl Fn(Error) -> E + Send,
 ) -> impl Stream<Item = Result<T, E>> + Send {
-    stream::unfold(Some((rows, late)), move |state| async move {
-        let (mut rows, late) = state?;
-        match tokio::time::timeout_at(end, rows.next()).await {
-            Ok(next) => next.map(|next| (next, Some((rows, late)))),
-            Err(_) => {
+    stream::unfold(Some((rows, began, late)), move |state| async move {
+        let (mut rows, began, late) = state?;
+        match began.ends(rows.next()).await {
+            Ok(next) => next.map(|next| (next, Some((rows, began, late)))),
+            Err(error) => {
                 drop(rows);
-                Some((Err(late()), None))
+                Some((Err(late(error)), None))
             }
         }
     })

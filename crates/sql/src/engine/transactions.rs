@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
@@ -18,7 +19,7 @@ use crate::error::Error;
 use crate::explain::Explained;
 use crate::explain::options::ExplainOptions;
 use crate::names::folded;
-use crate::rows::{Block, Modes, PLANNED_BEFORE, RowTables, Scope};
+use crate::rows::{Block, Modes, PLANNED_BEFORE, RowTables, Scope, Standing};
 
 /// A statement is planned so often while others change its tables.
 const PLANS: usize = 10;
@@ -299,6 +300,24 @@ impl Engine {
             false => Ok(()),
             true => Err(Error::not_yet(format!("{what} in a transaction"))
                 .next("COMMIT first: it is durable at once, whatever becomes of the transaction")),
+        }
+    }
+
+    /// Something has failed that the session was asked for: so has the transaction that is open.
+    #[boxed]
+    pub async fn has_failed(&self) {
+        if let Some(rows) = self.host.rows() {
+            let _turn = self.turn.lock().await;
+            rows.fail().await;
+        }
+    }
+
+    /// Whether a transaction is open.
+    #[boxed]
+    pub async fn standing(&self) -> Standing {
+        match self.host.rows() {
+            Some(rows) => rows.standing().await,
+            None => Standing::Idle,
         }
     }
 

@@ -35,7 +35,7 @@ pub(crate) use provider::{HeapTable, default_expr, default_value, defaults};
 pub(crate) use rewrite::{Filling, OldRows};
 pub use sequence::SequenceOptions;
 pub(crate) use sequence::{default_of_sequence, no_sequence};
-pub use session::{Block, RowTables};
+pub use session::{Block, RowTables, Standing};
 pub(crate) use session::{Modes, PLANNED_BEFORE, Scope};
 pub(crate) use sink::Sink;
 pub(crate) use table::{ROW_ID, RowColumns, missing, row_error, with_row_ids, without_row_ids};

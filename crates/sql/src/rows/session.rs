@@ -98,6 +98,17 @@ pub(crate) struct Modes {
     pub is_read_only: Option<bool>,
 }
 
+/// Whether a session is in a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is in none.
+    Idle,
+    /// BEGIN has begun one.
+    Open,
+    /// It is in one that has failed.
+    Failed,
+}
+
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block {
@@ -570,6 +581,16 @@ impl RowTables {
         }
         let now = self.settings.now();
         (now.is_snapshot, now.is_read_only)
+    }
+
+    /// Whether a transaction is open, or has failed.
+    pub async fn standing(&self) -> Standing {
+        self.fail_if_given_up().await;
+        match &*self.state.lock().await {
+            State::Idle => Standing::Idle,
+            State::Open(_) => Standing::Open,
+            State::Failed(_) => Standing::Failed,
+        }
     }
 
     /// Whether a transaction is open, or has failed.

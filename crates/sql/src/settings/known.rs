@@ -93,7 +93,7 @@ static KNOWN: &[Definition] = &[
     one("default_transaction_read_only", Kind::Flag, "off", "transactions change nothing"),
     one(
         "extra_float_digits",
-        Kind::Number(1, 3),
+        Kind::Number(-15, 3),
         "1",
         "numbers are written so that they are read again",
     ),
@@ -103,10 +103,17 @@ static KNOWN: &[Definition] = &[
         "0",
         "how long a transaction may be idle",
     ),
+    one("in_hot_standby", Kind::Told, "off", "the database follows no other"),
     one("integer_datetimes", Kind::Told, "on", "times are whole microseconds"),
+    one("IntervalStyle", Kind::Only(&["postgres"]), "postgres", "how lengths of time are written"),
+    one("is_superuser", Kind::Told, "on", "there is one role, which may do everything"),
     one("lock_timeout", Kind::Time, "0", "how long a lock is waited for"),
     one("row_security", Kind::Flag, "on", "of no effect: there are no policies"),
     one("server_encoding", Kind::Told, "UTF8", "the encoding of texts in the database"),
+    // Clients ask what they may rely on: it is PostgreSQL 15's protocol and dialect.
+    one("server_version", Kind::Told, "15.0", "the PostgreSQL that clients take this for"),
+    one("server_version_num", Kind::Told, "150000", "the same as a number"),
+    one("session_authorization", Kind::Told, "cellar", "the role of the session"),
     one(
         "standard_conforming_strings",
         Kind::Only(&["true", "yes", "1"]),

@@ -111,6 +111,7 @@ async fn csv(engine: &Engine, sql: &str) -> String {
 async fn message(engine: &Engine, sql: &str) -> String {
     match engine.execute(sql).await {
         Ok(Outcome::Done { message, .. }) => message,
+        Ok(changed @ Outcome::Changed(..)) => changed.message().unwrap().into_owned(),
         other => panic!("{sql}: {other:?}"),
     }
 }

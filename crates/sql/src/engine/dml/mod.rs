@@ -22,7 +22,7 @@ use futures_util::{TryStreamExt, stream};
 
 pub(super) use self::target::{query_over, table_named};
 use crate::allowed;
-use crate::engine::{Engine, Outcome, done};
+use crate::engine::{Engine, Outcome};
 use crate::error::Error;
 use crate::rows::{PLANNED_BEFORE, Scope};
 
@@ -42,10 +42,7 @@ pub(super) enum Effect {
 impl Effect {
     pub(super) fn outcome(self) -> Outcome {
         match self {
-            Effect::Count(count, verb) => {
-                let word = if count == 1 { "row" } else { "rows" };
-                done(format!("{count} {word} {verb}."))
-            }
+            Effect::Count(count, verb) => Outcome::Changed(count, verb),
             Effect::Rows(schema, batches) => {
                 let rows = stream::iter(batches.into_iter().map(Ok));
                 Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))

@@ -14,6 +14,7 @@ use arrow::util::display::array_value_to_string;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, CastKind, DataType as SqlType, ExactNumberInfo, Expr,
+    LimitClause, Query,
     TimezoneInfo, Value, VisitMut, VisitorMut,
 };
 
@@ -41,6 +42,8 @@ pub enum Parameter {
     Bytes(Vec<u8>),
     /// An array.
     List(Vec<Parameter>),
+    /// One value of a type of Arrow.
+    Value(ArrayRef),
 }
 
 impl Parameter {
@@ -67,6 +70,7 @@ impl Parameter {
                 return Err(self.wrong(data_type, "42804"));
             }
             (Parameter::List(_), _) => return Err(self.wrong(data_type, "42804")),
+            (Parameter::Value(array), _) => Arc::clone(array),
             (Parameter::Integer(number), _) => Arc::new(Int64Array::from(vec![*number])),
             (Parameter::Real(number), _) => Arc::new(Float64Array::from(vec![*number])),
             (Parameter::Text(text), _) => Arc::new(StringArray::from(vec![text.as_str()])),
@@ -98,6 +102,9 @@ impl Parameter {
             Parameter::Boolean(own) => own.to_string(),
             Parameter::Null => "NULL".to_owned(),
             Parameter::Bytes(bytes) => format!("{} bytes", bytes.len()),
+            Parameter::Value(array) => {
+                array_value_to_string(array, 0).unwrap_or_else(|_| array.data_type().to_string())
+            }
             Parameter::List(items) => format!("an array of {}", items.len()),
         };
         let text = format!("a parameter of type {data_type} cannot be {value}");
@@ -162,6 +169,25 @@ fn parameter(expr: &Expr) -> Option<usize> {
 
 impl VisitorMut for Bound<'_> {
     type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let limits = match &mut query.limit_clause {
+            Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+                [limit.as_mut(), offset.as_mut().map(|own| &mut own.value)]
+            }
+            Some(LimitClause::OffsetCommaLimit { offset, limit }) => [Some(offset), Some(limit)],
+            None => [None, None],
+        };
+        let fetch = query.fetch.as_mut().and_then(|fetch| fetch.quantity.as_mut());
+        for expr in limits.into_iter().flatten().chain(fetch) {
+            if let Some(array) = parameter(expr).and_then(|at| self.values.get(at))
+                && let Some(number) = whole(array)
+            {
+                *expr = Expr::Value(Value::Number(number, false).into());
+            }
+        }
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         let Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } = expr else {
@@ -235,6 +261,13 @@ fn put(
     }
 }
 
+/// A whole number that is none below 0, as LIMIT takes it.
+fn whole(array: &ArrayRef) -> Option<String> {
+    let is_whole = matches!(array.data_type(), DataType::Int16 | DataType::Int32 | DataType::Int64);
+    let text = array_value_to_string(array, 0).ok()?;
+    (is_whole && !array.is_null(0) && !text.starts_with('-')).then_some(text)
+}
+
 /// A value as it would be written. `data_type`: also where it is NULL.
 fn literal(array: &ArrayRef, data_type: Option<&DataType>) -> Result<Expr, Error> {
     let null = || Expr::Value(Value::Null.into());
@@ -253,10 +286,10 @@ fn literal(array: &ArrayRef, data_type: Option<&DataType>) -> Result<Expr, Error
     Ok(match array.data_type() {
         DataType::Utf8 | DataType::Utf8View => quoted(text),
         DataType::Boolean => Expr::Value(Value::Boolean(text == "true").into()),
-        // As a LIMIT takes it.
-        DataType::Int16 | DataType::Int32 | DataType::Int64 if !text.starts_with('-') => {
-            Expr::Value(Value::Number(text, false).into())
+        DataType::Binary | DataType::BinaryView => {
+            cast(quoted(format!("\\x{text}")), SqlType::Bytea)
         }
+        DataType::Int64 if !text.starts_with('-') => Expr::Value(Value::Number(text, false).into()),
         own => {
             let data_type = sql_type(own).ok_or_else(|| {
                 Error::not_yet(format!("a parameter of type {own} in this statement"))

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::TableReference;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, BinaryOperator, Expr, OnConflictAction,
-    Statement as SqlStatement, Value, Visit, Visitor,
+    ArrayElemTypeDef, Assignment, AssignmentTarget, BinaryOperator, DataType as SqlType, Expr,
+    OnConflictAction, Statement as SqlStatement, Value, Visit, Visitor,
 };
 
 use crate::engine::Engine;
@@ -49,6 +49,42 @@ impl Inferred {
         self.types.resize(count.max(self.types.len()), None);
         self.types.into_iter().map(|own| own.unwrap_or(DataType::Utf8)).collect()
     }
+}
+
+/// Notes the types of parameters that are cast: `$1::int[]` is an array of integers.
+pub(super) fn by_casts(statement: &SqlStatement, found: &mut Inferred) {
+    struct Casts<'a>(&'a mut Inferred);
+    impl Visitor for Casts<'_> {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Expr::Cast { expr, data_type, .. } = expr
+                && let Some(name) = placeholder(expr)
+                && let Some(data_type) = arrow_type(data_type)
+            {
+                self.0.note(name, &data_type);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _: ControlFlow<()> = statement.visit(&mut Casts(found));
+}
+
+/// A type as it is written; others are found out by the plan.
+fn arrow_type(own: &SqlType) -> Option<DataType> {
+    Some(match own {
+        SqlType::Boolean | SqlType::Bool => DataType::Boolean,
+        SqlType::SmallInt(None) | SqlType::Int2(None) => DataType::Int16,
+        SqlType::Int(None) | SqlType::Integer(None) | SqlType::Int4(None) => DataType::Int32,
+        SqlType::BigInt(None) | SqlType::Int8(None) => DataType::Int64,
+        SqlType::Real | SqlType::Float4 => DataType::Float32,
+        SqlType::DoublePrecision | SqlType::Float8 => DataType::Float64,
+        SqlType::Text | SqlType::Varchar(None) => DataType::Utf8,
+        SqlType::Date => DataType::Date32,
+        SqlType::Array(ArrayElemTypeDef::SquareBracket(item, _)) => {
+            DataType::List(Arc::new(Field::new_list_field(arrow_type(item)?, true)))
+        }
+        _ => return None,
+    })
 }
 
 /// How many parameters a statement has.
