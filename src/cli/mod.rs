@@ -27,6 +27,8 @@ mod signals;
 mod size;
 #[cfg(feature = "sql")]
 mod sql;
+#[cfg(feature = "sql")]
+mod start;
 mod status;
 mod validate;
 
@@ -48,6 +50,7 @@ use fault::Fault;
   cellar init mydb                        four mirrored files of 2 GB
   cellar load mydb trips.parquet          the table trips
   cellar sql mydb -c 'select count(*) from trips'
+  cellar start mydb                       then: psql -h 127.0.0.1
   cellar status mydb                      is it well, and what to do
   cellar asm mydb lsdg                    disk groups and their room
   cellar lab run multi-disk               are two disks twice one?
@@ -78,6 +81,9 @@ enum Command {
     /// SQL: a prompt, or statements from -c, a file or standard input
     #[cfg(feature = "sql")]
     Sql(sql::Args),
+    /// The server: PostgreSQL's clients connect to it
+    #[cfg(feature = "sql")]
+    Start(start::Args),
     /// State, one action line, what may fail next; exit 0 well, 1 not
     Status(status::Args),
     /// Disk groups and their files, in ASMCMD's words
@@ -214,6 +220,8 @@ fn target(command: &Command) -> Result<(std::path::PathBuf, database::Opening), 
             let force = args.forces();
             (dir::resolve(args.dir.clone())?, Opening { force, ..work })
         }
+        #[cfg(feature = "sql")]
+        Command::Start(args) => (dir::resolve(args.dir.clone())?, work),
         Command::Status(args) => (dir::resolve(args.dir.clone())?, Opening { alone: true, ..look }),
         Command::Asm(args) => {
             let (dir, only_looks) = args.target()?;
@@ -234,6 +242,8 @@ async fn on(
         Command::Load(args) => load::run(args, database, place.env.clone()).await,
         #[cfg(feature = "sql")]
         Command::Sql(args) => sql::run(args, database, place.env.clone()).await,
+        #[cfg(feature = "sql")]
+        Command::Start(args) => start::run(&args, database, place).await,
         Command::Status(args) => status::run(&args, database, place).await,
         Command::Asm(args) => asm::run(args, database, place).await,
         Command::Validate(args) => validate::run(args, database, place).await,

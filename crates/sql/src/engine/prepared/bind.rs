@@ -14,8 +14,7 @@ use arrow::util::display::array_value_to_string;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, CastKind, DataType as SqlType, ExactNumberInfo, Expr,
-    LimitClause, Query,
-    TimezoneInfo, Value, VisitMut, VisitorMut,
+    LimitClause, Query, TimezoneInfo, Value, VisitMut, VisitorMut,
 };
 
 use crate::arrays::of_text;

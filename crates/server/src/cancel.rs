@@ -1,0 +1,81 @@
+//! The keys of sessions, by which another connection stops what one of them does.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cellar_sql::Canceller;
+
+use crate::wire::startup::Key;
+
+/// What is stopped.
+#[derive(Clone, Debug)]
+struct Work {
+    secret: u32,
+    canceller: Canceller,
+    is_at_work: Arc<AtomicBool>,
+}
+
+/// The sessions of a server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keys(Arc<Mutex<HashMap<i32, Work>>>);
+
+/// A session among them, until it is dropped.
+pub(crate) struct Kept {
+    keys: Keys,
+    pub key: Key,
+    is_at_work: Arc<AtomicBool>,
+}
+
+/// A statement runs until this is dropped: only then is there something to stop.
+pub(crate) struct AtWork(Arc<AtomicBool>);
+
+impl Keys {
+    fn lock(&self) -> MutexGuard<'_, HashMap<i32, Work>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A key that nobody can guess; `None`: the system has no random bytes.
+    pub fn keep(&self, canceller: Canceller) -> Option<Kept> {
+        let is_at_work = Arc::<AtomicBool>::default();
+        let mut sessions = self.lock();
+        loop {
+            let process = (getrandom::u32().ok()? & 0x7fff_ffff).cast_signed();
+            let secret = getrandom::u32().ok()?;
+            if process == 0 || sessions.contains_key(&process) {
+                continue;
+            }
+            let work = Work { secret, canceller, is_at_work: Arc::clone(&is_at_work) };
+            sessions.insert(process, work);
+            let key = Key { process, secret };
+            return Some(Kept { keys: self.clone(), key, is_at_work });
+        }
+    }
+
+    /// Stops what the session of a key does, if there is one and it does something.
+    pub fn cancel(&self, key: Key) {
+        let work = self.lock().get(&key.process).filter(|own| own.secret == key.secret).cloned();
+        if let Some(work) = work.filter(|own| own.is_at_work.load(Ordering::Acquire)) {
+            work.canceller.cancel();
+        }
+    }
+}
+
+impl Kept {
+    pub fn at_work(&self) -> AtWork {
+        self.is_at_work.store(true, Ordering::Release);
+        AtWork(Arc::clone(&self.is_at_work))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.keys.lock().remove(&self.key.process);
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}

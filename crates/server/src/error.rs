@@ -1,0 +1,80 @@
+//! Errors of the server itself.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why the server cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An address cannot be listened on.
+    #[error("CELLAR-12541: cannot listen on {address}: {source}\nNext: {next}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+        /// What to do now.
+        next: String,
+    },
+    /// The socket in the directory cannot be made.
+    #[error("CELLAR-12541: cannot listen on {}: {source}\nNext: see that the directory can be written", path.display())]
+    Socket {
+        /// Where it would be.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Somebody beyond this machine could connect.
+    #[error(
+        "CELLAR-12543: {0} can be reached from other machines: that needs TLS and passwords, which are not in this \
+         version of Cellar\nNext: --listen 127.0.0.1:{port}, and a tunnel: ssh -L {port}:127.0.0.1:{port}",
+        port = .0.port()
+    )]
+    Open(SocketAddr),
+}
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Ended {
+    /// The client has gone, or cannot be reached.
+    #[error("the connection broke: {0}")]
+    Broken(#[from] io::Error),
+    /// The client has gone without a word.
+    #[error("the client went away")]
+    Gone,
+    /// What it says is none of the protocol.
+    #[error("{}", .0.message)]
+    Refused(Box<Refusal>),
+}
+
+/// What a client is told that is not let in, or not let on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub sqlstate: &'static str,
+    pub message: String,
+    pub hint: Option<&'static str>,
+}
+
+impl Refusal {
+    pub fn new(sqlstate: &'static str, message: impl Into<String>) -> Refusal {
+        Refusal { sqlstate, message: message.into(), hint: None }
+    }
+
+    /// A message that is none of the protocol.
+    pub fn protocol(message: impl Into<String>) -> Refusal {
+        Refusal::new("08P01", message)
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: &'static str) -> Refusal {
+        self.hint = Some(hint);
+        self
+    }
+}
+
+impl From<Refusal> for Ended {
+    fn from(refusal: Refusal) -> Ended {
+        Ended::Refused(Box::new(refusal))
+    }
+}

@@ -1,0 +1,19 @@
+//! The PostgreSQL wire over an instance: connections, who may connect, statements with and without parameters, COPY.
+//!
+//! [`Server`] listens; each connection is a session of its own, with an engine of its own. Why the messages are read
+//! here and not by a library: docs/decisions/2026-11-28-the-wire.md.
+
+#![cfg(feature = "engine")]
+
+mod access;
+mod cancel;
+mod error;
+mod listen;
+mod peer;
+mod session;
+mod socket;
+mod values;
+mod wire;
+
+pub use error::Error;
+pub use listen::{Options, Server};

@@ -1,0 +1,222 @@
+//! The server: it listens, and each connection becomes a session.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_recursion::async_recursion as boxed;
+use cellar_instance::database::Database;
+use cellar_sql::{EngineOptions, WorkMemory};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Semaphore, mpsc, watch};
+
+use crate::access::Access;
+use crate::cancel::Keys;
+use crate::error::{Error, Refusal};
+use crate::session;
+use crate::socket::Socket;
+
+/// A failed accept is tried again after this, so that a lack of descriptors costs no processor.
+const BETWEEN_FAILURES: Duration = Duration::from_millis(10);
+
+/// How a server listens.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Addresses of this machine; port 0 takes a free one.
+    pub listen: Vec<SocketAddr>,
+    /// Where the socket for clients of this machine is made, `.s.PGSQL.` and the port of the first address.
+    pub directory: PathBuf,
+    /// Sessions at most.
+    pub sessions: usize,
+    /// Memory and cores of a session's engine; the memory is shared by all.
+    pub engine: EngineOptions,
+}
+
+/// How far a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Running,
+    /// Nobody is let in; who is in a transaction may end it.
+    Draining,
+    /// Everybody goes at once.
+    Stopping,
+}
+
+/// What all sessions share.
+pub(crate) struct Shared {
+    pub database: Arc<Database>,
+    pub engine: EngineOptions,
+    pub memory: WorkMemory,
+    pub access: Access,
+    pub keys: Keys,
+    pub places: Semaphore,
+    pub phase: watch::Receiver<Phase>,
+}
+
+/// A server that listens, until it is stopped.
+pub struct Server {
+    phase: watch::Sender<Phase>,
+    addresses: Vec<SocketAddr>,
+    socket: PathBuf,
+    /// Ends when the last session is gone.
+    sessions: mpsc::Receiver<()>,
+    shared: Arc<Shared>,
+    places: usize,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Server({:?})", self.addresses)
+    }
+}
+
+impl Server {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// An address cannot be had, or could be reached from other machines.
+    #[boxed]
+    pub async fn start(database: Arc<Database>, options: Options) -> Result<Server, Error> {
+        let mut listeners = Vec::with_capacity(options.listen.len());
+        for address in &options.listen {
+            if !address.ip().is_loopback() {
+                return Err(Error::Open(*address));
+            }
+            listeners.push(bound(*address).await?);
+        }
+        let of = |own: &TcpListener| own.local_addr();
+        let addresses: Vec<SocketAddr> = listeners.iter().filter_map(|own| of(own).ok()).collect();
+        let port = addresses.first().map_or(5432, SocketAddr::port);
+        let socket = options.directory.join(format!(".s.PGSQL.{port}"));
+        let local = local(&socket)?;
+        let (phase, seen) = watch::channel(Phase::Running);
+        let (held, sessions) = mpsc::channel(1);
+        let directory = options.directory.canonicalize().ok();
+        let name = directory.as_deref().and_then(Path::file_name);
+        let name = name.map(|name| name.to_string_lossy().into_owned());
+        let shared = Arc::new(Shared {
+            database,
+            memory: WorkMemory::new(options.engine.memory_limit),
+            engine: options.engine,
+            access: Access::new(rustix::process::geteuid().as_raw(), name),
+            keys: Keys::default(),
+            places: Semaphore::new(options.sessions),
+            phase: seen,
+        });
+        for listener in listeners {
+            tokio::spawn(accept_tcp(listener, Arc::clone(&shared), held.clone()));
+        }
+        tokio::spawn(accept_unix(local, Arc::clone(&shared), held));
+        let places = options.sessions;
+        Ok(Server { phase, addresses, socket, sessions, shared, places })
+    }
+
+    /// The addresses that it listens on.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// How many sessions there are.
+    pub fn sessions(&self) -> usize {
+        self.places - self.shared.places.available_permits()
+    }
+
+    /// Lets nobody in any more, and waits until all sessions are gone: each goes as soon as it is in no transaction.
+    #[boxed]
+    pub async fn drain(&mut self) {
+        self.phase.send_replace(Phase::Draining);
+        // Nothing is ever sent: it ends when nobody could.
+        while self.sessions.recv().await.is_some() {}
+    }
+
+    /// The same at once: what runs is stopped, and transactions are rolled back.
+    #[boxed]
+    pub async fn stop(&mut self) {
+        self.phase.send_replace(Phase::Stopping);
+        while self.sessions.recv().await.is_some() {}
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.phase.send_replace(Phase::Stopping);
+        // Whoever comes next makes it anew.
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+async fn bound(address: SocketAddr) -> Result<TcpListener, Error> {
+    TcpListener::bind(address).await.map_err(|source| {
+        let next = match source.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                let other = SocketAddr::new(address.ip(), address.port().wrapping_add(1));
+                format!("another server has it: --listen {other}")
+            }
+            std::io::ErrorKind::PermissionDenied => {
+                "ports below 1024 need privileges: --listen 127.0.0.1:5432".to_owned()
+            }
+            _ => "give an address of this machine: --listen 127.0.0.1:5432".to_owned(),
+        };
+        Error::Listen { address, source, next }
+    })
+}
+
+fn local(path: &Path) -> Result<UnixListener, Error> {
+    let failed = |source| Error::Socket { path: path.to_owned(), source };
+    // Left behind by a process that was killed: we have the directory's lock, so nobody listens on it.
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    Ok(listener)
+}
+
+async fn accept_tcp(listener: TcpListener, shared: Arc<Shared>, held: mpsc::Sender<()>) {
+    let mut phase = shared.phase.clone();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = phase.wait_for(|phase| *phase > Phase::Running) => return,
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                let (shared, held) = (Arc::clone(&shared), held.clone());
+                tokio::spawn(
+                    async move { serve(Socket::tcp(stream, address), &shared, held).await },
+                );
+            }
+            Err(_) => tokio::time::sleep(BETWEEN_FAILURES).await,
+        }
+    }
+}
+
+async fn accept_unix(listener: UnixListener, shared: Arc<Shared>, held: mpsc::Sender<()>) {
+    let mut phase = shared.phase.clone();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = phase.wait_for(|phase| *phase > Phase::Running) => return,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let (shared, held) = (Arc::clone(&shared), held.clone());
+                tokio::spawn(async move { serve(Socket::unix(stream), &shared, held).await });
+            }
+            Err(_) => tokio::time::sleep(BETWEEN_FAILURES).await,
+        }
+    }
+}
+
+async fn serve(socket: Socket, shared: &Arc<Shared>, _held: mpsc::Sender<()>) {
+    let place = shared.places.try_acquire();
+    let refused = place.is_err().then(|| {
+        Refusal::new("53300", "sorry, too many clients already")
+            .hint("end sessions that nobody uses, or start with more --sessions")
+    });
+    session::run(socket, shared, refused).await;
+    drop(place);
+}

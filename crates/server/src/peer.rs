@@ -1,0 +1,107 @@
+//! Who is at the other end of a connection of this machine: the user that the kernel says it is.
+//!
+//! Source: sock_diag(7), and `struct inet_diag_req_v2` and `inet_diag_msg` of Linux.
+
+#![expect(clippy::host_endian_bytes, reason = "the kernel speaks in the order of the machine")]
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
+    sockopt,
+};
+
+const BY_FAMILY: u16 = 20;
+const REQUEST: u16 = 1;
+const TCP: u8 = 6;
+
+/// Where the user stands in the answer: behind two headers, the socket and three numbers.
+const UID_AT: usize = 16 + 4 + 48 + 12;
+
+/// How long the kernel is waited for.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// The user whose socket a TCP connection of this machine has at its other end.
+///
+/// # Errors
+/// It is of another machine, or the kernel does not tell.
+pub(crate) fn uid_of_tcp(local: SocketAddr, peer: SocketAddr) -> io::Result<u32> {
+    let (local, peer) = (plain(local), plain(peer));
+    if !peer.ip().is_loopback() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no socket of this machine"));
+    }
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        Some(SOCK_DIAG),
+    )?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
+    let request = request(local, peer);
+    sendto(&socket, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    let mut answer = [0u8; 1024];
+    let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
+    uid_in(&answer[..length])
+}
+
+/// An address of the fourth version that came as one of the sixth.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// Asks for the socket whose own address is the peer's.
+fn request(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {
+    let mut body = Vec::with_capacity(72);
+    let family = if peer.is_ipv4() { 2u8 } else { 10 };
+    body.extend_from_slice(&[family, TCP, 0, 0]);
+    // In whatever state.
+    body.extend_from_slice(&u32::MAX.to_ne_bytes());
+    body.extend_from_slice(&peer.port().to_be_bytes());
+    body.extend_from_slice(&local.port().to_be_bytes());
+    for address in [peer.ip(), local.ip()] {
+        let mut bytes = [0u8; 16];
+        match address {
+            IpAddr::V4(own) => bytes[..4].copy_from_slice(&own.octets()),
+            IpAddr::V6(own) => bytes = own.octets(),
+        }
+        body.extend_from_slice(&bytes);
+    }
+    body.extend_from_slice(&0u32.to_ne_bytes());
+    // No cookie.
+    body.extend_from_slice(&u64::MAX.to_ne_bytes());
+    let mut message = Vec::with_capacity(16 + body.len());
+    message.extend_from_slice(&(16 + body.len() as u32).to_ne_bytes());
+    message.extend_from_slice(&BY_FAMILY.to_ne_bytes());
+    message.extend_from_slice(&REQUEST.to_ne_bytes());
+    message.extend_from_slice(&[0; 8]);
+    message.extend_from_slice(&body);
+    message
+}
+
+fn uid_in(answer: &[u8]) -> io::Result<u32> {
+    let kind = answer.get(4..6).and_then(|own| own.try_into().ok()).map(u16::from_ne_bytes);
+    if kind != Some(BY_FAMILY) {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the kernel knows no such socket"));
+    }
+    let uid = answer.get(UID_AT..UID_AT + 4).and_then(|own| own.try_into().ok());
+    uid.map(u32::from_ne_bytes).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_tells_who_a_loopback_connection_is_of() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, peer) = listener.accept().unwrap();
+        let uid = uid_of_tcp(server.local_addr().unwrap(), peer).unwrap();
+        assert_eq!(uid, rustix::process::geteuid().as_raw());
+        let nobody = SocketAddr::new(peer.ip(), 1);
+        assert!(uid_of_tcp(server.local_addr().unwrap(), nobody).is_err());
+        assert!(uid_of_tcp(server.local_addr().unwrap(), "10.0.0.1:5".parse().unwrap()).is_err());
+    }
+}

@@ -1,0 +1,165 @@
+//! Cursors of SQL, and the other statements that the session carries out.
+
+use std::sync::Arc;
+
+use cellar_sql::{Answer, Error, Parameter, Prepared, Standing};
+
+use super::command::{Command, Declare};
+use super::outcome::{Given, given};
+use super::portal::{Left, Portal, State, Statement};
+use super::{Done, Session, watched};
+use crate::error::Refusal;
+use crate::values::rows::columns;
+
+/// What a command was prepared with: what the engine knows of its query, and values for its parameters.
+pub(super) type With<'a> = (&'a Prepared, &'a [Parameter]);
+
+fn no_cursor(name: &str) -> Refusal {
+    Refusal::new("34000", format!("cursor \"{name}\" does not exist"))
+}
+
+impl Session {
+    /// Carries out a command. `with`: of one that was prepared.
+    pub(super) async fn command(&mut self, command: Command, with: Option<With<'_>>) -> Done {
+        match command {
+            Command::Declare(declare) => self.declare(declare, with).await,
+            Command::Fetch { cursor, most, only_moves } => {
+                self.fetch(&cursor, most, only_moves).await
+            }
+            Command::CloseCursor(None) => {
+                self.portals.retain(|_, portal| !portal.is_cursor);
+                self.out.complete("CLOSE CURSOR ALL");
+                Ok(())
+            }
+            Command::CloseCursor(Some(name)) => {
+                self.portals.remove(&name).ok_or_else(|| no_cursor(&name))?;
+                self.out.complete("CLOSE CURSOR");
+                Ok(())
+            }
+            Command::Deallocate(name) => self.deallocate(name).await,
+            Command::DiscardAll => self.discard_all().await,
+        }
+    }
+
+    async fn declare(&mut self, declare: Declare, with: Option<With<'_>>) -> Done {
+        let Declare { cursor, query, is_binary, is_held } = declare;
+        if self.portals.contains_key(&cursor) {
+            return Err(Refusal::new("42P03", format!("cursor \"{cursor}\" already exists")).into());
+        }
+        if !is_held && self.standing().await == Standing::Idle {
+            return Err(Refusal::new(
+                "25P01",
+                "DECLARE CURSOR can only be used in transaction blocks",
+            )
+            .hint("BEGIN first, or declare it WITH HOLD")
+            .into());
+        }
+        let canceller = self.engine.canceller();
+        let (frames, phase) = (&mut self.frames, &mut self.phase);
+        let answer = match with {
+            Some((prepared, values)) => {
+                let work = self.engine.execute_prepared(prepared, values);
+                watched(frames, &canceller, phase, work).await??
+            }
+            None => {
+                let work = self.engine.execute(&query);
+                let outcome = watched(frames, &canceller, phase, work).await?;
+                Answer::Other(outcome.map_err(|error| Session::failed(&error, ""))?)
+            }
+        };
+        let Given::Rows(mut left) = given(answer)? else {
+            return Err(Error::syntax("DECLARE CURSOR FOR what gives no rows").into());
+        };
+        if is_held {
+            left = watched(frames, &canceller, phase, left.read_all()).await??;
+        }
+        let (sql, tag) = (query, "SELECT".to_owned());
+        let statement = Statement { sql, tag, command: None, prepared: None, types: Vec::new() };
+        let portal = Portal {
+            statement: Arc::new(statement),
+            values: Vec::new(),
+            formats: vec![i16::from(is_binary)],
+            state: State::Open(left),
+            is_held,
+            is_cursor: true,
+        };
+        self.portals.insert(cursor, portal);
+        self.out.complete("DECLARE CURSOR");
+        Ok(())
+    }
+
+    async fn fetch(&mut self, cursor: &str, most: Option<usize>, only_moves: bool) -> Done {
+        let mut portal = self.portals.remove(cursor).ok_or_else(|| no_cursor(cursor))?;
+        let fetched = match &mut portal.state {
+            State::Open(left) => self.fetch_rows(left, &portal.formats, most, only_moves).await,
+            State::Bound | State::Done => Err(no_cursor(cursor).into()),
+        };
+        let count = fetched?;
+        self.portals.insert(cursor.to_owned(), portal);
+        let tag = if only_moves { "MOVE" } else { "FETCH" };
+        self.out.complete(&format!("{tag} {count}"));
+        Ok(())
+    }
+
+    async fn fetch_rows(
+        &mut self,
+        left: &mut Left,
+        formats: &[i16],
+        most: Option<usize>,
+        only_moves: bool,
+    ) -> Done<u64> {
+        let (before, most) = (left.told, most.unwrap_or(usize::MAX));
+        if !only_moves {
+            // Who has asked for a description has it already.
+            let columns = match self.is_described {
+                true => columns(left.schema(), formats)?,
+                false => self.tell_columns(&Arc::clone(left.schema()), formats)?,
+            };
+            self.tell_rows(left, &columns, most).await?;
+            return Ok(left.told - before);
+        }
+        let mut wanted = most;
+        while wanted > 0 {
+            let canceller = self.engine.canceller();
+            let work = left.next(wanted);
+            match watched(&mut self.frames, &canceller, &mut self.phase, work).await?? {
+                Some(rows) => wanted -= rows.num_rows(),
+                None => break,
+            }
+        }
+        Ok(left.told - before)
+    }
+
+    async fn deallocate(&mut self, name: Option<String>) -> Done {
+        match name {
+            None => {
+                self.statements.clear();
+                self.engine.execute("deallocate all").await?;
+                self.out.complete("DEALLOCATE ALL");
+            }
+            Some(name) => {
+                if self.statements.remove(&name).is_none() {
+                    let quoted = name.replace('"', "\"\"");
+                    self.engine.execute(&format!("deallocate \"{quoted}\"")).await?;
+                }
+                self.out.complete("DEALLOCATE");
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the session as if it had just begun.
+    async fn discard_all(&mut self) -> Done {
+        if self.standing().await != Standing::Idle {
+            let text = "DISCARD ALL cannot run inside a transaction block";
+            return Err(Refusal::new("25001", text).into());
+        }
+        self.portals.clear();
+        self.statements.clear();
+        self.engine.execute("deallocate all").await?;
+        self.engine.execute("reset all").await?;
+        self.engine.end_session().await;
+        self.out.complete("DISCARD ALL");
+        Ok(())
+    }
+}

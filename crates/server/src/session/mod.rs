@@ -1,0 +1,290 @@
+//! A session: who connects is let in, and then its messages are answered one by one.
+
+mod command;
+mod copy;
+mod cursor;
+mod extended;
+mod implicit;
+mod outcome;
+mod portal;
+mod said;
+mod simple;
+mod start;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_recursion::async_recursion as boxed;
+use cellar_instance::session::Session as Account;
+use cellar_sql::{Canceller, Engine, Standing};
+use cellar_wait::Event;
+use tokio::sync::watch;
+
+use self::portal::{Portal, Statement};
+use self::said::said_of;
+use crate::cancel::Kept;
+use crate::error::{Ended, Refusal};
+use crate::listen::{Phase, Shared};
+use crate::socket::Socket;
+use crate::wire::backend::{Out, Said, Status};
+use crate::wire::frames::Frames;
+use crate::wire::frontend::Message;
+
+/// Settings that a client is told of, now and when they change.
+const REPORTED: [&str; 13] = [
+    "server_version",
+    "server_encoding",
+    "client_encoding",
+    "application_name",
+    "is_superuser",
+    "session_authorization",
+    "DateStyle",
+    "IntervalStyle",
+    "TimeZone",
+    "integer_datetimes",
+    "standard_conforming_strings",
+    "default_transaction_read_only",
+    "in_hot_standby",
+];
+
+/// A session.
+struct Session {
+    frames: Frames,
+    out: Out,
+    engine: Engine,
+    account: Account,
+    kept: Kept,
+    phase: watch::Receiver<Phase>,
+    statements: HashMap<String, Arc<Statement>>,
+    portals: HashMap<String, Portal>,
+    /// What the client knows of settings.
+    reported: HashMap<&'static str, String>,
+    /// A statement without BEGIN has begun a transaction, which ends with the text or at the next Sync.
+    is_implicit: bool,
+    /// Behind an error messages are passed over up to the next Sync.
+    skips: bool,
+    /// The client has asked what the portal gives that it executes next.
+    is_described: bool,
+}
+
+/// Why what a client asked for is not done.
+enum Failure {
+    /// The client is told, and the session goes on.
+    Told(Box<Said>),
+    /// The session ends.
+    Ended(Ended),
+}
+
+impl From<Ended> for Failure {
+    fn from(ended: Ended) -> Failure {
+        Failure::Ended(ended)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::Ended(error.into())
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::Told(Box::new(Said::error(&refusal)))
+    }
+}
+
+impl From<cellar_sql::Error> for Failure {
+    fn from(error: cellar_sql::Error) -> Failure {
+        Failure::Told(Box::new(said_of(&error, "")))
+    }
+}
+
+type Done<T = ()> = Result<T, Failure>;
+
+/// Serves a connection to its end. `refused`: what a session is told that there is no room for.
+pub(crate) async fn run(socket: Socket, shared: &Arc<Shared>, refused: Option<Refusal>) {
+    let frames = Frames::new(socket.reader);
+    let out = Out::new(socket.writer);
+    let Some(mut session) = start::begun(frames, out, &socket.peer, shared, refused).await else {
+        return;
+    };
+    if let Err(Ended::Refused(refusal)) = session.serve().await {
+        session.out.said(&Said::fatal(&refusal));
+        let _ = session.out.flush().await;
+    }
+    session.portals.clear();
+    session.engine.end_session().await;
+}
+
+impl Session {
+    /// Answers messages until the session ends.
+    #[boxed]
+    async fn serve(&mut self) -> Result<(), Ended> {
+        self.ready().await?;
+        loop {
+            let message = self.next().await?;
+            if matches!(message, Message::Terminate) {
+                return Ok(());
+            }
+            if self.skips && !matches!(message, Message::Sync | Message::Query(_)) {
+                continue;
+            }
+            let is_simple = matches!(message, Message::Query(_));
+            match self.answer(message).await {
+                Ok(()) => {}
+                Err(Failure::Ended(ended)) => return Err(ended),
+                Err(Failure::Told(said)) => {
+                    self.out.said(&said);
+                    self.fail().await;
+                    self.skips = !is_simple;
+                }
+            }
+            if is_simple {
+                self.ready().await?;
+            }
+        }
+    }
+
+    async fn answer(&mut self, message: Message) -> Done {
+        match message {
+            Message::Query(text) => self.query(&text).await,
+            Message::Parse { name, sql, types } => self.parse(name, sql, &types).await,
+            Message::Bind(bind) => self.bind(bind).await,
+            Message::Describe(target) => self.describe(&target).await,
+            Message::Execute { portal, most } => self.execute(&portal, most).await,
+            Message::Close(target) => {
+                self.close(&target);
+                Ok(())
+            }
+            Message::Flush => Ok(self.out.flush().await?),
+            Message::Sync => {
+                let ended = self.end_implicit().await;
+                if let Err(Failure::Told(said)) = &ended {
+                    self.out.said(said);
+                    self.fail().await;
+                }
+                self.ready().await?;
+                match ended {
+                    Err(Failure::Ended(ended)) => Err(ended.into()),
+                    _ => Ok(()),
+                }
+            }
+            Message::FunctionCall => Err(Refusal::new(
+                "0A000",
+                "function calls by number are not in this version of Cellar",
+            )
+            .hint("select f(..)")
+            .into()),
+            Message::Password(_) => Err(Ended::from(Refusal::protocol("nothing was asked")).into()),
+            // What is left of a COPY that has failed.
+            Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_) => Ok(()),
+            Message::Terminate => Ok(()),
+        }
+    }
+
+    /// The next message; it is waited for as long as the session may be idle.
+    async fn next(&mut self) -> Result<Message, Ended> {
+        if let Some(message) = self.frames.whole()? {
+            return Ok(message);
+        }
+        self.out.flush().await?;
+        let idle = match self.engine.idle_in_transaction_timeout() {
+            Some(time) if self.standing().await != Standing::Idle => Some(time),
+            _ => None,
+        };
+        // In a transaction a session goes on when the server is to end, but not when it ends at once.
+        let last = match self.standing().await {
+            Standing::Idle => Phase::Draining,
+            _ => Phase::Stopping,
+        };
+        let wait = self.account.begin(Event::SQLNET_MESSAGE_FROM_CLIENT, [0, 1, 0]);
+        let next = tokio::select! {
+            biased;
+            message = self.frames.next() => message,
+            _ = self.phase.wait_for(|phase| *phase >= last) => Err(Refusal::new(
+                "57P01",
+                "terminating connection due to administrator command",
+            ).into()),
+            () = after(idle) => Err(Refusal::new(
+                "25P03",
+                "terminating connection due to idle-in-transaction timeout",
+            ).into()),
+        };
+        wait.end(self.account.now());
+        next
+    }
+
+    async fn standing(&mut self) -> Standing {
+        self.engine.standing().await
+    }
+
+    /// Tells the client that it may go on, and how the session stands.
+    async fn ready(&mut self) -> Result<(), Ended> {
+        self.skips = false;
+        let status = match self.standing().await {
+            Standing::Idle => Status::Idle,
+            Standing::Open => Status::Open,
+            Standing::Failed => Status::Failed,
+        };
+        if status == Status::Idle {
+            self.portals.retain(|_, portal| portal.is_held);
+        }
+        self.report();
+        self.out.ready(status);
+        // More of what the client sends may be here already: what is told waits for what follows.
+        if self.frames.peek().is_none() {
+            self.out.flush().await?;
+        }
+        Ok(self.out.flush_much().await?)
+    }
+
+    /// Tells what has changed of settings.
+    fn report(&mut self) {
+        for name in REPORTED {
+            let Some(value) = self.engine.setting(name) else { continue };
+            if self.reported.get(name) != Some(&value) {
+                self.out.parameter(name, &value);
+                self.reported.insert(name, value);
+            }
+        }
+    }
+
+    /// An error has come: what the client has begun by itself is given up.
+    async fn fail(&mut self) {
+        if std::mem::take(&mut self.is_implicit) {
+            // What it had is gone, whatever this says.
+            let _ = self.engine.execute("rollback").await;
+        } else {
+            self.engine.has_failed().await;
+        }
+    }
+}
+
+async fn after(time: Option<std::time::Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What a statement gives, while the client is there: one that has gone has it stopped.
+async fn watched<T>(
+    frames: &mut Frames,
+    canceller: &Canceller,
+    phase: &mut watch::Receiver<Phase>,
+    work: impl Future<Output = T>,
+) -> Result<T, Ended> {
+    let mut work = std::pin::pin!(work);
+    let ended = tokio::select! {
+        biased;
+        told = &mut work => return Ok(told),
+        ended = frames.gone() => ended,
+        _ = phase.wait_for(|phase| *phase == Phase::Stopping) => Refusal::new(
+            "57P01",
+            "terminating connection due to administrator command",
+        ).into(),
+    };
+    canceller.cancel();
+    work.await;
+    Err(ended)
+}

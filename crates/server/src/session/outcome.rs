@@ -1,0 +1,161 @@
+//! What statements give, told to the client.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use cellar_sql::{Answer, Error, Outcome};
+use futures_util::{StreamExt, TryStreamExt};
+
+use super::portal::{Left, RowStream};
+use super::said::said_of;
+use super::{Done, Failure, Session, watched};
+use crate::values::rows::{columns, write_some};
+use crate::wire::backend::{Column, Said};
+
+/// Characters of a line of EXPLAIN: as wide as people make their terminals.
+const WIDTH: usize = 160;
+
+/// What a statement gives, as far as rows are left of it.
+pub(super) enum Given {
+    Rows(Left),
+    /// Rows that say why it cannot be done.
+    Refused(Left, Error),
+    Copied(cellar_sql::CopyOutput),
+    /// Nothing but a tag, and what the user should also know.
+    Done(Option<u64>, Vec<String>),
+}
+
+/// What is given by an answer.
+pub(super) fn given(answer: Answer) -> Result<Given, Error> {
+    let outcome = match answer {
+        Answer::Rows(batch) => return Ok(Given::Rows(Left::of(batch))),
+        Answer::Changed(count, _) => return Ok(Given::Done(Some(count), Vec::new())),
+        Answer::Other(outcome) => outcome,
+    };
+    let left = |schema, stream: RowStream| Left::new(schema, stream);
+    Ok(match outcome {
+        Outcome::Rows(stream) => {
+            let schema = stream.schema();
+            let stream = stream.map_err(|error| cellar_sql::failure::from_datafusion(&error));
+            Given::Rows(left(schema, Box::pin(stream)))
+        }
+        Outcome::Refused(stream, error) => {
+            let schema = stream.schema();
+            let stream = stream.map_err(|error| cellar_sql::failure::from_datafusion(&error));
+            Given::Refused(left(schema, Box::pin(stream)), error)
+        }
+        Outcome::Copied(copied) => Given::Copied(copied),
+        Outcome::Plan(plan) => {
+            let batch = plan.batch(WIDTH).map_err(|error| {
+                Error::new(600, "XX000", format!("the plan cannot be shown: {error}"))
+            })?;
+            Given::Rows(Left::of(batch))
+        }
+        Outcome::Changed(count, _) => Given::Done(Some(count), Vec::new()),
+        Outcome::Done { notices, .. } => Given::Done(None, notices),
+    })
+}
+
+/// The tag of a statement that is done, with its count.
+pub(super) fn tag_with(tag: &str, count: Option<u64>) -> String {
+    match (tag, count) {
+        ("INSERT", count) => format!("INSERT 0 {}", count.unwrap_or(0)),
+        ("SELECT" | "UPDATE" | "DELETE" | "COPY" | "FETCH" | "MOVE" | "MERGE", Some(count)) => {
+            format!("{tag} {count}")
+        }
+        _ => tag.to_owned(),
+    }
+}
+
+impl Session {
+    /// Tells all of an answer: columns, rows, and the tag.
+    pub(super) async fn tell(&mut self, answer: Answer, tag: &str) -> Done {
+        match given(answer)? {
+            Given::Rows(mut left) => {
+                let columns = self.tell_columns(left.schema(), &[])?;
+                self.tell_rows(&mut left, &columns, usize::MAX).await?;
+                self.out.complete(&tag_with(tag, Some(left.told)));
+            }
+            Given::Refused(mut left, error) => {
+                let columns = self.tell_columns(left.schema(), &[])?;
+                self.tell_rows(&mut left, &columns, usize::MAX).await?;
+                return Err(error.into());
+            }
+            Given::Copied(copied) => {
+                let count = self.copy_out(copied).await?;
+                self.out.complete(&tag_with(tag, Some(count)));
+            }
+            Given::Done(count, notices) => self.tell_done(tag, count, notices),
+        }
+        Ok(())
+    }
+
+    /// Tells that a statement is done that gives no rows.
+    pub(super) fn tell_done(&mut self, tag: &str, count: Option<u64>, notices: Vec<String>) {
+        for notice in notices {
+            self.out.said(&Said::notice(notice));
+        }
+        self.out.complete(&tag_with(tag, count));
+    }
+
+    pub(super) fn tell_columns(
+        &mut self,
+        schema: &Arc<Schema>,
+        formats: &[i16],
+    ) -> Done<Vec<Column>> {
+        let columns = columns(schema, formats)?;
+        self.out.columns(&columns);
+        Ok(columns)
+    }
+
+    /// Tells rows, `most` of them at most; whether there may be more.
+    pub(super) async fn tell_rows(
+        &mut self,
+        left: &mut Left,
+        columns: &[Column],
+        most: usize,
+    ) -> Done<bool> {
+        let mut wanted = most;
+        while wanted > 0 {
+            let batch = {
+                let canceller = self.engine.canceller();
+                let work = left.next(wanted);
+                watched(&mut self.frames, &canceller, &mut self.phase, work).await??
+            };
+            let Some(batch) = batch else { return Ok(false) };
+            wanted -= batch.num_rows();
+            let mut at = 0;
+            while at < batch.num_rows() {
+                at = write_some(&batch, columns, at, &mut self.out)?;
+                self.out.flush_much().await?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Tells the bytes of a COPY TO STDOUT; how many rows they are.
+    pub(super) async fn copy_out(&mut self, copied: cellar_sql::CopyOutput) -> Done<u64> {
+        self.out.copying(b'H', 0, copied.columns);
+        let counter = copied.counter();
+        let mut bytes = copied.bytes;
+        loop {
+            let next = {
+                let canceller = self.engine.canceller();
+                let work = bytes.next();
+                watched(&mut self.frames, &canceller, &mut self.phase, work).await?
+            };
+            let Some(next) = next else { break };
+            for line in next?.split_inclusive(|byte| *byte == b'\n') {
+                self.out.copy_data(line);
+                self.out.flush_much().await?;
+            }
+        }
+        self.out.plain(b'c');
+        Ok(counter())
+    }
+
+    /// The failure of a statement.
+    pub(super) fn failed(error: &Error, sql: &str) -> Failure {
+        Failure::Told(Box::new(said_of(error, sql)))
+    }
+}

@@ -1,0 +1,45 @@
+//! Errors of statements as clients are told them.
+
+use cellar_sql::Error;
+
+use crate::wire::backend::Said;
+
+/// What an error says. `sql`: the statement, for the place in it.
+pub(super) fn said_of(error: &Error, sql: &str) -> Said {
+    let below: Vec<String> = error
+        .stack()
+        .skip(1)
+        .map(|entry| format!("CELLAR-{:05}: {}", entry.number, entry.message))
+        .collect();
+    // The deepest entry knows best what helps.
+    let hint = error.stack().filter_map(|entry| entry.next_step.clone()).last();
+    let position = error.stack().find_map(|entry| entry.position);
+    Said {
+        severity: "ERROR",
+        sqlstate: error.sqlstate,
+        message: format!("CELLAR-{:05}: {}", error.number, error.message),
+        detail: (!below.is_empty()).then(|| below.join("\n")),
+        hint,
+        position: position.and_then(|at| place(sql, at.line, at.column)),
+    }
+}
+
+/// The character of a text at a line and a column, all from 1.
+fn place(sql: &str, line: u64, column: u64) -> Option<usize> {
+    let lines = usize::try_from(line).ok()?.checked_sub(1)?;
+    let before: usize = sql.split_inclusive('\n').take(lines).map(|own| own.chars().count()).sum();
+    let place = before + usize::try_from(column).ok()?;
+    (place <= sql.chars().count() + 1).then_some(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_counted_in_characters() {
+        assert_eq!(place("select 1", 1, 8), Some(8));
+        assert_eq!(place("sélect\n frm", 2, 2), Some(9));
+        assert_eq!(place("", 3, 9), None);
+    }
+}

@@ -1,0 +1,277 @@
+//! The values that a client gives for parameters.
+//!
+//! Source of the binary formats: the `*_recv` functions of PostgreSQL.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Date32Array, IntervalMonthDayNanoArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+};
+use arrow::datatypes::{DataType, IntervalMonthDayNano};
+use bytes::Bytes;
+use cellar_sql::Parameter;
+
+use super::binary::{EPOCH_DAYS, EPOCH_MICROS};
+use super::{numeric, types};
+use crate::error::Refusal;
+use crate::wire::body::{Body, text};
+
+/// A value as its parameter takes it. `oid`: its type on the wire.
+///
+/// # Errors
+/// 22021, 22P02, 22P03 it is none of that type.
+pub(crate) fn parameter(
+    value: Option<&Bytes>,
+    format: i16,
+    oid: u32,
+    data_type: &DataType,
+) -> Result<Parameter, Refusal> {
+    let Some(bytes) = value else { return Ok(Parameter::Null) };
+    match format {
+        0 => of_text(text(bytes)?, data_type),
+        1 => {
+            let mut body = Body::new(bytes.clone());
+            let value = of_binary(&mut body, oid)?;
+            body.finish().map_err(|_| incorrect(oid))?;
+            Ok(value)
+        }
+        other => Err(Refusal::new("22023", format!("unsupported format code: {other}"))),
+    }
+}
+
+fn incorrect(oid: u32) -> Refusal {
+    Refusal::new("22P03", format!("incorrect binary data format for a parameter of type {oid}"))
+}
+
+fn of_text(text: &str, data_type: &DataType) -> Result<Parameter, Refusal> {
+    match data_type {
+        DataType::Binary | DataType::BinaryView | DataType::LargeBinary => match hex(text) {
+            Some(bytes) => Ok(Parameter::Bytes(bytes)),
+            None => escaped(text),
+        },
+        DataType::List(item) if text.trim_start().starts_with('{') => {
+            let items = items(text).ok_or_else(|| {
+                Refusal::new("22P02", format!("malformed array literal: \"{text}\""))
+            })?;
+            let items = items.into_iter().map(|item_text| match item_text {
+                Some(own) => of_text(&own, item.data_type()),
+                None => Ok(Parameter::Null),
+            });
+            Ok(Parameter::List(items.collect::<Result<_, _>>()?))
+        }
+        _ => Ok(Parameter::Text(text.to_owned())),
+    }
+}
+
+/// `\x`, and two digits for each byte.
+fn hex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.strip_prefix("\\x")?.as_bytes();
+    let digit = |byte: u8| (byte as char).to_digit(16).map(|own| own as u8);
+    let pairs = digits.chunks(2);
+    pairs.map(|two| Some(digit(two[0])? << 4 | digit(*two.get(1)?)?)).collect()
+}
+
+/// Bytes as texts: `\\` and `\ooo` for what is none.
+fn escaped(text: &str) -> Result<Parameter, Refusal> {
+    let wrong = || Refusal::new("22P02", "invalid input syntax for type bytea");
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] != b'\\' {
+            out.push(bytes[at]);
+            at += 1;
+            continue;
+        }
+        match bytes.get(at + 1..at + 4) {
+            Some(digits) if digits.iter().all(|c| (b'0'..=b'7').contains(c)) => {
+                let value = digits.iter().fold(0u32, |own, c| own * 8 + u32::from(c - b'0'));
+                out.push(u8::try_from(value).map_err(|_| wrong())?);
+                at += 4;
+            }
+            _ if bytes.get(at + 1) == Some(&b'\\') => {
+                out.push(b'\\');
+                at += 2;
+            }
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(Parameter::Bytes(out))
+}
+
+/// The elements of an array's text of one dimension, NULL as `None`; `None`: it is none.
+fn items(text: &str) -> Option<Vec<Option<String>>> {
+    let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?;
+    if inner.trim().is_empty() {
+        return Some(Vec::new());
+    }
+    let mut items = Vec::new();
+    let mut chars = inner.chars().peekable();
+    loop {
+        while chars.next_if(|c| c.is_ascii_whitespace()).is_some() {}
+        let (mut own, mut is_quoted) = (String::new(), false);
+        if chars.next_if_eq(&'"').is_some() {
+            is_quoted = true;
+            loop {
+                match chars.next()? {
+                    '"' => break,
+                    '\\' => own.push(chars.next()?),
+                    c => own.push(c),
+                }
+            }
+            while chars.next_if(|c| c.is_ascii_whitespace()).is_some() {}
+        } else {
+            while let Some(c) = chars.next_if(|c| *c != ',') {
+                match c {
+                    '\\' => own.push(chars.next()?),
+                    '{' | '}' | '"' => return None,
+                    c => own.push(c),
+                }
+            }
+            own.truncate(own.trim_end().len());
+            if own.is_empty() {
+                return None;
+            }
+        }
+        let is_null = !is_quoted && own.eq_ignore_ascii_case("null");
+        items.push((!is_null).then_some(own));
+        match chars.next() {
+            None => return Some(items),
+            Some(',') => {}
+            Some(_) => return None,
+        }
+    }
+}
+
+fn of_binary(body: &mut Body, oid: u32) -> Result<Parameter, Refusal> {
+    let value = |array| Parameter::Value(array);
+    Ok(match oid {
+        types::BOOL => Parameter::Boolean(body.u8()? != 0),
+        types::INT2 => Parameter::Integer(i64::from(body.i16()?)),
+        types::INT4 => Parameter::Integer(i64::from(body.i32()?)),
+        types::OID => Parameter::Integer(i64::from(body.u32()?)),
+        types::INT8 => Parameter::Integer(i64_of(body)?),
+        types::FLOAT4 => Parameter::Real(f64::from(f32::from_bits(body.u32()?))),
+        types::FLOAT8 => Parameter::Real(f64::from_bits(i64_of(body)?.cast_unsigned())),
+        types::NUMERIC => Parameter::Text(numeric::read(body)?),
+        types::BYTEA => Parameter::Bytes(all(body).to_vec()),
+        types::UUID => Parameter::Text(uuid(&body.bytes(16)?)),
+        types::DATE => {
+            let days = body.i32()?.checked_add(EPOCH_DAYS).ok_or_else(|| incorrect(oid))?;
+            value(Arc::new(Date32Array::from(vec![days])))
+        }
+        types::TIME => value(Arc::new(Time64MicrosecondArray::from(vec![i64_of(body)?]))),
+        types::TIMESTAMP | types::TIMESTAMPTZ => {
+            let micros = i64_of(body)?.checked_add(EPOCH_MICROS).ok_or_else(|| incorrect(oid))?;
+            let array = TimestampMicrosecondArray::from(vec![micros]);
+            value(match oid {
+                types::TIMESTAMPTZ => Arc::new(array.with_timezone("UTC")),
+                _ => Arc::new(array),
+            })
+        }
+        types::INTERVAL => {
+            let (micros, days, months) = (i64_of(body)?, body.i32()?, body.i32()?);
+            let nanos = micros.checked_mul(1000).ok_or_else(|| incorrect(oid))?;
+            let own = IntervalMonthDayNano::new(months, days, nanos);
+            value(Arc::new(IntervalMonthDayNanoArray::from(vec![own])))
+        }
+        types::JSONB => match body.u8()? {
+            1 => Parameter::Text(text(&all(body))?.to_owned()),
+            _ => return Err(incorrect(oid)),
+        },
+        oid if types::element(oid).is_some() => list(body)?,
+        // Texts, and what a client sends as one.
+        _ => Parameter::Text(text(&all(body))?.to_owned()),
+    })
+}
+
+fn i64_of(body: &mut Body) -> Result<i64, Refusal> {
+    let bytes = body.bytes(8)?;
+    let bytes: [u8; 8] = bytes[..].try_into().map_err(|_| Refusal::protocol("short value"))?;
+    Ok(i64::from_be_bytes(bytes))
+}
+
+fn all(body: &mut Body) -> Bytes {
+    std::mem::replace(body, Body::new(Bytes::new())).rest()
+}
+
+fn uuid(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(36);
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+fn list(body: &mut Body) -> Result<Parameter, Refusal> {
+    let (dimensions, _has_nulls, item) = (body.i32()?, body.i32()?, body.u32()?);
+    match dimensions {
+        0 => return Ok(Parameter::List(Vec::new())),
+        1 => {}
+        _ => {
+            return Err(Refusal::new(
+                "0A000",
+                "a parameter that is an array of several dimensions is not in this version of Cellar",
+            ));
+        }
+    }
+    let (count, _first) = (body.i32()?, body.i32()?);
+    let mut items = Vec::new();
+    for _ in 0..count {
+        items.push(match body.value()? {
+            None => Parameter::Null,
+            Some(bytes) => {
+                let mut body = Body::new(bytes);
+                let value = of_binary(&mut body, item)?;
+                body.finish().map_err(|_| incorrect(item))?;
+                value
+            }
+        });
+    }
+    Ok(Parameter::List(items))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &'static [u8], oid: u32) -> Result<Parameter, Refusal> {
+        parameter(Some(&Bytes::from_static(bytes)), 1, oid, &DataType::Utf8)
+    }
+
+    #[test]
+    fn values_in_binary_are_read_whole_or_refused() {
+        assert_eq!(read(b"\0\0\0\x07", types::INT4), Ok(Parameter::Integer(7)));
+        assert_eq!(read(b"\0\0\0", types::INT4).unwrap_err().sqlstate, "08P01");
+        assert_eq!(read(b"\0\0\0\x07\0", types::INT4).unwrap_err().sqlstate, "22P03");
+        assert_eq!(read(b"a\xff", types::TEXT).unwrap_err().sqlstate, "22021");
+        assert_eq!(read(b"\x02{}", types::JSONB).unwrap_err().sqlstate, "22P03");
+        let array =
+            b"\0\0\0\x01\0\0\0\0\0\0\0\x17\0\0\0\x02\0\0\0\x01\0\0\0\x04\0\0\0\x05\xff\xff\xff\xff";
+        let wanted = Parameter::List(vec![Parameter::Integer(5), Parameter::Null]);
+        assert_eq!(read(array, 1007), Ok(wanted));
+        let uuid = read(b"\x01\x23\x45\x67\x89\xab\xcd\xef\0\0\0\0\0\0\0\x01", types::UUID);
+        let text = "01234567-89ab-cdef-0000-000000000001";
+        assert_eq!(uuid, Ok(Parameter::Text(text.to_owned())));
+        for end in 0..array.len() {
+            assert!(read(&array[..end], 1007).is_err() || end == 0, "{end}");
+        }
+    }
+
+    #[test]
+    fn texts_of_arrays_and_bytes_are_postgresqls() {
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(items("{}"), Some(vec![]));
+        assert_eq!(items("{1, 2,NULL}"), Some(vec![some("1"), some("2"), None]));
+        assert_eq!(items(r#"{"a,\"b","null"}"#), Some(vec![some("a,\"b"), some("null")]));
+        assert_eq!(items("{1,}"), None);
+        assert_eq!(items("{{1}}"), None);
+        assert_eq!(items("{\"a"), None);
+        assert_eq!(hex("\\x0aFF"), Some(vec![10, 255]));
+        assert_eq!(hex("\\x0"), None);
+        assert_eq!(escaped("a\\000\\\\"), Ok(Parameter::Bytes(b"a\0\\".to_vec())));
+    }
+}

@@ -1,0 +1,98 @@
+//! `cellar start`: the database as a server that PostgreSQL's clients connect to.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cellar_instance::budget::Consumer;
+use cellar_io::EnvExt;
+use cellar_server::{Options, Server};
+use cellar_sql::EngineOptions;
+
+use super::database::{Database, Place, cores};
+use super::fault::Fault;
+use super::output;
+use super::signals::End;
+
+/// Arguments of `start`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cellar start mydb                         then: psql -h 127.0.0.1
+  cellar start mydb --listen 127.0.0.1:5433
+  psql -h $PWD/mydb                         by the socket in the directory
+Only the user who owns the database can connect; the kernel says who it is.
+TERM or Ctrl-C lets transactions end first; a second one ends at once.")]
+pub struct Args {
+    /// The database; $CELLAR_DIR if it is left out.
+    pub dir: Option<PathBuf>,
+    /// Where to listen: an address of this machine and a port; may be given
+    /// more than once.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5432")]
+    pub listen: Vec<SocketAddr>,
+    /// Sessions at most.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub sessions: usize,
+    /// Seconds that transactions have to end, once the server is to end.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub patience: u64,
+}
+
+/// Runs `start`: serves until it is told to end.
+///
+/// # Errors
+/// It cannot listen.
+pub async fn run(args: &Args, database: &Database, place: &Place) -> Result<(), Fault> {
+    let instance = database.inner.instance();
+    let limit = instance.budget().limit(Consumer::SqlWork);
+    let options = Options {
+        listen: args.listen.clone(),
+        directory: database.inner.directory().path().to_owned(),
+        sessions: args.sessions,
+        engine: EngineOptions {
+            memory_limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            target_partitions: cores(),
+        },
+    };
+    let mut ends = End::heard();
+    let started = Server::start(std::sync::Arc::clone(&database.inner), options).await;
+    let mut server = started.map_err(|error| Fault::failed(error.to_string()))?;
+    ready(&server)?;
+    ends.next().await;
+    // Whoever watches over it is told; without one this does nothing.
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+    if server.sessions() > 0 {
+        output::notice(&format!(
+            "Ending: {} sessions may end their transactions for {} s; a second TERM ends at once.",
+            server.sessions(),
+            args.patience
+        ));
+    }
+    let patience = place.env.sleep(Duration::from_secs(args.patience));
+    let drained = tokio::select! {
+        () = server.drain() => true,
+        () = ends.next() => false,
+        () = patience => false,
+    };
+    if !drained {
+        server.stop().await;
+    }
+    Ok(())
+}
+
+/// Says where clients connect.
+fn ready(server: &Server) -> Result<(), Fault> {
+    let at: Vec<String> = server
+        .addresses()
+        .iter()
+        .map(|own| match own.port() {
+            5432 => format!("psql -h {}", own.ip()),
+            port => format!("psql -h {} -p {port}", own.ip()),
+        })
+        .collect();
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "Ready: {}", at.join(", "))?;
+    out.flush()?;
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    Ok(())
+}

@@ -1,0 +1,434 @@
+//! The server: PostgreSQL's protocol, spoken well and badly, to the real program.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::disallowed_methods, reason = "a test of the program waits as a user would")]
+#![cfg(feature = "sql")]
+
+mod program;
+mod wire;
+
+use std::io::Write;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use program::{cellar, out};
+use wire::{Wire, bind, describe, execute, first, message, parse, query, served, shown, sync};
+
+#[test]
+fn statements_are_run_and_tagged() {
+    let served = served();
+    let mut client = served.client();
+    for (sql, wanted) in [
+        ("create table t (id int primary key, name text, n numeric(8,2))", "CREATE TABLE"),
+        ("insert into t values (1, 'a', 1.5), (2, null, 2)", "INSERT 0 2"),
+        ("select * from t order by id", "(1,a,1.50) (2,NULL,2.00) SELECT 2"),
+        ("update t set name = 'b' where id = 2", "UPDATE 1"),
+        ("insert into t (id) values (3) returning id", "(3) INSERT 0 1"),
+        ("with x as (select 3 as id) delete from t using x where t.id = x.id", "DELETE 1"),
+        ("select count(*) filter (where name = 'b'), true from t", "(1,t) SELECT 1"),
+        ("", "empty"),
+        ("-- nothing", "empty"),
+        ("select 1; select 2", "(1) SELECT 1 (2) SELECT 1"),
+        ("insert into t values (1, 'again', 0)", "23505"),
+        ("select nosuch from t", "42703"),
+        ("selec 1", "42601"),
+        ("begin", "BEGIN T"),
+        ("select 1/0", "22012 E"),
+        ("select 1", "25P02 E"),
+        ("commit", "ROLLBACK"),
+        ("set application_name = 'me'", "SET"),
+        ("show application_name", "(me) SHOW"),
+        ("explain select 1", "(fast path"),
+        ("truncate t", "TRUNCATE TABLE"),
+        ("listen x", "0A000"),
+        ("drop table t", "DROP TABLE"),
+    ] {
+        let told = client.sql(sql);
+        match sql.starts_with("explain") {
+            true => assert!(told.ends_with("EXPLAIN"), "{told}"),
+            false => assert_eq!(told, wanted, "{sql}"),
+        }
+    }
+    served.end();
+}
+
+#[test]
+fn statements_of_one_text_are_one_transaction() {
+    let served = served();
+    let mut client = served.client();
+    assert_eq!(client.sql("create table t (id int primary key)"), "CREATE TABLE");
+    let told = client.sql("insert into t values (1); insert into t values (2); select 1/0");
+    assert_eq!(told, "INSERT 0 1 INSERT 0 1 22012");
+    assert_eq!(client.sql("select count(*) from t"), "(0) SELECT 1");
+    let told = client.sql("insert into t values (1); begin; insert into t values (2)");
+    assert_eq!(told, "INSERT 0 1 BEGIN INSERT 0 1 T");
+    assert_eq!(client.sql("rollback; select count(*) from t"), "ROLLBACK (0) SELECT 1");
+    // The same of messages before one Sync.
+    let insert =
+        |value: &'static [u8]| [bind(("", "s"), (0, &[Some(value)]), 0), execute("", 0)].concat();
+    let kinds = client.kinds(&[parse("s", "insert into t values ($1)", &[]), insert(b"1"), sync()]);
+    assert_eq!(kinds, "12CZ");
+    let kinds = client.kinds(&[insert(b"2"), insert(b"1"), insert(b"3"), sync()]);
+    assert_eq!(kinds, "2C2EZ");
+    assert_eq!(client.sql("select id from t"), "(1) SELECT 1");
+    assert_eq!(client.kinds(&[insert(b"2"), insert(b"3"), sync()]), "2C2CZ");
+    assert_eq!(client.sql("select count(*) from t"), "(3) SELECT 1");
+}
+
+#[test]
+fn values_go_both_ways_in_binary() {
+    let served = served();
+    let mut client = served.client();
+    client.sql(
+        "create table t (a int, b bigint, c text, d numeric(10,3), e timestamp, f date, g boolean, \
+         h double precision, i bytea)",
+    );
+    let (micros, days) = (86_400_000_001i64.to_be_bytes(), 1i32.to_be_bytes());
+    let numeric = [2u16, 0, 0, 3, 12, 3450].map(u16::to_be_bytes).concat();
+    let real = 1.5f64.to_be_bytes();
+    let values: [Option<&[u8]>; 9] = [
+        Some(&[0, 0, 0, 7]),
+        None,
+        Some(b"\xc3\xa9"),
+        Some(&numeric),
+        Some(&micros),
+        Some(&days),
+        Some(&[1]),
+        Some(&real),
+        Some(&[0, 255]),
+    ];
+    let sql = "insert into t values ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    let kinds = client.kinds(&[
+        parse("", sql, &[]),
+        bind(("", ""), (1, &values), 1),
+        execute("", 0),
+        sync(),
+    ]);
+    assert_eq!(kinds, "12CZ");
+    let row = "(7,NULL,é,12.345,2000-01-02 00:00:00.000001,2000-01-02,t,1.5,\\x00ff) SELECT 1";
+    assert_eq!(client.sql("select * from t"), row);
+    client.send(&[
+        parse("", "select * from t where a = $1", &[]),
+        describe(b'S', ""),
+        bind(("", ""), (1, &[Some(&[0, 0, 0, 7])]), 1),
+        execute("", 0),
+        sync(),
+    ]);
+    let answers = client.answers();
+    let described = answers.iter().find(|own| own.kind == b't').unwrap();
+    assert_eq!(described.body, [0, 1, 0, 0, 0, 23]);
+    let row = answers.iter().find(|own| own.kind == b'D').unwrap();
+    let wanted: Vec<_> = values.iter().map(|own| own.map(<[u8]>::to_vec)).collect();
+    assert_eq!(row.bytes(), wanted);
+}
+
+#[test]
+fn portals_give_as_many_rows_as_are_asked_for() {
+    let served = served();
+    let mut client = served.client();
+    assert_eq!(client.sql("begin"), "BEGIN T");
+    let sql = "select * from generate_series(1, 5) as s(n)";
+    client.send(&[
+        parse("s", sql, &[]),
+        bind(("p", "s"), (0, &[]), 0),
+        describe(b'P', "p"),
+        execute("p", 2),
+        sync(),
+    ]);
+    assert_eq!(shown(&client.answers()), "(1) (2) suspended T");
+    client.send(&[execute("p", 2), execute("p", 0), execute("p", 0), sync()]);
+    assert_eq!(shown(&client.answers()), "(3) (4) suspended (5) SELECT 1 SELECT 0 T");
+    // A portal ends with its transaction.
+    client.send(&[bind(("q", "s"), (0, &[]), 0), execute("q", 1), sync()]);
+    assert_eq!(shown(&client.answers()), "(1) suspended T");
+    assert_eq!(client.sql("commit"), "COMMIT");
+    client.send(&[execute("q", 1), sync()]);
+    assert_eq!(shown(&client.answers()), "34000");
+    // And cursors of SQL.
+    assert_eq!(client.sql("declare c cursor for select 1"), "25P01");
+    for (sql, wanted) in [
+        ("begin", "BEGIN T"),
+        ("declare c cursor for select * from generate_series(1, 5) as s(n)", "DECLARE CURSOR T"),
+        ("fetch 2 from c", "(1) (2) FETCH 2 T"),
+        ("move c", "MOVE 1 T"),
+        ("fetch all from c", "(4) (5) FETCH 2 T"),
+        ("fetch c", "FETCH 0 T"),
+        ("close c", "CLOSE CURSOR T"),
+        ("fetch c", "34000 E"),
+        ("rollback", "ROLLBACK"),
+        (
+            "declare h cursor with hold for select * from generate_series(1, 3) as s(n)",
+            "DECLARE CURSOR",
+        ),
+        ("fetch 2 from h", "(1) (2) FETCH 2"),
+        ("close all", "CLOSE CURSOR ALL"),
+    ] {
+        assert_eq!(client.sql(sql), wanted, "{sql}");
+    }
+}
+
+#[test]
+fn an_error_passes_over_what_follows_up_to_sync() {
+    let served = served();
+    let mut client = served.client();
+    let kinds = client.kinds(&[
+        parse("", "select nosuch", &[]),
+        bind(("", ""), (0, &[]), 0),
+        execute("", 0),
+        sync(),
+    ]);
+    assert_eq!(kinds, "EZ");
+    // More values than parameters, none of a statement, a format that there is not.
+    for (messages, wanted) in [
+        (vec![parse("", "select $1::int", &[]), bind(("", ""), (0, &[]), 0)], "1EZ"),
+        (vec![bind(("", "nosuch"), (0, &[]), 0)], "EZ"),
+        (vec![parse("", "select $1::int", &[]), bind(("", ""), (7, &[Some(b"1")]), 0)], "1EZ"),
+        (vec![parse("", "select 1; select 2", &[])], "EZ"),
+        (vec![parse("", "", &[]), bind(("", ""), (0, &[]), 0), execute("", 0)], "12IZ"),
+        (vec![describe(b'S', "nosuch")], "EZ"),
+        (vec![message(b'C', b"Snosuch\0")], "3Z"),
+        (vec![parse("x", "select 1", &[]), parse("x", "select 1", &[])], "1EZ"),
+    ] {
+        let messages = [messages, vec![sync()]].concat();
+        assert_eq!(client.kinds(&messages), wanted);
+    }
+    client.send(&[query("select\n nosuch")]);
+    let error = client.answers().into_iter().find(|own| own.kind == b'E').unwrap();
+    assert_eq!((&*error.field(b'S'), &*error.field(b'C')), ("ERROR", "42703"));
+    assert!(error.field(b'M').starts_with("CELLAR-00904"), "{}", error.field(b'M'));
+}
+
+#[test]
+fn rows_are_copied_in_and_out() {
+    let served = served();
+    let mut client = served.client();
+    client.sql("create table t (id int primary key, name text)");
+    let data = |text: &str| message(b'd', text.as_bytes());
+    let done = || message(b'c', b"");
+    client.send(&[query("copy t from stdin"), data("1\ta\n2\t"), data("\\N\n"), done()]);
+    assert_eq!(shown(&client.answers()), "COPY 2");
+    client.send(&[query("copy t to stdout")]);
+    let lines = client.answers().into_iter().filter(|own| own.kind == b'd').map(|own| own.body);
+    assert_eq!(lines.collect::<Vec<_>>().concat(), b"1\ta\n2\t\\N\n");
+    // A row that is there already, and the client that gives up: nothing stays.
+    client.send(&[query("copy t from stdin"), data("3\tc\n1\tz\n"), done()]);
+    assert_eq!(shown(&client.answers()), "23505");
+    let fail = message(b'f', b"no more\0");
+    client.send(&[query("copy t from stdin"), data("3\tc\n"), fail]);
+    assert_eq!(shown(&client.answers()), "57014");
+    // What is wrong with the statement is told before the client is asked for rows.
+    assert_eq!(client.kinds(&[query("copy nosuch from stdin")]), "EZ");
+    assert_eq!(client.sql("select count(*) from t"), "(2) SELECT 1");
+    // By an extended query, whose Sync comes before the rows.
+    client.send(&[
+        parse("", "copy t from stdin with (format csv)", &[]),
+        bind(("", ""), (0, &[]), 0),
+        execute("", 0),
+        sync(),
+        data("3,c\n"),
+        done(),
+        sync(),
+    ]);
+    assert_eq!(shown(&client.answers()), "COPY 1");
+    assert_eq!(client.sql("select count(*) from t"), "(3) SELECT 1");
+}
+
+#[test]
+fn what_is_no_message_ends_its_connection_alone() {
+    let served = served();
+    let mut other = served.client();
+    let startup = |bytes: &[u8]| first(3 << 16, bytes);
+    for (bytes, wanted) in [
+        (first(2 << 16, b"user\0cellar\0\0"), "0A000"),
+        (first(4 << 16, b"user\0cellar\0\0"), "0A000"),
+        ([&0x4000_0000u32.to_be_bytes()[..], &[0; 8]].concat(), "08P01"),
+        ([&7u32.to_be_bytes()[..], &[0; 8]].concat(), "08P01"),
+        (startup(b"\0"), "28000"),
+        (startup(b"user\0cellar"), "08P01"),
+        (startup(b"user\0\xff\xfe\0\0"), "22021"),
+        (startup(b"user\0nobody\0\0"), "28000"),
+        (startup(b"user\0cellar\0database\0nosuch\0\0"), "3D000"),
+        (startup(b"user\0cellar\0client_encoding\0LATIN1\0\0"), "22023"),
+        (startup(b"user\0cellar\0nosuch\0x\0\0"), "42704"),
+        (startup(b"user\0cellar\0replication\0true\0\0"), "0A000"),
+    ] {
+        let mut wire = Wire::connect(served.port);
+        wire.send(&[bytes]);
+        let told = loop {
+            let next = wire.next().expect("an error is told");
+            if next.kind == b'E' {
+                break next;
+            }
+        };
+        assert_eq!((&*told.field(b'S'), &*told.field(b'C')), ("FATAL", wanted));
+        assert_eq!(wire.next(), None);
+    }
+    // Encryption is asked for first, and a newer minor version.
+    let mut wire = Wire::connect(served.port);
+    wire.send(&[first(80_877_103, b"")]);
+    let mut answer = [0];
+    std::io::Read::read_exact(&mut wire.socket, &mut answer).unwrap();
+    assert_eq!(&answer, b"N");
+    wire.send(&[first(3 << 16 | 2, b"user\0cellar\0_pq_.x\0y\0\0")]);
+    assert_eq!(wire.next().map(|own| own.kind), Some(b'v'));
+    for bytes in [
+        vec![b'Q', 0x7f, 0xff, 0xff, 0xff],
+        vec![b'Q', 0, 0, 0, 0],
+        vec![b'@', 0, 0, 0, 4],
+        message(b'Q', b"no end"),
+        message(b'Q', b"\xff\0"),
+        message(b'B', b"\0\0\xff\xff"),
+        message(b'D', b"Zx\0"),
+        message(b'p', b"x\0"),
+    ] {
+        let mut wire = served.client();
+        wire.send(std::slice::from_ref(&bytes));
+        let told = wire.next().unwrap();
+        assert_eq!((told.kind, &*told.field(b'S')), (b'E', "FATAL"), "{bytes:?}");
+        assert_eq!(wire.next(), None, "{bytes:?}");
+    }
+    assert_eq!(other.sql("select 1"), "(1) SELECT 1");
+}
+
+#[test]
+fn a_statement_is_stopped_by_its_key_alone() {
+    let served = served();
+    let mut client = served.client();
+    let key = client.key.clone();
+    let cancel = |key: &[u8]| {
+        let mut wire = Wire::connect(served.port);
+        wire.send(&[first(80_877_102, key)]);
+        assert_eq!(wire.next(), None);
+    };
+    let long =
+        "select count(*) from generate_series(1, 100000) a(x), generate_series(1, 100000) b(y)";
+    client.send(&[query(long)]);
+    let mut wrong = key.clone();
+    wrong[7] ^= 1;
+    cancel(&wrong);
+    std::thread::sleep(Duration::from_millis(300));
+    cancel(&key);
+    assert_eq!(shown(&client.answers()), "57014");
+    // With nothing at work there is nothing to stop.
+    cancel(&key);
+    assert_eq!(client.sql("select 1"), "(1) SELECT 1");
+    // One that waits for a lock; its transaction has failed.
+    client.sql("create table t (id int primary key); insert into t values (1)");
+    let mut holder = served.client();
+    assert_eq!(holder.sql("begin; update t set id = 1 where id = 1"), "BEGIN UPDATE 1 T");
+    assert_eq!(client.sql("begin"), "BEGIN T");
+    client.send(&[query("update t set id = 1 where id = 1")]);
+    std::thread::sleep(Duration::from_millis(200));
+    cancel(&key);
+    assert_eq!(shown(&client.answers()), "57014 E");
+}
+
+#[test]
+fn a_client_that_dies_leaves_no_locks() {
+    let served = served();
+    let mut client = served.client();
+    client.sql("create table t (id int primary key); insert into t values (1), (2)");
+    let mut dies = served.client();
+    assert_eq!(dies.sql("begin; update t set id = 3 where id = 1"), "BEGIN UPDATE 1 T");
+    // Another that waits when it dies.
+    let mut waits = served.client();
+    assert_eq!(waits.sql("begin; update t set id = 4 where id = 2"), "BEGIN UPDATE 1 T");
+    waits.send(&[query("update t set id = 5 where id = 1")]);
+    std::thread::sleep(Duration::from_millis(100));
+    drop((dies, waits));
+    let begun = Instant::now();
+    assert_eq!(client.sql("update t set id = id + 10"), "UPDATE 2");
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(client.sql("select id from t order by id"), "(11) (12) SELECT 2");
+    // One that sits in its transaction is ended when it was told so.
+    let mut idle = served.client();
+    idle.sql("set idle_in_transaction_session_timeout = '200ms'");
+    assert_eq!(idle.sql("begin; update t set id = 1 where id = 11"), "BEGIN UPDATE 1 T");
+    let told = idle.next().unwrap();
+    assert_eq!((&*told.field(b'S'), &*told.field(b'C')), ("FATAL", "25P03"));
+    assert_eq!(client.sql("update t set id = 1 where id = 11"), "UPDATE 1");
+}
+
+#[test]
+fn the_server_ends_in_order_and_survives_its_end() {
+    let mut served = served();
+    let mut client = served.client();
+    client.sql("create table t (id int primary key)");
+    let mut last = 0;
+    for id in 1..=200 {
+        assert_eq!(client.sql(&format!("insert into t values ({id})")), "INSERT 0 1");
+        last = id;
+    }
+    served.again();
+    let mut client = served.client();
+    assert_eq!(client.sql("select count(*), max(id) from t"), format!("({last},{last}) SELECT 1"));
+    // Another command goes through the same process.
+    let status = cellar(
+        served.dir.path(),
+        &["sql", "db", "-c", "select count(*) from t", "--format", "csv"],
+    );
+    assert_eq!(out(&status), "count(*)\n200\n");
+    // TERM: who is in no transaction goes, who is in one may end it.
+    let mut idle = served.client();
+    assert_eq!(client.sql("begin; insert into t values (1000)"), "BEGIN INSERT 0 1 T");
+    served.signal("-TERM");
+    let told = idle.next().unwrap();
+    assert_eq!((&*told.field(b'S'), &*told.field(b'C')), ("FATAL", "57P01"));
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(client.sql("insert into t values (1001)"), "INSERT 0 1 T");
+    assert_eq!(client.sql("commit"), "COMMIT");
+    assert_eq!(client.next().unwrap().field(b'C'), "57P01");
+    assert!(served.child.wait().unwrap().success());
+    (served.child, served.port) = wire::start(served.dir.path());
+    let mut client = served.client();
+    assert_eq!(client.sql("select count(*) from t"), "(202) SELECT 1");
+    // Twice: at once.
+    assert_eq!(client.sql("begin; insert into t values (2000)"), "BEGIN INSERT 0 1 T");
+    served.signal("-TERM");
+    std::thread::sleep(Duration::from_millis(200));
+    served.signal("-TERM");
+    assert!(served.child.wait().unwrap().success());
+}
+
+/// Runs psql, where it is installed.
+fn psql(served: &wire::Served, host: &str, input: &str) -> Option<String> {
+    let port = served.port.to_string();
+    let mut child = Command::new("psql")
+        .args(["-h", host, "-p", &port, "-X", "-A", "-t", "-v", "VERBOSITY=verbose"])
+        .current_dir(served.dir.path())
+        .env_remove("PGUSER")
+        .env("PGDATABASE", "cellar")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .ok()?;
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let (told, errors) = (output.stdout, output.stderr);
+    Some(format!("{}{}", String::from_utf8(told).unwrap(), String::from_utf8(errors).unwrap()))
+}
+
+#[test]
+fn psql_connects_by_tcp_and_by_the_socket_in_the_directory() {
+    let served = served();
+    let Some(told) =
+        psql(&served, "127.0.0.1", "create table t (a int);\ninsert into t values (1);\n")
+    else {
+        eprintln!("SKIPPED: psql is not installed (Debian package postgresql-client)");
+        return;
+    };
+    assert_eq!(told, "CREATE TABLE\nINSERT 0 1\n");
+    let directory = served.dir.path().join("db");
+    let told = psql(
+        &served,
+        directory.to_str().unwrap(),
+        "\\copy t from stdin\n2\n3\n\\.\nselect * from t;\n\\copy t to stdout\n",
+    );
+    assert_eq!(told.unwrap(), "COPY 3\n1\n2\n3\n1\n2\n3\n".replace("COPY 3", "COPY 2"));
+    let told =
+        psql(&served, "127.0.0.1", "\\set FETCH_COUNT 2\nselect * from t;\nselect nosuch;\n");
+    let told = told.unwrap();
+    assert!(told.starts_with("1\n2\n3\n"), "{told}");
+    assert!(told.contains("42703") && told.contains("CELLAR-00904"), "{told}");
+}
