@@ -144,7 +144,13 @@ fn portals_give_as_many_rows_as_are_asked_for() {
     assert_eq!(client.sql("commit"), "COMMIT");
     client.send(&[execute("q", 1), sync()]);
     assert_eq!(shown(&client.answers()), "34000");
-    // And cursors of SQL.
+    // And cursors of SQL; one that is described as a portal and then fetched by a simple query tells its columns.
+    assert_eq!(client.sql("begin; declare d cursor for select 7"), "BEGIN DECLARE CURSOR T");
+    assert_eq!(client.kinds(&[describe(b'P', "d"), sync()]), "TZ");
+    assert_eq!(client.kinds(&[query("fetch d")]), "TDCZ");
+    let fetch = [parse("", "fetch d", &[]), bind(("", ""), (0, &[]), 0), describe(b'P', "")];
+    assert_eq!(client.kinds(&[fetch.concat(), execute("", 0), sync()]), "12TCZ");
+    assert_eq!(client.sql("rollback"), "ROLLBACK");
     assert_eq!(client.sql("declare c cursor for select 1"), "25P01");
     for (sql, wanted) in [
         ("begin", "BEGIN T"),

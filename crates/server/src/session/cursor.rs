@@ -11,20 +11,27 @@ use super::{Done, Session, watched};
 use crate::error::Refusal;
 use crate::values::rows::columns;
 
-/// What a command was prepared with: what the engine knows of its query, and values for its parameters.
-pub(super) type With<'a> = (&'a Prepared, &'a [Parameter]);
+/// With what a command is carried out.
+#[derive(Clone, Copy)]
+pub(super) enum With<'a> {
+    /// It came in a simple query, which tells columns by itself.
+    Nothing,
+    /// It is executed: with what the engine knows of its query, and values for its parameters.
+    Executed(Option<&'a Prepared>, &'a [Parameter]),
+}
 
 fn no_cursor(name: &str) -> Refusal {
     Refusal::new("34000", format!("cursor \"{name}\" does not exist"))
 }
 
 impl Session {
-    /// Carries out a command. `with`: of one that was prepared.
-    pub(super) async fn command(&mut self, command: Command, with: Option<With<'_>>) -> Done {
+    /// Carries out a command.
+    pub(super) async fn command(&mut self, command: Command, with: With<'_>) -> Done {
         match command {
             Command::Declare(declare) => self.declare(declare, with).await,
             Command::Fetch { cursor, most, only_moves } => {
-                self.fetch(&cursor, most, only_moves).await
+                let is_told = matches!(with, With::Executed(..));
+                self.fetch(&cursor, (most, only_moves), is_told).await
             }
             Command::CloseCursor(None) => {
                 self.portals.retain(|_, portal| !portal.is_cursor);
@@ -41,7 +48,7 @@ impl Session {
         }
     }
 
-    async fn declare(&mut self, declare: Declare, with: Option<With<'_>>) -> Done {
+    async fn declare(&mut self, declare: Declare, with: With<'_>) -> Done {
         let Declare { cursor, query, is_binary, is_held } = declare;
         if self.portals.contains_key(&cursor) {
             return Err(Refusal::new("42P03", format!("cursor \"{cursor}\" already exists")).into());
@@ -57,11 +64,11 @@ impl Session {
         let canceller = self.engine.canceller();
         let (frames, phase) = (&mut self.frames, &mut self.phase);
         let answer = match with {
-            Some((prepared, values)) => {
+            With::Executed(Some(prepared), values) => {
                 let work = self.engine.execute_prepared(prepared, values);
                 watched(frames, &canceller, phase, work).await??
             }
-            None => {
+            With::Executed(None, _) | With::Nothing => {
                 let work = self.engine.execute(&query);
                 let outcome = watched(frames, &canceller, phase, work).await?;
                 Answer::Other(outcome.map_err(|error| Session::failed(&error, ""))?)
@@ -88,10 +95,17 @@ impl Session {
         Ok(())
     }
 
-    async fn fetch(&mut self, cursor: &str, most: Option<usize>, only_moves: bool) -> Done {
+    /// Reads a cursor: so many rows, or only passes them over. `is_told`: the client knows its columns already.
+    async fn fetch(
+        &mut self,
+        cursor: &str,
+        (most, only_moves): (Option<usize>, bool),
+        is_told: bool,
+    ) -> Done {
         let mut portal = self.portals.remove(cursor).ok_or_else(|| no_cursor(cursor))?;
         let fetched = match &mut portal.state {
-            State::Open(left) => self.fetch_rows(left, &portal.formats, most, only_moves).await,
+            State::Open(left) if only_moves => self.pass_over(left, most).await,
+            State::Open(left) => self.fetch_rows(left, &portal.formats, most, is_told).await,
             State::Bound | State::Done => Err(no_cursor(cursor).into()),
         };
         let count = fetched?;
@@ -106,19 +120,19 @@ impl Session {
         left: &mut Left,
         formats: &[i16],
         most: Option<usize>,
-        only_moves: bool,
+        is_told: bool,
     ) -> Done<u64> {
-        let (before, most) = (left.told, most.unwrap_or(usize::MAX));
-        if !only_moves {
-            // Who has asked for a description has it already.
-            let columns = match self.is_described {
-                true => columns(left.schema(), formats)?,
-                false => self.tell_columns(&Arc::clone(left.schema()), formats)?,
-            };
-            self.tell_rows(left, &columns, most).await?;
-            return Ok(left.told - before);
-        }
-        let mut wanted = most;
+        let before = left.told;
+        let columns = match is_told {
+            true => columns(left.schema(), formats)?,
+            false => self.tell_columns(&Arc::clone(left.schema()), formats)?,
+        };
+        self.tell_rows(left, &columns, most.unwrap_or(usize::MAX)).await?;
+        Ok(left.told - before)
+    }
+
+    async fn pass_over(&mut self, left: &mut Left, most: Option<usize>) -> Done<u64> {
+        let (before, mut wanted) = (left.told, most.unwrap_or(usize::MAX));
         while wanted > 0 {
             let canceller = self.engine.canceller();
             let work = left.next(wanted);

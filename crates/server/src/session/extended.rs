@@ -6,6 +6,7 @@ use arrow::datatypes::SchemaRef;
 use cellar_sql::{Parameter, Prepared, split};
 
 use super::command::Command;
+use super::cursor::With;
 use super::outcome::{Given, given};
 use super::portal::{Left, Portal, State, Statement};
 use super::{Done, Session, watched};
@@ -127,7 +128,6 @@ impl Session {
                     State::Open(left) => Some(Arc::clone(left.schema())),
                     State::Bound | State::Done => self.columns_of(&statement),
                 };
-                self.is_described = true;
                 self.tell_description(schema, &formats)
             }
         }
@@ -169,7 +169,6 @@ impl Session {
         let _at_work = self.kept.at_work();
         let most = if most == 0 { usize::MAX } else { most as usize };
         self.executed(&mut portal, most).await?;
-        self.is_described = false;
         self.portals.insert(name.to_owned(), portal);
         Ok(())
     }
@@ -200,7 +199,7 @@ impl Session {
         let account = self.account.clone();
         let _executing = account.execute(sql);
         if let Some(command) = &statement.command {
-            let with = statement.prepared.as_ref().map(|own| (own, &portal.values[..]));
+            let with = With::Executed(statement.prepared.as_ref(), &portal.values);
             return self.command(command.clone(), with).await;
         }
         if cellar_sql::parse::reads_stream(sql) {

@@ -63,8 +63,6 @@ struct Session {
     is_implicit: bool,
     /// Behind an error messages are passed over up to the next Sync.
     skips: bool,
-    /// The client has asked what the portal gives that it executes next.
-    is_described: bool,
 }
 
 /// Why what a client asked for is not done.

@@ -3,6 +3,7 @@
 use cellar_sql::{Answer, split};
 
 use super::command::Command;
+use super::cursor::With;
 use super::said::said_of;
 use super::{Done, Failure, Session};
 
@@ -31,7 +32,7 @@ impl Session {
 
     async fn statement(&mut self, sql: &str, tag: &str) -> Done {
         if let Some(command) = Command::of(sql, tag)? {
-            return self.command(command, None).await;
+            return self.command(command, With::Nothing).await;
         }
         let account = self.account.clone();
         let _executing = account.execute(sql);

@@ -70,7 +70,6 @@ pub(super) async fn begun(
         reported: HashMap::new(),
         is_implicit: false,
         skips: false,
-        is_described: false,
     };
     session.report();
     let key = session.kept.key;
