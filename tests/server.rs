@@ -396,6 +396,22 @@ fn the_server_ends_in_order_and_survives_its_end() {
     assert!(served.child.wait().unwrap().success());
 }
 
+#[test]
+fn a_client_that_reads_nothing_does_not_keep_the_server() {
+    let mut served = served();
+    let mut stuck = served.client();
+    stuck.send(&[query("select repeat('x', 1000) from generate_series(1, 1000000) as s(n)")]);
+    std::thread::sleep(Duration::from_millis(500));
+    let mut other = served.client();
+    assert_eq!(other.sql("select 1"), "(1) SELECT 1");
+    served.signal("-TERM");
+    std::thread::sleep(Duration::from_millis(200));
+    served.signal("-TERM");
+    let begun = Instant::now();
+    assert!(served.child.wait().unwrap().success());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
 /// Runs psql, where it is installed.
 fn psql(served: &wire::Served, host: &str, input: &str) -> Option<String> {
     let port = served.port.to_string();

@@ -21,6 +21,9 @@ use crate::socket::Socket;
 /// A failed accept is tried again after this, so that a lack of descriptors costs no processor.
 const BETWEEN_FAILURES: Duration = Duration::from_millis(10);
 
+/// How long a session may take to end once everybody goes at once.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// How a server listens.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -217,6 +220,16 @@ async fn serve(socket: Socket, shared: &Arc<Shared>, _held: mpsc::Sender<()>) {
         Refusal::new("53300", "sorry, too many clients already")
             .hint("end sessions that nobody uses, or start with more --sessions")
     });
-    session::run(socket, shared, refused).await;
+    let mut phase = shared.phase.clone();
+    let stuck = async {
+        // The server lives as long as its sessions do, so that this ends by the phase alone.
+        let _ = phase.wait_for(|phase| *phase == Phase::Stopping).await;
+        tokio::time::sleep(LAST_WORDS).await;
+    };
+    tokio::select! {
+        () = session::run(socket, shared, refused) => {}
+        // Whoever does not read what he is sent does not keep the server: his transaction goes with him.
+        () = stuck => {}
+    }
     drop(place);
 }

@@ -43,6 +43,10 @@ impl Made {
         let forms = forms.collect();
         let access = take_option(create, ACCESS_METHOD);
         let group = take_option(create, TABLESPACE).map(|group| group.to_uppercase());
+        // How full PostgreSQL fills pages, and when it sweeps them: here pages are full, and there is no sweep.
+        for option in ["fillfactor", "autovacuum_enabled", "parallel_workers"] {
+            drop_option(create, option);
+        }
         let is_filled = create.query.is_some();
         let on_commit = create.on_commit.take();
         Made { group, access, on_commit, is_filled, lengths, forms }
@@ -111,6 +115,17 @@ fn take_form(data_type: &mut DataType) -> Option<Form> {
     let form = form_of(data_type)?;
     *data_type = DataType::Text;
     Some(form)
+}
+
+/// Takes an option out of a statement, whatever it says.
+fn drop_option(create: &mut CreateTable, wanted: &str) {
+    let CreateTableOptions::With(options) = &mut create.table_options else { return };
+    options.retain(|option| {
+        !matches!(option, SqlOption::KeyValue { key, .. } if key.value.eq_ignore_ascii_case(wanted))
+    });
+    if options.is_empty() {
+        create.table_options = CreateTableOptions::None;
+    }
 }
 
 /// Takes an option out of a statement that has no other.
