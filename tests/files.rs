@@ -269,7 +269,7 @@ fn values_hold_line_ends_wherever_a_file_is() {
             "select data_type from information_schema.columns where table_name = '{table}' \
              and column_name = 'id'"
         );
-        assert_eq!(csv(at, &types), "data_type\nInt64\n", "{table}");
+        assert_eq!(csv(at, &types), "data_type\nbigint\n", "{table}");
     }
     // A type is that of all values, not of the first ones.
     let mut text = String::from("a\n");

@@ -293,9 +293,8 @@ fn views_of_the_system_tell_the_schema() {
         ("select count(*) from information_schema.schemata where schema_name = 'a'", "1"),
         ("create view a.w as select k from a.t", "View a.w created."),
         (
-            "select definition from information_schema.views where table_schema = 'a' \
-             and definition is not null",
-            "\"SELECT k FROM \"\"a\"\".\"\"t\"\" AS \"\"t\"\"\"",
+            "select view_definition from information_schema.views where table_schema = 'a'",
+            "\" SELECT k FROM \"\"a\"\".\"\"t\"\" AS \"\"t\"\";\"",
         ),
     ]);
 }

@@ -5,7 +5,6 @@ mod alter;
 mod altered;
 pub mod cancel;
 mod columnar;
-mod comment_calls;
 mod comments;
 mod context;
 mod copy;
@@ -88,6 +87,7 @@ use crate::nearest::nearest;
 use crate::noted::{Noted, Notes};
 use crate::parse::parse;
 use crate::path::{SCHEME, group_of_host};
+use crate::pgcatalog::Ask;
 use crate::rows::Scope;
 use crate::settings::Settings;
 use crate::statement::Statement;
@@ -292,7 +292,9 @@ impl Engine {
         let notes = Arc::<Notes>::default();
         let settings = host.rows().map(|rows| Arc::clone(rows.settings())).unwrap_or_default();
         let paths = Arc::new(Paths::new(session_number(&*host)));
-        let context = context::context(&host, (&settings, &paths), &notes, (options, memory));
+        let ask = Arc::new(Ask::new(&host, &paths, &settings));
+        let own = (&settings, &paths, &ask);
+        let context = context::context(&host, own, &notes, (options, memory));
         let context = context.map_err(|e| from_datafusion(&e))?;
         let names = views.iter().map(|v| v.name().to_owned());
         let tables = Arc::new(Tables::new(&host));
@@ -313,7 +315,7 @@ impl Engine {
             canceller: Canceller::default(),
         };
         engine.add_formats().map_err(|e| from_datafusion(&e))?;
-        engine.add_views(views).map_err(|e| from_datafusion(&e))?;
+        engine.add_views(views, &ask).map_err(|e| from_datafusion(&e))?;
         Ok(engine)
     }
 
@@ -335,8 +337,22 @@ impl Engine {
         state.register_file_format(Arc::new(ParquetFormats::default()), true)
     }
 
-    fn add_views(&self, views: Vec<Arc<dyn ViewSource>>) -> Result<(), DataFusionError> {
+    fn add_views(
+        &self,
+        views: Vec<Arc<dyn ViewSource>>,
+        ask: &Arc<Ask>,
+    ) -> Result<(), DataFusionError> {
+        let fields = |source: &Arc<dyn ViewSource>| {
+            let schema = schema_of(source.columns());
+            schema.fields().iter().map(|field| field.as_ref().clone()).collect()
+        };
+        let short = |source: &Arc<dyn ViewSource>| {
+            let name = source.name();
+            name.strip_prefix("v$").unwrap_or(name).to_owned()
+        };
+        ask.set_views(views.iter().map(|source| (short(source), fields(source))).collect());
         let namespaces = Namespaces {
+            ask: Arc::clone(ask),
             host: Arc::clone(&self.host),
             tables: Arc::clone(&self.tables),
             views: Arc::clone(&self.views) as Arc<dyn SchemaProvider>,
@@ -346,9 +362,8 @@ impl Engine {
         let state = self.context.state_weak_ref();
         self.tables.open_with(move || state.upgrade().map(|state| state.read().clone()));
         for source in views {
-            let name = source.name();
+            let (name, short) = (source.name(), short(&source));
             let table = Arc::new(ViewTable::new(source));
-            let short = name.strip_prefix("v$").unwrap_or(name).to_string();
             self.views.register_table(short, Arc::clone(&table) as _)?;
             self.context.register_table(TableReference::bare(name), table)?;
         }

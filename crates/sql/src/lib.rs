@@ -58,6 +58,7 @@ mod offset;
 mod one_row;
 mod ordered;
 mod partial_aggregates;
+mod pgcatalog;
 mod portions;
 mod remaining_files;
 mod rules;

@@ -31,6 +31,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 use crate::dialect::rewrite;
 use crate::error::{Error, Position};
 use crate::grammar::CellarDialect;
+use crate::pgcatalog;
 use crate::statement::Statement;
 
 /// A query of its text, changed by `change`, as a text again; `None`: it was not changed.
@@ -137,6 +138,7 @@ fn one_of(mut tokens: Vec<TokenWithSpan>) -> Result<DfStatement, Error> {
     if let Some(whose) = overriding {
         overriding::put(&mut statement, whose)?;
     }
+    pgcatalog::rewrite(&mut statement);
     rewrite(&mut statement)?;
     Ok(statement)
 }

@@ -6,6 +6,7 @@
 mod draft;
 pub mod name;
 mod namespace;
+mod oid;
 mod row_table;
 mod sequence;
 mod shared;
@@ -223,6 +224,7 @@ impl Catalog {
         if !(replace && known.is_some_and(|known| known.kind == TableKind::External)) {
             self.check_names_of(&table)?;
         }
+        let table = self.numbered(table, known);
         let mut next = self.next();
         match next.tables.binary_search_by(|known| known.name.cmp(&table.name)) {
             Ok(at) => next.tables[at] = table,
@@ -324,6 +326,7 @@ impl Catalog {
         let mut next = self.next();
         next.tables.retain(|known| known.name != was.name);
         next.check_names_of(&table)?;
+        let table = self.numbered(table, Some(was));
         let at = next.tables.partition_point(|known| known.name < table.name);
         next.tables.insert(at, table);
         Ok(next)

@@ -109,8 +109,9 @@ impl Catalog {
             return Err(Error::new(942, text).hint("run the statement again"));
         }
         next.tables.retain(|known| !moved.iter().any(|(old, _)| known.name == *old));
-        for (_, table) in moved {
+        for (old, table) in moved {
             next.check_names_of(&table)?;
+            let table = self.numbered(table, self.table(&old));
             let at = next.tables.partition_point(|known| known.name < table.name);
             next.tables.insert(at, table);
         }

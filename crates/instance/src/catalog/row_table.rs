@@ -46,6 +46,9 @@ pub struct Index {
     /// The constraint that it keeps, if it does.
     #[serde(default)]
     pub constraint: Option<Constraint>,
+    /// The number that it had in the heap first, where it has another one now; else 0.
+    #[serde(default, skip_serializing_if = "super::table::no_number")]
+    pub number: u32,
 }
 
 /// A column of an index.

@@ -47,6 +47,10 @@ pub struct Table {
     // Left out where there is none: a catalog of external tables has the bytes it always had.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub id: u64,
+    /// What tells it from all others for as long as it is there, whatever its name is: see [`Table::oid`]. 0: it has
+    /// the number of its rows, of its counter or of its id.
+    #[serde(default, skip_serializing_if = "no_number")]
+    pub number: u32,
     /// The rows of a columnar table, in the order in which they came.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub segments: Vec<Segment>,
@@ -108,6 +112,11 @@ fn is_zero(id: &u64) -> bool {
     *id == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+pub(super) fn no_number(number: &u32) -> bool {
+    *number == 0
+}
+
 impl Table {
     /// A table that reads files as they are.
     pub fn external(
@@ -125,6 +134,7 @@ impl Table {
             schema: schema.into(),
             options,
             id: 0,
+            number: 0,
             segments: Vec::new(),
             rows: None,
             sequence: None,
@@ -148,6 +158,7 @@ impl Table {
             schema: schema.into(),
             options: BTreeMap::new(),
             id,
+            number: 0,
             segments: Vec::new(),
             rows: None,
             sequence: None,
@@ -184,6 +195,7 @@ impl Table {
             schema: schema.into(),
             options: BTreeMap::new(),
             id: 0,
+            number: 0,
             segments: Vec::new(),
             rows: Some(rows),
             sequence: None,

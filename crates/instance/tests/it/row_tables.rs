@@ -29,6 +29,7 @@ pub fn plain_table(name: &str) -> Table {
         columns: vec![IndexColumn { column: 0, descending: false }],
         is_unique,
         constraint: None,
+        number: 0,
     };
     let indexes = vec![index(&format!("{name}_one"), true), index(&format!("{name}_two"), false)];
     Table::in_heap(name, "{\"columns\":[]}", RowTable { indexes, ..RowTable::plain(0) })

@@ -22,7 +22,6 @@ use crate::correlated::ForEachRow;
 use crate::dialect::LikeEscape;
 use crate::distinct_on::KeysOfDistinctOn;
 use crate::engine::advisory_calls::AdvisoryCall;
-use crate::engine::comment_calls::OfComments;
 use crate::engine::schema_calls::OfPath;
 use crate::engine::sequence_calls::OfSequence;
 use crate::engine::session_calls::SessionCall;
@@ -57,6 +56,7 @@ use crate::offset::OffsetAtSort;
 use crate::one_row::{NullWithoutRow, OneRow};
 use crate::ordered::OrderOfSubquery;
 use crate::partial_aggregates::AggregateInScan;
+use crate::pgcatalog::{self, Ask};
 use crate::rows::InOrderOfIndex;
 use crate::set_comparison::SetComparisons;
 use crate::set_operation::CountEqualRows;
@@ -81,7 +81,7 @@ pub(super) fn most_partitions(memory_limit: usize) -> usize {
 /// A context for a host.
 pub(super) fn context(
     host: &Arc<dyn Host>,
-    (settings, paths): (&Arc<Settings>, &Arc<Paths>),
+    (settings, paths, ask): (&Arc<Settings>, &Arc<Paths>, &Arc<Ask>),
     notes: &Arc<Notes>,
     (options, memory): (&EngineOptions, &WorkMemory),
 ) -> Result<SessionContext, DataFusionError> {
@@ -142,7 +142,7 @@ pub(super) fn context(
     context.register_udf(Coalesce::udf());
     context.register_udf(LikeEscape::udf());
     context.register_udf(Apart::udf());
-    OfComments::udfs(host, paths).into_iter().for_each(|function| context.register_udf(function));
+    pgcatalog::udfs(ask).into_iter().for_each(|function| context.register_udf(function));
     OfPath::udfs(host, paths).into_iter().for_each(|function| context.register_udf(function));
     SessionCall::udfs(settings).into_iter().for_each(|function| context.register_udf(function));
     let uuid = datafusion::functions::string::uuid();

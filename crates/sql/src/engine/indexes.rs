@@ -67,6 +67,7 @@ impl Engine {
             columns: columns.into_iter().map(|(_, column)| column).collect(),
             is_unique: create.unique,
             constraint: None,
+            number: 0,
         });
         let table = self.carried_out(&mut altered, alteration).await?;
         Ok((table, name))

@@ -13,6 +13,7 @@ use crate::engine::tables::Tables;
 use crate::engine::{PUBLIC, VIEWS};
 use crate::host::Host;
 use crate::names::path::Paths;
+use crate::pgcatalog::{Ask, INFORMATION, PG_CATALOG, System};
 
 /// All schemas of a session.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(super) struct Namespaces {
     pub tables: Arc<Tables>,
     pub views: Arc<dyn SchemaProvider>,
     pub paths: Arc<Paths>,
+    pub ask: Arc<Ask>,
 }
 
 impl CatalogProvider for Namespaces {
@@ -38,6 +40,9 @@ impl CatalogProvider for Namespaces {
         match schema {
             PUBLIC => Some(Arc::clone(&self.tables) as Arc<dyn SchemaProvider>),
             VIEWS => Some(Arc::clone(&self.views)),
+            PG_CATALOG | INFORMATION => {
+                System::of(&self.ask, schema).map(|own| Arc::new(own) as Arc<dyn SchemaProvider>)
+            }
             other => {
                 let schema = self.paths.schema(other);
                 let is_own = schema == self.paths.temporary();

@@ -262,7 +262,7 @@ impl Definition {
             let columns = key.columns.iter();
             let columns = columns.map(|column| IndexColumn { column: *column, descending: false });
             let (is_unique, constraint) = (true, Some(key.constraint));
-            Index { object: 0, name, columns: columns.collect(), is_unique, constraint }
+            Index { object: 0, name, columns: columns.collect(), is_unique, constraint, number: 0 }
         };
         let mut keys = self.keys.clone();
         // The primary key is the first index: rows are looked for there first.

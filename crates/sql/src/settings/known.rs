@@ -32,6 +32,18 @@ pub(super) enum Kind {
     Told,
 }
 
+impl Kind {
+    /// What its values are, in PostgreSQL's word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Kind::Flag => "bool",
+            Kind::Time | Kind::Number(..) => "integer",
+            Kind::OneOf(_) => "enum",
+            Kind::Text | Kind::Zone | Kind::Only(_) | Kind::Told => "string",
+        }
+    }
+}
+
 const fn one(
     name: &'static str,
     kind: Kind,

@@ -31,6 +31,19 @@ struct Values {
     local: BTreeMap<String, String>,
 }
 
+/// What pg_settings says of a setting.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub name: &'static str,
+    pub value: String,
+    pub default: &'static str,
+    /// What it is for.
+    pub about: &'static str,
+    /// What its values are, in PostgreSQL's word.
+    pub kind: &'static str,
+    pub is_settable: bool,
+}
+
 /// Settings as they were: where they can be taken back to.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark(Values);
@@ -195,6 +208,20 @@ impl Settings {
     pub fn all(&self) -> Vec<(&'static str, String, &'static str)> {
         let values = self.values();
         known::all().map(|own| (own.name, values.of(own).to_owned(), own.about)).collect()
+    }
+
+    /// All of them, with what pg_settings says.
+    pub fn told(&self) -> Vec<Told> {
+        let values = self.values();
+        let told = |own: &'static Definition| Told {
+            name: own.name,
+            value: values.of(own).to_owned(),
+            default: own.default,
+            about: own.about,
+            kind: own.kind.word(),
+            is_settable: !matches!(own.kind, Kind::Told),
+        };
+        known::all().map(told).collect()
     }
 
     /// The settings now, to go back to.

@@ -1,0 +1,125 @@
+//! What the catalogs are asked of: a session's database, path and settings.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::datatypes::Field;
+use cellar_instance::catalog::Catalog;
+use datafusion::common::TableReference;
+
+use super::constants::PG_CATALOG_OID;
+use super::object::Object;
+use super::snapshot::{Found, Snapshot};
+use crate::host::Host;
+use crate::names::path::Paths;
+use crate::settings::Settings;
+
+/// A catalog, and what was made of it.
+type Kept = (Arc<Catalog>, Vec<String>, Arc<Snapshot>);
+
+/// A session that asks.
+pub(crate) struct Ask {
+    pub(super) host: Arc<dyn Host>,
+    pub(super) paths: Arc<Paths>,
+    pub(super) settings: Arc<Settings>,
+    /// Our views, with their columns.
+    views: Mutex<Vec<(String, Vec<Field>)>>,
+    /// The last one, while the catalog is the same.
+    kept: Mutex<Option<Kept>>,
+    /// Bytes of what is in the heap, as they were when pg_class was last read.
+    sizes: Mutex<HashMap<u32, i64>>,
+}
+
+impl std::fmt::Debug for Ask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ask of {:?}", self.host)
+    }
+}
+
+impl Ask {
+    /// One for a session.
+    pub fn new(host: &Arc<dyn Host>, paths: &Arc<Paths>, settings: &Arc<Settings>) -> Ask {
+        Ask {
+            host: Arc::clone(host),
+            paths: Arc::clone(paths),
+            settings: Arc::clone(settings),
+            views: Mutex::default(),
+            kept: Mutex::default(),
+            sizes: Mutex::default(),
+        }
+    }
+
+    /// Tells of our views.
+    pub fn set_views(&self, views: Vec<(String, Vec<Field>)>) {
+        *self.views.lock().unwrap_or_else(PoisonError::into_inner) = views;
+    }
+
+    /// The catalog as the session sees it.
+    pub(super) fn catalog(&self) -> Arc<Catalog> {
+        self.host.rows().and_then(|rows| rows.catalog().ok()).unwrap_or_default()
+    }
+
+    fn made(&self, catalog: &Catalog, path: &[String], found: &Found) -> Snapshot {
+        let views = self.views.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut made = Snapshot::of(catalog, self.paths.temporary(), (found, &views));
+        let own = path.iter().filter_map(|own| made.schema_named(own)).map(|schema| schema.oid);
+        let own: Vec<u32> = own.collect();
+        let first = (!own.contains(&PG_CATALOG_OID)).then_some(PG_CATALOG_OID);
+        made.path = first.into_iter().chain(own).collect();
+        made
+    }
+
+    /// What is seen now; of external tables without the columns that are in their files alone.
+    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
+        let catalog = self.catalog();
+        let path = self.paths.schemas(&catalog, true);
+        {
+            let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((of, own, made)) = &*kept
+                && Arc::ptr_eq(of, &catalog)
+                && *own == path
+            {
+                return Arc::clone(made);
+            }
+        }
+        let made = Arc::new(self.made(&catalog, &path, &Found::new()));
+        let kept = (catalog, path, Arc::clone(&made));
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+        made
+    }
+
+    /// What is seen now, with columns that were found in files.
+    pub(super) fn snapshot_with(&self, found: &Found) -> Arc<Snapshot> {
+        if found.is_empty() {
+            return self.snapshot();
+        }
+        let catalog = self.catalog();
+        let path = self.paths.schemas(&catalog, true);
+        Arc::new(self.made(&catalog, &path, found))
+    }
+
+    /// Keeps the sizes of what is in the heap.
+    pub(super) fn set_sizes(&self, sizes: HashMap<u32, i64>) {
+        *self.sizes.lock().unwrap_or_else(PoisonError::into_inner) = sizes;
+    }
+
+    /// The bytes of what is in the heap.
+    pub(super) fn size(&self, oid: u32) -> Option<i64> {
+        self.sizes.lock().unwrap_or_else(PoisonError::into_inner).get(&oid).copied()
+    }
+
+    /// The object that a text names, as a statement would.
+    pub(super) fn object<'s>(&self, snapshot: &'s Snapshot, text: &str) -> Option<&'s Object> {
+        if let Ok(oid) = text.trim().parse::<u32>() {
+            return snapshot.object(oid);
+        }
+        let reference = TableReference::parse_str(text.trim());
+        match reference.schema() {
+            None => snapshot.in_path(reference.table()),
+            Some(schema) => {
+                let schema = snapshot.schema_named(self.paths.schema(schema))?;
+                snapshot.named(schema.oid, reference.table())
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Functions about objects: their definitions, sizes, comments and privileges.
+
+use super::super::constants::{OWNER, OWNER_OID};
+use super::super::definition;
+use super::super::object::{Kind, Object};
+use super::super::rows::language::all_functions;
+use super::super::rows::objects::comments;
+use super::super::types;
+use super::super::value::Value;
+use super::Takes::{Any, Bool, Int, Name, Text};
+use super::{Call, Definition, Gives, of_null, one};
+use crate::error::Error;
+
+type Answer = Result<Value, Error>;
+
+pub(super) static ALL: &[Definition] = &[
+    one("pg_table_is_visible", &[&[Name]], Gives::Bool, is_visible),
+    one("pg_type_is_visible", &[&[Name]], Gives::Bool, is_type),
+    one("pg_function_is_visible", &[&[Name]], Gives::Bool, yes),
+    one("pg_operator_is_visible", &[&[Name]], Gives::Bool, yes),
+    one("pg_opclass_is_visible", &[&[Name]], Gives::Bool, yes),
+    one("pg_opfamily_is_visible", &[&[Name]], Gives::Bool, yes),
+    one("pg_collation_is_visible", &[&[Name]], Gives::Bool, yes),
+    one("pg_conversion_is_visible", &[&[Name]], Gives::Bool, yes),
+    one("pg_statistics_obj_is_visible", &[&[Name]], Gives::Bool, yes),
+    one("pg_ts_config_is_visible", &[&[Name]], Gives::Bool, yes),
+    one("pg_ts_dict_is_visible", &[&[Name]], Gives::Bool, yes),
+    one("pg_ts_parser_is_visible", &[&[Name]], Gives::Bool, yes),
+    one("pg_ts_template_is_visible", &[&[Name]], Gives::Bool, yes),
+    of_null(one("format_type", &[&[Name, Int]], Gives::Text, format_type)),
+    one("pg_get_expr", &[&[Text, Name], &[Text, Name, Bool]], Gives::Text, expression),
+    one("pg_get_viewdef", &[&[Name], &[Name, Any]], Gives::Text, view_text),
+    one("pg_get_indexdef", &[&[Name], &[Name, Int, Bool]], Gives::Text, index_text),
+    one("pg_get_constraintdef", &[&[Name], &[Name, Bool]], Gives::Text, constraint_text),
+    one("pg_get_ruledef", &[&[Name], &[Name, Bool]], Gives::Text, none),
+    one("pg_get_triggerdef", &[&[Name], &[Name, Bool]], Gives::Text, none),
+    one("pg_get_functiondef", &[&[Name]], Gives::Text, none),
+    one("pg_get_function_sqlbody", &[&[Name]], Gives::Text, none),
+    one("pg_get_partkeydef", &[&[Name]], Gives::Text, none),
+    one("pg_get_partition_constraintdef", &[&[Name]], Gives::Text, none),
+    one("pg_get_statisticsobjdef", &[&[Name]], Gives::Text, none),
+    one("pg_get_statisticsobjdef_columns", &[&[Name]], Gives::Text, none),
+    one("pg_get_function_result", &[&[Name]], Gives::Text, function_result),
+    one("pg_get_function_arguments", &[&[Name]], Gives::Text, function_arguments),
+    one("pg_get_function_identity_arguments", &[&[Name]], Gives::Text, function_arguments),
+    one("pg_get_serial_sequence", &[&[Text, Text]], Gives::Text, serial),
+    one("pg_relation_size", &[&[Name], &[Name, Text]], Gives::Long, size),
+    one("pg_table_size", &[&[Name]], Gives::Long, size),
+    one("pg_total_relation_size", &[&[Name]], Gives::Long, size),
+    one("pg_relation_filenode", &[&[Name]], Gives::Oid, file_number),
+    one("pg_relation_is_publishable", &[&[Name]], Gives::Bool, is_publishable),
+    of_null(one("obj_description", &[&[Name], &[Name, Text]], Gives::Text, description)),
+    one("col_description", &[&[Name, Int]], Gives::Text, column_description),
+    one("shobj_description", &[&[Name, Text]], Gives::Text, none),
+    one("has_table_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, on_table),
+    one("has_any_column_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, on_table),
+    one("has_sequence_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, on_table),
+    one(
+        "has_column_privilege",
+        &[&[Name, Name, Text], &[Name, Name, Name, Text]],
+        Gives::Bool,
+        on_column,
+    ),
+    one("has_schema_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
+    one("has_database_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
+    one("has_function_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
+    one("has_language_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
+    one("has_type_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
+    one("has_tablespace_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
+    one("has_server_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
+    one("pg_has_role", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
+    one("pg_get_userbyid", &[&[Name]], Gives::Text, user_name),
+];
+
+fn none(_: &Call<'_>) -> Answer {
+    Ok(Value::Null)
+}
+
+/// There is one role, which may do everything, and one schema of what is not there for all.
+fn yes(_: &Call<'_>) -> Answer {
+    Ok(true.into())
+}
+
+/// The object that an argument is about.
+fn object<'c>(call: &'c Call<'_>, at: usize) -> Option<&'c Object> {
+    match call.arg(at) {
+        Value::Int(number) => call.snapshot.object(u32::try_from(*number).ok()?),
+        Value::Text(text) => call.ask.object(call.snapshot, text),
+        _ => None,
+    }
+}
+
+fn is_visible(call: &Call<'_>) -> Answer {
+    Ok(object(call, 0).map(|object| call.snapshot.is_visible(object)).into())
+}
+
+fn is_type(call: &Call<'_>) -> Answer {
+    Ok(call.oid(0).and_then(types::by_oid).map(|_| true).into())
+}
+
+fn format_type(call: &Call<'_>) -> Answer {
+    Ok(call.oid(0).map(|oid| types::format(oid, call.int(1))).into())
+}
+
+/// What the catalogs have of expressions is their text.
+fn expression(call: &Call<'_>) -> Answer {
+    Ok(call.text(0).into())
+}
+
+fn view_text(call: &Call<'_>) -> Answer {
+    let found = object(call, 0);
+    Ok(found.and_then(|own| definition::of_view(call.snapshot, own.oid)).into())
+}
+
+fn index_text(call: &Call<'_>) -> Answer {
+    let Some(index) = object(call, 0) else { return Ok(Value::Null) };
+    let (number, is_pretty) = (call.int(1).unwrap_or(0), call.flag(2));
+    Ok(definition::of_index(call.snapshot, index.oid, number, is_pretty).into())
+}
+
+fn constraint_text(call: &Call<'_>) -> Answer {
+    let found = call.oid(0);
+    Ok(found.and_then(|oid| definition::of_constraint(call.snapshot, oid, call.flag(1))).into())
+}
+
+fn function_result(call: &Call<'_>) -> Answer {
+    let found = all_functions().iter().find(|own| Some(own.oid) == call.oid(0));
+    let set = |gives_set| if gives_set { "SETOF " } else { "" };
+    Ok(found.map(|own| format!("{}{}", set(own.gives_set), types::format(own.gives, None))).into())
+}
+
+fn function_arguments(call: &Call<'_>) -> Answer {
+    let found = all_functions().iter().find(|own| Some(own.oid) == call.oid(0));
+    let words = |takes: &[u32]| {
+        let each: Vec<String> = takes.iter().map(|of| types::format(*of, None)).collect();
+        each.join(", ")
+    };
+    Ok(found.map(|own| words(&own.takes)).into())
+}
+
+fn no_object(text: &str) -> Error {
+    Error::new(942, "42P01", format!("relation \"{text}\" does not exist"))
+        .next("name its schema, or set search_path")
+}
+
+fn serial(call: &Call<'_>) -> Answer {
+    let table = object(call, 0).ok_or_else(|| no_object(call.text(0)))?;
+    let named = call.text(1);
+    let at = table.columns.iter().position(|column| column.name == named);
+    let at = at.ok_or_else(|| {
+        let text = format!("column \"{named}\" of relation \"{}\" does not exist", table.name);
+        Error::new(904, "42703", text)
+    })?;
+    let number = i64::try_from(at + 1).unwrap_or(i64::MAX);
+    let is_of = |owner: &(u32, i64, bool)| owner.0 == table.oid && owner.1 == number;
+    let own = call.snapshot.sequences.iter().find(|own| own.owner.as_ref().is_some_and(is_of));
+    let own = own.and_then(|own| call.snapshot.object(own.oid));
+    Ok(own.map(|own| definition::full_name(call.snapshot, own)).into())
+}
+
+fn size(call: &Call<'_>) -> Answer {
+    let Some(object) = object(call, 0) else { return Ok(Value::Null) };
+    Ok(match object.kind {
+        Kind::Columnar { bytes, .. } => Value::Int(i64::try_from(bytes).unwrap_or(i64::MAX)),
+        Kind::Heap => call.ask.size(object.oid).into(),
+        // The pages of an index are not counted.
+        Kind::Index => Value::Null,
+        _ => Value::Int(0),
+    })
+}
+
+fn file_number(call: &Call<'_>) -> Answer {
+    Ok(object(call, 0).map(|object| object.oid).into())
+}
+
+fn is_publishable(call: &Call<'_>) -> Answer {
+    Ok(object(call, 0).map(|own| matches!(own.kind, Kind::Heap | Kind::Columnar { .. })).into())
+}
+
+/// The number of the catalog that a text names.
+fn class_named(text: &str) -> Option<u32> {
+    super::super::relations::find(false, text).map(|relation| relation.oid)
+}
+
+fn description(call: &Call<'_>) -> Answer {
+    let class = match call.arg(1) {
+        Value::Text(text) => class_named(text),
+        _ => None,
+    };
+    let is_of_schema = call.args.len() == 2 && call.text(1) == "pg_namespace";
+    let oid = match (call.oid(0), is_of_schema) {
+        (Some(oid), _) => Some(oid),
+        (None, true) => call.snapshot.schema_named(call.text(0)).map(|schema| schema.oid),
+        (None, false) => object(call, 0).map(|object| object.oid),
+    };
+    let Some(oid) = oid else { return Ok(Value::Null) };
+    let all = comments(call.snapshot);
+    let mut own = all.into_iter().filter(|(_, of, number, _)| *of == oid && *number == 0);
+    let own = own.find(|(in_class, ..)| class.is_none_or(|class| class == *in_class));
+    Ok(own.map(|(.., text)| text).into())
+}
+
+fn column_description(call: &Call<'_>) -> Answer {
+    let at = call.int(1).and_then(|number| usize::try_from(number).ok()?.checked_sub(1));
+    let column = at.and_then(|at| object(call, 0)?.columns.get(at));
+    Ok(column.and_then(|column| column.comment.as_deref()).into())
+}
+
+/// Which argument is the object: with a role before it or not.
+fn on_table(call: &Call<'_>) -> Answer {
+    exists(call, call.args.len().saturating_sub(2))
+}
+
+fn on_column(call: &Call<'_>) -> Answer {
+    exists(call, call.args.len().saturating_sub(3))
+}
+
+fn exists(call: &Call<'_>, at: usize) -> Answer {
+    match (object(call, at), call.arg(at)) {
+        (Some(_), _) => Ok(true.into()),
+        (None, Value::Text(text)) if call.oid(at).is_none() => Err(no_object(text)),
+        (None, _) => Ok(Value::Null),
+    }
+}
+
+fn user_name(call: &Call<'_>) -> Answer {
+    Ok(match call.oid(0) {
+        Some(OWNER_OID) => OWNER.into(),
+        Some(other) => format!("unknown (OID={other})").into(),
+        None => Value::Null,
+    })
+}

@@ -1,0 +1,88 @@
+//! Definitions as SQL: of indexes, constraints and names.
+
+use cellar_instance::catalog::Constraint;
+
+use super::object::{Check, Index, Object};
+pub(super) use super::quoting::quoted;
+use super::snapshot::Snapshot;
+
+/// An object's name, with its schema.
+pub(super) fn full_name(snapshot: &Snapshot, object: &Object) -> String {
+    let schema = snapshot.schema(object.schema).map_or("public", |schema| &schema.name);
+    format!("{}.{}", quoted(schema), quoted(&object.name))
+}
+
+/// An object's name, with its schema where it is not found without.
+pub(super) fn short_name(snapshot: &Snapshot, object: &Object) -> String {
+    match snapshot.is_visible(object) {
+        true => quoted(&object.name),
+        false => full_name(snapshot, object),
+    }
+}
+
+fn column(table: &Object, number: i64) -> String {
+    let at = usize::try_from(number - 1).ok();
+    let own = at.and_then(|at| table.columns.get(at));
+    own.map_or_else(|| "?".to_owned(), |own| quoted(&own.name))
+}
+
+/// The columns of an index.
+fn columns(table: &Object, index: &Index, with_order: bool) -> String {
+    let one = |(number, is_descending): &(i64, bool)| {
+        let order = if with_order && *is_descending { " DESC" } else { "" };
+        format!("{}{order}", column(table, *number))
+    };
+    index.columns.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// CREATE INDEX; or one of its columns, from 1.
+pub(super) fn of_index(
+    snapshot: &Snapshot,
+    oid: u32,
+    number: i64,
+    is_pretty: bool,
+) -> Option<String> {
+    let index = snapshot.index(oid)?;
+    let table = snapshot.object(index.table)?;
+    if number > 0 {
+        let at = usize::try_from(number - 1).ok()?;
+        return Some(
+            index.columns.get(at).map_or_else(String::new, |(own, _)| column(table, *own)),
+        );
+    }
+    let unique = if index.is_unique { "UNIQUE " } else { "" };
+    let of = match is_pretty {
+        true => short_name(snapshot, table),
+        false => full_name(snapshot, table),
+    };
+    let (own, columns) = (quoted(&index.name), columns(table, index, true));
+    Some(format!("CREATE {unique}INDEX {own} ON {of} USING btree ({columns})"))
+}
+
+/// A check as a constraint says it.
+pub(super) fn of_check(check: &Check, is_pretty: bool) -> String {
+    match is_pretty {
+        true => format!("CHECK ({})", check.condition),
+        false => format!("CHECK (({}))", check.condition),
+    }
+}
+
+/// A constraint, by its number.
+pub(super) fn of_constraint(snapshot: &Snapshot, oid: u32, is_pretty: bool) -> Option<String> {
+    if let Some(check) = snapshot.checks.iter().find(|check| check.oid == oid) {
+        return Some(of_check(check, is_pretty));
+    }
+    let index = snapshot.index(oid)?;
+    let word = match index.constraint? {
+        Constraint::Primary => "PRIMARY KEY",
+        Constraint::Unique => "UNIQUE",
+    };
+    let table = snapshot.object(index.table)?;
+    Some(format!("{word} ({})", columns(table, index, false)))
+}
+
+/// The query of a view, as it was written.
+pub(super) fn of_view(snapshot: &Snapshot, oid: u32) -> Option<String> {
+    let query = snapshot.queries.get(&oid)?;
+    Some(format!(" {};", query.trim().trim_end_matches(';').trim_end()))
+}

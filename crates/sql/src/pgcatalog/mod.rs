@@ -1,0 +1,21 @@
+//! `pg_catalog` and `information_schema`: what PostgreSQL's clients ask of a server's catalogs, answered from the
+//! catalog as it is when a statement asks. See docs/pg-catalog.md.
+
+mod ask;
+mod calls;
+mod constants;
+mod definition;
+mod object;
+mod provider;
+mod quoting;
+mod relations;
+mod rows;
+mod snapshot;
+mod types;
+mod value;
+mod words;
+
+pub(crate) use ask::Ask;
+pub(crate) use calls::udfs;
+pub(crate) use provider::{INFORMATION, PG_CATALOG, System};
+pub(crate) use words::rewrite;

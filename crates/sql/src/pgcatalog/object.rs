@@ -1,0 +1,135 @@
+//! An object as clients know it: what pg_class says of it, its columns, indexes and checks.
+
+use cellar_instance::catalog::{Constraint, Identity, SequenceType};
+
+use super::relations::Relation;
+
+/// What an object is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// A table in the heap.
+    Heap,
+    /// A columnar table of so many rows and bytes.
+    Columnar {
+        rows: u64,
+        bytes: u64,
+    },
+    /// A table over files.
+    External,
+    View,
+    Sequence,
+    Index,
+    /// A relation of the catalogs.
+    System(&'static Relation),
+    /// A view of ours.
+    Ours,
+}
+
+impl PartialEq for Relation {
+    fn eq(&self, other: &Relation) -> bool {
+        self.oid == other.oid
+    }
+}
+
+impl Kind {
+    /// As pg_class has it.
+    pub fn letter(self) -> &'static str {
+        match self {
+            Kind::Heap | Kind::Columnar { .. } => "r",
+            Kind::External => "f",
+            Kind::View | Kind::Ours => "v",
+            Kind::Sequence => "S",
+            Kind::Index => "i",
+            Kind::System(relation) => relation.kind,
+        }
+    }
+
+    /// Whether people have made it.
+    pub fn is_of_people(self) -> bool {
+        !matches!(self, Kind::System(_) | Kind::Ours)
+    }
+}
+
+/// A column.
+#[derive(Clone, Debug)]
+pub(super) struct Column {
+    pub name: String,
+    /// The number of its type.
+    pub of: u32,
+    pub modifier: i64,
+    pub not_null: bool,
+    /// What DEFAULT says.
+    pub default: Option<String>,
+    pub identity: Option<Identity>,
+    pub comment: Option<String>,
+}
+
+impl Column {
+    /// One without anything special.
+    pub fn plain(name: impl Into<String>, of: u32) -> Column {
+        let (default, identity, comment) = (None, None, None);
+        Column { name: name.into(), of, modifier: -1, not_null: false, default, identity, comment }
+    }
+}
+
+/// An object.
+#[derive(Clone, Debug)]
+pub(super) struct Object {
+    pub oid: u32,
+    pub schema: u32,
+    pub name: String,
+    /// By which the catalog knows it; empty where it does not.
+    pub key: String,
+    pub kind: Kind,
+    pub columns: Vec<Column>,
+    pub comment: Option<String>,
+    pub is_temporary: bool,
+}
+
+/// An index, with what pg_index says of it.
+#[derive(Clone, Debug)]
+pub(super) struct Index {
+    pub oid: u32,
+    pub table: u32,
+    pub name: String,
+    /// Numbers of columns from 1, and whether the greatest value comes first.
+    pub columns: Vec<(i64, bool)>,
+    pub is_unique: bool,
+    pub constraint: Option<Constraint>,
+    pub comment: Option<String>,
+}
+
+/// A CHECK.
+#[derive(Clone, Debug)]
+pub(super) struct Check {
+    pub oid: u32,
+    pub table: u32,
+    pub name: String,
+    pub condition: String,
+    /// Numbers of the columns that it names, from 1.
+    pub columns: Vec<i64>,
+    pub comment: Option<String>,
+}
+
+/// A sequence, with what pg_sequence says of it.
+#[derive(Clone, Debug)]
+pub(super) struct Sequence {
+    pub oid: u32,
+    pub of: SequenceType,
+    pub start: i64,
+    pub increment: i64,
+    pub least: i64,
+    pub most: i64,
+    pub cache: i64,
+    pub cycles: bool,
+    /// The table, the number of its column, and whether it is an identity.
+    pub owner: Option<(u32, i64, bool)>,
+}
+
+/// A schema.
+#[derive(Clone, Debug)]
+pub(super) struct Schema {
+    pub oid: u32,
+    pub name: String,
+    pub comment: Option<String>,
+}

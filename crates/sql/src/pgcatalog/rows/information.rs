@@ -1,0 +1,383 @@
+//! Rows of the information schema.
+
+use cellar_instance::catalog::{Constraint, Identity};
+
+use super::super::constants::{DATABASE, OWNER};
+use super::super::definition;
+use super::super::object::{Column, Kind, Object};
+use super::super::types;
+use super::super::value::{Rows, Value};
+use super::objects::default_of;
+use super::{Make, Seen};
+
+pub(super) fn of(name: &str) -> Option<Make> {
+    Some(match name {
+        "information_schema_catalog_name" => database,
+        "schemata" => schemata,
+        "tables" => tables,
+        "columns" => columns,
+        "views" => views,
+        "sequences" => sequences,
+        "table_constraints" => table_constraints,
+        "key_column_usage" => key_columns,
+        "constraint_column_usage" => constraint_columns,
+        "constraint_table_usage" => constraint_tables,
+        "check_constraints" => checks,
+        "table_privileges" => table_privileges,
+        "enabled_roles" | "applicable_roles" => roles,
+        _ => return None,
+    })
+}
+
+fn yes(flag: bool) -> Value {
+    if flag { "YES" } else { "NO" }.into()
+}
+
+fn database(_: &Seen<'_>, rows: &mut Rows) {
+    rows.add([("catalog_name", DATABASE.into())]);
+}
+
+fn schemata(seen: &Seen<'_>, rows: &mut Rows) {
+    for schema in &seen.snapshot.schemas {
+        rows.add([
+            ("catalog_name", DATABASE.into()),
+            ("schema_name", schema.name.clone().into()),
+            ("schema_owner", OWNER.into()),
+        ]);
+    }
+}
+
+fn schema_of(seen: &Seen<'_>, object: &Object) -> Value {
+    seen.snapshot.schema(object.schema).map(|own| own.name.clone()).into()
+}
+
+/// Tables and views.
+fn relations<'s>(seen: &'s Seen<'_>) -> impl Iterator<Item = &'s Object> {
+    let all = seen.snapshot.objects.iter();
+    all.filter(|object| ["r", "v", "f"].contains(&object.kind.letter()))
+}
+
+fn tables(seen: &Seen<'_>, rows: &mut Rows) {
+    for object in relations(seen) {
+        let kind = match object.kind.letter() {
+            "v" => "VIEW",
+            "f" => "FOREIGN",
+            _ if object.is_temporary => "LOCAL TEMPORARY",
+            _ => "BASE TABLE",
+        };
+        let takes_rows = matches!(object.kind, Kind::Heap | Kind::Columnar { .. });
+        rows.add([
+            ("table_catalog", DATABASE.into()),
+            ("table_schema", schema_of(seen, object)),
+            ("table_name", object.name.clone().into()),
+            ("table_type", kind.into()),
+            ("is_insertable_into", yes(takes_rows)),
+            ("is_typed", yes(false)),
+            ("commit_action", object.is_temporary.then_some("PRESERVE").into()),
+        ]);
+    }
+}
+
+/// What a type's modifier says in the words of this schema.
+struct Measures {
+    characters: Value,
+    precision: Value,
+    radix: Value,
+    scale: Value,
+    datetime: Value,
+}
+
+fn measures(column: &Column) -> Measures {
+    let none = || Measures {
+        characters: Value::Null,
+        precision: Value::Null,
+        radix: Value::Null,
+        scale: Value::Null,
+        datetime: Value::Null,
+    };
+    let number = |precision: i64, radix: i64, scale: Option<i64>| Measures {
+        precision: precision.into(),
+        radix: radix.into(),
+        scale: scale.into(),
+        ..none()
+    };
+    let said = (column.modifier >= 0).then_some(column.modifier - 4);
+    match types::by_oid(column.of).map_or("", |of| of.name) {
+        "varchar" | "bpchar" => Measures { characters: said.into(), ..none() },
+        "int2" => number(16, 2, Some(0)),
+        "int4" => number(32, 2, Some(0)),
+        "int8" => number(64, 2, Some(0)),
+        "float4" => number(24, 2, None),
+        "float8" => number(53, 2, None),
+        "numeric" => Measures {
+            precision: said.map(|both| (both >> 16) & 0xffff).into(),
+            radix: Value::Int(10),
+            scale: said.map(|both| both & 0x7ff).into(),
+            ..none()
+        },
+        "date" => Measures { datetime: Value::Int(0), ..none() },
+        "time" | "timestamp" | "timestamptz" | "interval" => {
+            Measures { datetime: Value::Int(6), ..none() }
+        }
+        _ => none(),
+    }
+}
+
+fn columns(seen: &Seen<'_>, rows: &mut Rows) {
+    for object in relations(seen) {
+        for (column, number) in object.columns.iter().zip(1i64..) {
+            let of = types::by_oid(column.of);
+            let is_array = of.is_some_and(|of| of.category == "A" && of.name.starts_with('_'));
+            let word = match is_array {
+                true => "ARRAY".to_owned(),
+                false => types::format(column.of, None),
+            };
+            let told = measures(column);
+            let identity = column.identity.map(|own| match own {
+                Identity::Always => "ALWAYS",
+                Identity::Default => "BY DEFAULT",
+            });
+            let octets = match (&told.characters, of.map_or("", |of| of.category)) {
+                (Value::Int(count), _) => Value::Int(count.saturating_mul(4)),
+                (_, "S") => Value::Int(1 << 30),
+                _ => Value::Null,
+            };
+            let takes_rows = matches!(object.kind, Kind::Heap | Kind::Columnar { .. });
+            rows.add([
+                ("table_catalog", DATABASE.into()),
+                ("table_schema", schema_of(seen, object)),
+                ("table_name", object.name.clone().into()),
+                ("column_name", column.name.clone().into()),
+                ("ordinal_position", number.into()),
+                ("column_default", default_of(column).into()),
+                ("is_nullable", yes(!column.not_null)),
+                ("data_type", word.into()),
+                ("character_maximum_length", told.characters),
+                ("character_octet_length", octets),
+                ("numeric_precision", told.precision),
+                ("numeric_precision_radix", told.radix),
+                ("numeric_scale", told.scale),
+                ("datetime_precision", told.datetime),
+                ("udt_catalog", DATABASE.into()),
+                ("udt_schema", "pg_catalog".into()),
+                ("udt_name", of.map_or("text", |of| of.name).into()),
+                ("dtd_identifier", number.to_string().into()),
+                ("is_self_referencing", yes(false)),
+                ("is_identity", yes(identity.is_some())),
+                ("identity_generation", identity.into()),
+                ("identity_cycle", yes(false)),
+                ("is_generated", "NEVER".into()),
+                ("is_updatable", yes(takes_rows)),
+            ]);
+        }
+    }
+}
+
+fn views(seen: &Seen<'_>, rows: &mut Rows) {
+    let all = seen.snapshot.objects.iter();
+    for object in all.filter(|object| object.kind == Kind::View) {
+        rows.add([
+            ("table_catalog", DATABASE.into()),
+            ("table_schema", schema_of(seen, object)),
+            ("table_name", object.name.clone().into()),
+            ("view_definition", definition::of_view(&seen.snapshot, object.oid).into()),
+            ("check_option", "NONE".into()),
+            ("is_updatable", yes(false)),
+            ("is_insertable_into", yes(false)),
+            ("is_trigger_updatable", yes(false)),
+            ("is_trigger_deletable", yes(false)),
+            ("is_trigger_insertable_into", yes(false)),
+        ]);
+    }
+}
+
+fn sequences(seen: &Seen<'_>, rows: &mut Rows) {
+    for own in &seen.snapshot.sequences {
+        let Some(object) = seen.snapshot.object(own.oid) else { continue };
+        let bits: i64 = match own.of.name() {
+            "smallint" => 16,
+            "integer" => 32,
+            _ => 64,
+        };
+        // As in PostgreSQL, those of identities are not among them.
+        if own.owner.is_some_and(|(_, _, is_identity)| is_identity) {
+            continue;
+        }
+        rows.add([
+            ("sequence_catalog", DATABASE.into()),
+            ("sequence_schema", schema_of(seen, object)),
+            ("sequence_name", object.name.clone().into()),
+            ("data_type", own.of.name().into()),
+            ("numeric_precision", bits.into()),
+            ("numeric_precision_radix", Value::Int(2)),
+            ("numeric_scale", Value::Int(0)),
+            ("start_value", own.start.to_string().into()),
+            ("minimum_value", own.least.to_string().into()),
+            ("maximum_value", own.most.to_string().into()),
+            ("increment", own.increment.to_string().into()),
+            ("cycle_option", yes(own.cycles)),
+        ]);
+    }
+}
+
+/// A constraint: its table, its name, its kind in words, its columns.
+type Known<'s> = (&'s Object, String, &'static str, Vec<i64>);
+
+fn constraints<'s>(seen: &'s Seen<'_>) -> Vec<Known<'s>> {
+    let snapshot = &seen.snapshot;
+    let mut all = Vec::new();
+    for index in &snapshot.indexes {
+        let word = match index.constraint {
+            Some(Constraint::Primary) => "PRIMARY KEY",
+            Some(Constraint::Unique) => "UNIQUE",
+            None => continue,
+        };
+        let Some(table) = snapshot.object(index.table) else { continue };
+        let columns = index.columns.iter().map(|(number, _)| *number).collect();
+        all.push((table, index.name.clone(), word, columns));
+    }
+    for check in &snapshot.checks {
+        let Some(table) = snapshot.object(check.table) else { continue };
+        all.push((table, check.name.clone(), "CHECK", check.columns.clone()));
+    }
+    all
+}
+
+fn table_constraints(seen: &Seen<'_>, rows: &mut Rows) {
+    let mut add = |table: &Object, name: String, word: &str| {
+        rows.add([
+            ("constraint_catalog", DATABASE.into()),
+            ("constraint_schema", schema_of(seen, table)),
+            ("constraint_name", name.into()),
+            ("table_catalog", DATABASE.into()),
+            ("table_schema", schema_of(seen, table)),
+            ("table_name", table.name.clone().into()),
+            ("constraint_type", word.into()),
+            ("is_deferrable", yes(false)),
+            ("initially_deferred", yes(false)),
+            ("enforced", yes(true)),
+            ("nulls_distinct", (word == "UNIQUE").then_some("YES").into()),
+        ]);
+    };
+    for (table, name, word, _) in constraints(seen) {
+        add(table, name, word);
+    }
+    // NOT NULL is a CHECK in this schema.
+    for object in seen.snapshot.objects.iter().filter(|object| object.kind == Kind::Heap) {
+        for (column, number) in object.columns.iter().zip(1i64..) {
+            if column.not_null {
+                add(object, not_null_name(object, number), "CHECK");
+            }
+        }
+    }
+}
+
+/// The name of a NOT NULL, as PostgreSQL makes it up.
+fn not_null_name(object: &Object, number: i64) -> String {
+    format!("{}_{}_{number}_not_null", object.schema, object.oid)
+}
+
+fn key_columns(seen: &Seen<'_>, rows: &mut Rows) {
+    for (table, name, word, numbers) in constraints(seen) {
+        if word == "CHECK" {
+            continue;
+        }
+        for (number, place) in numbers.into_iter().zip(1i64..) {
+            let at = usize::try_from(number - 1).unwrap_or(usize::MAX);
+            rows.add([
+                ("constraint_catalog", DATABASE.into()),
+                ("constraint_schema", schema_of(seen, table)),
+                ("constraint_name", name.clone().into()),
+                ("table_catalog", DATABASE.into()),
+                ("table_schema", schema_of(seen, table)),
+                ("table_name", table.name.clone().into()),
+                ("column_name", table.columns.get(at).map(|own| own.name.clone()).into()),
+                ("ordinal_position", place.into()),
+            ]);
+        }
+    }
+}
+
+fn constraint_columns(seen: &Seen<'_>, rows: &mut Rows) {
+    for (table, name, _, numbers) in constraints(seen) {
+        for number in numbers {
+            let at = usize::try_from(number - 1).unwrap_or(usize::MAX);
+            rows.add([
+                ("table_catalog", DATABASE.into()),
+                ("table_schema", schema_of(seen, table)),
+                ("table_name", table.name.clone().into()),
+                ("column_name", table.columns.get(at).map(|own| own.name.clone()).into()),
+                ("constraint_catalog", DATABASE.into()),
+                ("constraint_schema", schema_of(seen, table)),
+                ("constraint_name", name.clone().into()),
+            ]);
+        }
+    }
+}
+
+fn constraint_tables(seen: &Seen<'_>, rows: &mut Rows) {
+    for (table, name, word, _) in constraints(seen) {
+        if word != "CHECK" {
+            rows.add([
+                ("table_catalog", DATABASE.into()),
+                ("table_schema", schema_of(seen, table)),
+                ("table_name", table.name.clone().into()),
+                ("constraint_catalog", DATABASE.into()),
+                ("constraint_schema", schema_of(seen, table)),
+                ("constraint_name", name.into()),
+            ]);
+        }
+    }
+}
+
+fn checks(seen: &Seen<'_>, rows: &mut Rows) {
+    let mut add = |schema: Value, name: String, clause: String| {
+        rows.add([
+            ("constraint_catalog", DATABASE.into()),
+            ("constraint_schema", schema),
+            ("constraint_name", name.into()),
+            ("check_clause", clause.into()),
+        ]);
+    };
+    for check in &seen.snapshot.checks {
+        let Some(table) = seen.snapshot.object(check.table) else { continue };
+        add(schema_of(seen, table), check.name.clone(), format!("(({}))", check.condition));
+    }
+    for object in seen.snapshot.objects.iter().filter(|object| object.kind == Kind::Heap) {
+        for (column, number) in object.columns.iter().zip(1i64..) {
+            if column.not_null {
+                let clause = format!("{} IS NOT NULL", definition::quoted(&column.name));
+                add(schema_of(seen, object), not_null_name(object, number), clause);
+            }
+        }
+    }
+}
+
+fn table_privileges(seen: &Seen<'_>, rows: &mut Rows) {
+    for object in relations(seen) {
+        let all = match object.kind {
+            Kind::Heap | Kind::Columnar { .. } => {
+                &["INSERT", "SELECT", "UPDATE", "DELETE", "TRUNCATE"][..]
+            }
+            _ => &["SELECT"][..],
+        };
+        for privilege in all {
+            rows.add([
+                ("grantor", OWNER.into()),
+                ("grantee", OWNER.into()),
+                ("table_catalog", DATABASE.into()),
+                ("table_schema", schema_of(seen, object)),
+                ("table_name", object.name.clone().into()),
+                ("privilege_type", (*privilege).into()),
+                ("is_grantable", yes(true)),
+                ("with_hierarchy", yes(*privilege == "SELECT")),
+            ]);
+        }
+    }
+}
+
+fn roles(_: &Seen<'_>, rows: &mut Rows) {
+    if rows.relation.name == "enabled_roles" {
+        rows.add([("role_name", OWNER.into())]);
+    }
+}

@@ -1,0 +1,57 @@
+//! The rows of each of the catalogs' relations, as far as there is something in it.
+
+mod information;
+mod keys;
+pub(super) mod language;
+pub(super) mod objects;
+mod server;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::ask::Ask;
+use super::relations::Relation;
+use super::snapshot::Snapshot;
+use super::value::Rows;
+
+/// Pages and rows of a table in the heap, more or less.
+pub(super) type Sizes = HashMap<u32, (u64, u64)>;
+
+/// What rows are made of.
+pub(super) struct Seen<'a> {
+    pub ask: &'a Ask,
+    pub snapshot: Arc<Snapshot>,
+    pub sizes: Sizes,
+}
+
+/// How the rows of a relation are made.
+pub(super) type Make = fn(&Seen<'_>, &mut Rows);
+
+/// The relations whose rows tell of columns.
+const WITH_COLUMNS: [&str; 6] =
+    ["pg_attribute", "columns", "pg_attrdef", "column_privileges", "pg_description", "pg_stats"];
+
+/// The relations whose rows tell of sizes.
+const WITH_SIZES: [&str; 4] =
+    ["pg_class", "pg_stat_user_tables", "pg_stat_all_tables", "pg_tables"];
+
+/// Whether rows of a relation tell of columns.
+pub(super) fn needs_columns(relation: &Relation) -> bool {
+    WITH_COLUMNS.contains(&relation.name)
+}
+
+/// Whether rows of a relation tell of sizes.
+pub(super) fn needs_sizes(relation: &Relation) -> bool {
+    WITH_SIZES.contains(&relation.name)
+}
+
+/// How the rows of a relation are made; `None`: it has none.
+pub(super) fn of(relation: &Relation) -> Option<Make> {
+    match relation.is_information {
+        true => information::of(relation.name),
+        false => objects::of(relation.name)
+            .or_else(|| keys::of(relation.name))
+            .or_else(|| language::of(relation.name))
+            .or_else(|| server::of(relation.name)),
+    }
+}

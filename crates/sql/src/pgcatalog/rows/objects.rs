@@ -1,0 +1,256 @@
+//! Rows about objects: pg_class and what is beside it.
+
+use super::super::constants::{
+    BTREE_OID, COLUMNAR_OID, DEFAULT_COLLATION_OID, FILES_SERVER_OID, HEAP_OID, OWNER, OWNER_OID,
+};
+use super::super::definition;
+use super::super::object::{Column, Kind, Object};
+use super::super::snapshot::{Snapshot, number_of};
+use super::super::types;
+use super::super::value::{Rows, Value};
+use super::{Make, Seen};
+use cellar_instance::catalog::Identity;
+
+/// Numbers of catalogs, where others tell of what is in them.
+pub(super) const CLASS: u32 = 1259;
+pub(super) const CONSTRAINT: u32 = 2606;
+const NAMESPACE: u32 = 2615;
+const ATTRDEF: u32 = 2604;
+
+pub(super) fn of(name: &str) -> Option<Make> {
+    Some(match name {
+        "pg_class" => classes,
+        "pg_namespace" => namespaces,
+        "pg_attribute" => attributes,
+        "pg_attrdef" => defaults,
+        "pg_description" => descriptions,
+        "pg_depend" => dependencies,
+        "pg_tables" => tables,
+        "pg_views" => views,
+        "pg_foreign_table" => foreign_tables,
+        _ => return None,
+    })
+}
+
+/// The access method of an object.
+fn method(object: &Object) -> u32 {
+    match object.kind {
+        Kind::Heap => HEAP_OID,
+        Kind::Columnar { .. } => COLUMNAR_OID,
+        Kind::Index => BTREE_OID,
+        Kind::System(relation) if relation.kind == "r" => HEAP_OID,
+        _ => 0,
+    }
+}
+
+fn classes(seen: &Seen<'_>, rows: &mut Rows) {
+    let snapshot = &seen.snapshot;
+    for object in &snapshot.objects {
+        let (pages, count) = match (object.kind, seen.sizes.get(&object.oid)) {
+            (Kind::Columnar { rows, bytes }, _) => (bytes.div_ceil(8192), rows as f64),
+            (_, Some((pages, rows))) => (*pages, *rows as f64),
+            (Kind::Heap, None) => (0, -1.0),
+            _ => (0, 0.0),
+        };
+        let checks = snapshot.checks.iter().filter(|check| check.table == object.oid).count();
+        let has_index = snapshot.indexes_of(object.oid).next().is_some();
+        let count_of = |count: usize| Value::Int(i64::try_from(count).unwrap_or(i64::MAX));
+        let is_view = object.kind.letter() == "v";
+        rows.add([
+            ("oid", object.oid.into()),
+            ("relname", object.name.clone().into()),
+            ("relnamespace", object.schema.into()),
+            ("relowner", OWNER_OID.into()),
+            ("relam", method(object).into()),
+            ("relfilenode", if is_view { Value::Oid(0) } else { object.oid.into() }),
+            ("relpages", Value::Int(i64::try_from(pages).unwrap_or(i64::MAX))),
+            ("reltuples", Value::Real(count)),
+            ("relhasindex", has_index.into()),
+            ("relpersistence", if object.is_temporary { "t" } else { "p" }.into()),
+            ("relkind", object.kind.letter().into()),
+            ("relnatts", count_of(object.columns.len())),
+            ("relchecks", count_of(checks)),
+            ("relhasrules", (is_view && object.kind.is_of_people()).into()),
+            ("relispopulated", true.into()),
+            ("relreplident", if object.kind.letter() == "r" { "d" } else { "n" }.into()),
+        ]);
+    }
+}
+
+fn namespaces(seen: &Seen<'_>, rows: &mut Rows) {
+    for schema in &seen.snapshot.schemas {
+        rows.add([
+            ("oid", schema.oid.into()),
+            ("nspname", schema.name.clone().into()),
+            ("nspowner", OWNER_OID.into()),
+        ]);
+    }
+}
+
+/// What a column has of a default, if anything.
+pub(super) fn default_of(column: &Column) -> Option<&str> {
+    column.default.as_deref()
+}
+
+fn attributes(seen: &Seen<'_>, rows: &mut Rows) {
+    for object in &seen.snapshot.objects {
+        for (column, number) in object.columns.iter().zip(1i64..) {
+            let of = types::by_oid(column.of);
+            let identity = match column.identity {
+                Some(Identity::Always) => "a",
+                Some(Identity::Default) => "d",
+                None => "",
+            };
+            let collation = of.map_or(0, |of| of.collation);
+            rows.add([
+                ("attrelid", object.oid.into()),
+                ("attname", column.name.clone().into()),
+                ("atttypid", column.of.into()),
+                ("attlen", Value::Int(of.map_or(-1, |of| of.length))),
+                ("attnum", Value::Int(number)),
+                ("attcacheoff", Value::Int(-1)),
+                ("atttypmod", Value::Int(column.modifier)),
+                ("attbyval", of.is_some_and(|of| of.by_value).into()),
+                ("attalign", of.map_or("i", |of| of.alignment).into()),
+                ("attstorage", of.map_or("x", |of| of.storage).into()),
+                ("attstattarget", Value::Int(-1)),
+                ("attnotnull", column.not_null.into()),
+                ("atthasdef", default_of(column).is_some().into()),
+                ("attidentity", identity.into()),
+                ("attislocal", true.into()),
+                ("attndims", Value::Int(i64::from(of.is_some_and(|of| of.category == "A")))),
+                ("attcollation", if collation == 0 { 0 } else { DEFAULT_COLLATION_OID }.into()),
+            ]);
+        }
+    }
+}
+
+/// The number of a default.
+fn default_oid(table: u32, number: i64) -> u32 {
+    number_of(table, &number.to_string())
+}
+
+fn defaults(seen: &Seen<'_>, rows: &mut Rows) {
+    for object in &seen.snapshot.objects {
+        for (column, number) in object.columns.iter().zip(1i64..) {
+            let Some(text) = default_of(column) else { continue };
+            rows.add([
+                ("oid", default_oid(object.oid, number).into()),
+                ("adrelid", object.oid.into()),
+                ("adnum", Value::Int(number)),
+                ("adbin", text.into()),
+            ]);
+        }
+    }
+}
+
+/// What is said of all that can be commented on: catalog, number, number of the column, words.
+pub(crate) fn comments(snapshot: &Snapshot) -> Vec<(u32, u32, i64, &str)> {
+    let mut all = Vec::new();
+    for object in &snapshot.objects {
+        all.extend(object.comment.as_deref().map(|text| (CLASS, object.oid, 0, text)));
+        for (column, number) in object.columns.iter().zip(1i64..) {
+            all.extend(column.comment.as_deref().map(|text| (CLASS, object.oid, number, text)));
+        }
+    }
+    for index in snapshot.indexes.iter().filter(|index| index.constraint.is_some()) {
+        all.extend(index.comment.as_deref().map(|text| (CONSTRAINT, index.oid, 0, text)));
+    }
+    for check in &snapshot.checks {
+        all.extend(check.comment.as_deref().map(|text| (CONSTRAINT, check.oid, 0, text)));
+    }
+    for schema in &snapshot.schemas {
+        all.extend(schema.comment.as_deref().map(|text| (NAMESPACE, schema.oid, 0, text)));
+    }
+    all
+}
+
+fn descriptions(seen: &Seen<'_>, rows: &mut Rows) {
+    for (class, oid, number, text) in comments(&seen.snapshot) {
+        rows.add([
+            ("objoid", oid.into()),
+            ("classoid", class.into()),
+            ("objsubid", Value::Int(number)),
+            ("description", text.into()),
+        ]);
+    }
+}
+
+fn dependencies(seen: &Seen<'_>, rows: &mut Rows) {
+    let mut add = |(class, object): (u32, u32), (of, number): (u32, i64), kind: &str| {
+        rows.add([
+            ("classid", class.into()),
+            ("objid", object.into()),
+            ("refclassid", CLASS.into()),
+            ("refobjid", of.into()),
+            ("refobjsubid", Value::Int(number)),
+            ("deptype", kind.into()),
+        ]);
+    };
+    let snapshot = &seen.snapshot;
+    for sequence in &snapshot.sequences {
+        if let Some((table, number, is_identity)) = sequence.owner {
+            let kind = if is_identity { "i" } else { "a" };
+            add((CLASS, sequence.oid), (table, number), kind);
+        }
+    }
+    for object in snapshot.objects.iter().filter(|object| object.kind.is_of_people()) {
+        for (column, number) in object.columns.iter().zip(1i64..) {
+            if default_of(column).is_some() {
+                add((ATTRDEF, default_oid(object.oid, number)), (object.oid, number), "a");
+            }
+        }
+    }
+    for index in &snapshot.indexes {
+        let class = if index.constraint.is_some() { CONSTRAINT } else { CLASS };
+        for (number, _) in &index.columns {
+            add((class, index.oid), (index.table, *number), "a");
+        }
+    }
+    for check in &snapshot.checks {
+        for number in &check.columns {
+            add((CONSTRAINT, check.oid), (check.table, *number), "a");
+        }
+    }
+}
+
+fn tables(seen: &Seen<'_>, rows: &mut Rows) {
+    let snapshot = &seen.snapshot;
+    for object in snapshot.objects.iter().filter(|object| object.kind.letter() == "r") {
+        rows.add([
+            ("schemaname", snapshot.schema(object.schema).map(|own| own.name.clone()).into()),
+            ("tablename", object.name.clone().into()),
+            ("tableowner", OWNER.into()),
+            ("hasindexes", snapshot.indexes_of(object.oid).next().is_some().into()),
+            ("hasrules", false.into()),
+            ("hastriggers", false.into()),
+            ("rowsecurity", false.into()),
+        ]);
+    }
+}
+
+fn views(seen: &Seen<'_>, rows: &mut Rows) {
+    let snapshot = &seen.snapshot;
+    for object in snapshot.objects.iter().filter(|object| object.kind == Kind::View) {
+        rows.add([
+            ("schemaname", snapshot.schema(object.schema).map(|own| own.name.clone()).into()),
+            ("viewname", object.name.clone().into()),
+            ("viewowner", OWNER.into()),
+            ("definition", definition::of_view(snapshot, object.oid).into()),
+        ]);
+    }
+}
+
+fn foreign_tables(seen: &Seen<'_>, rows: &mut Rows) {
+    let catalog = seen.ask.catalog();
+    for object in seen.snapshot.objects.iter().filter(|object| object.kind == Kind::External) {
+        let locations = catalog.table(&object.key).map(|table| table.locations());
+        let options = locations.unwrap_or_default();
+        let options = options.iter().map(|place| format!("location={place}")).collect();
+        rows.add([
+            ("ftrelid", object.oid.into()),
+            ("ftserver", FILES_SERVER_OID.into()),
+            ("ftoptions", Value::Texts(options)),
+        ]);
+    }
+}

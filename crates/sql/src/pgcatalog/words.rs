@@ -1,0 +1,325 @@
+//! Words that PostgreSQL's clients write about the catalogs, as the engine has them: schemas before names of
+//! functions, types and operators, types of objects, vectors, tables' own numbers.
+
+mod cast;
+mod query;
+mod said;
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, BinaryOperator, Expr, Function, Ident, ObjectName, Query, Select, SelectItem,
+    SetExpr, Statement, Subscript, TableAlias, TableFactor, Value, VisitorMut,
+};
+
+use self::cast::{Registered, registered_in, registered_out};
+use self::said::{column, is_vector, parts};
+use super::calls::is_here;
+use super::provider::{INFORMATION, PG_CATALOG};
+use super::relations;
+use crate::names::folded;
+use crate::walk::visit;
+
+/// The information schema, as people say it.
+const SAID_INFORMATION: &str = "information_schema";
+
+/// The database, where a name says it.
+const DATABASE: &str = super::constants::DATABASE;
+
+/// Has a statement say what the engine knows in place of words of PostgreSQL's catalogs.
+pub(crate) fn rewrite(statement: &mut DfStatement) {
+    match statement {
+        DfStatement::Statement(inner) => rewrite_sql(inner),
+        DfStatement::Explain(explain) => rewrite(&mut explain.statement),
+        _ => {}
+    }
+}
+
+fn rewrite_sql(statement: &mut Statement) {
+    let mut walk = Walk::default();
+    if let Statement::Query(query) = &mut *statement {
+        note_results(query.body.as_mut(), &mut walk);
+    }
+    // It ends by itself.
+    let _ = visit(statement, &mut walk);
+    if walk.asks_sizes && !walk.reads_classes {
+        query::with_classes(statement);
+    }
+}
+
+/// What is shown of a query is marked before all else: numbers of objects by their names.
+fn note_results(body: &mut SetExpr, walk: &mut Walk) {
+    match body {
+        SetExpr::Select(select) => {
+            for item in &mut select.projection {
+                let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item
+                else {
+                    continue;
+                };
+                let name = cast::name_of(expr);
+                if let Some(shown) = cast::shown(expr) {
+                    walk.has_changed = true;
+                    let alias = name.map(|name| Ident::with_quote('"', name));
+                    *item = match (&*item, alias) {
+                        (SelectItem::ExprWithAlias { alias, .. }, _) => {
+                            SelectItem::ExprWithAlias { expr: shown, alias: alias.clone() }
+                        }
+                        (_, Some(alias)) => SelectItem::ExprWithAlias { expr: shown, alias },
+                        _ => SelectItem::UnnamedExpr(shown),
+                    };
+                }
+            }
+        }
+        SetExpr::Query(query) => note_results(query.body.as_mut(), walk),
+        SetExpr::SetOperation { left, right, .. } => {
+            note_results(left, walk);
+            note_results(right, walk);
+        }
+        _ => {}
+    }
+}
+
+/// A walk over a statement.
+#[derive(Default)]
+struct Walk {
+    /// Of each SELECT, from outside to inside: what its tables are called, and their numbers.
+    scopes: Vec<Vec<(String, u32)>>,
+    /// Names that WITH gives.
+    ctes: BTreeSet<String>,
+    has_changed: bool,
+    asks_sizes: bool,
+    reads_classes: bool,
+}
+
+/// A relation of the catalogs by what a statement says.
+fn relation(said: &[String], ctes: &BTreeSet<String>) -> Option<&'static relations::Relation> {
+    match said {
+        [own] if own.starts_with("pg_") && !ctes.contains(own) => relations::find(false, own),
+        [schema, own] | [_, schema, own] => match schema.as_str() {
+            PG_CATALOG => relations::find(false, own),
+            SAID_INFORMATION => relations::find(true, own),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+impl Walk {
+    fn table(&mut self, factor: &mut TableFactor) {
+        query::functions(factor);
+        let TableFactor::Table { name, alias, args: None, .. } = factor else { return };
+        let mut said = parts(name);
+        if said.len() == 3 && said[0] == DATABASE {
+            name.0.remove(0);
+            said.remove(0);
+        }
+        let Some(relation) = relation(&said, &self.ctes) else { return };
+        self.reads_classes |= relation.name == "pg_class";
+        let schema = if relation.is_information { INFORMATION } else { PG_CATALOG };
+        *name = ObjectName::from(vec![Ident::new(schema), Ident::new(relation.name)]);
+        self.has_changed = true;
+        if alias.is_none() && relation.is_information {
+            let name = Ident::new(relation.name);
+            *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+        }
+    }
+
+    fn scope(&self, select: &Select) -> Vec<(String, u32)> {
+        let factors = select.from.iter().flat_map(|from| {
+            std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))
+        });
+        let known = factors.filter_map(|factor| {
+            let TableFactor::Table { name, alias, args: None, .. } = factor else { return None };
+            let said = parts(name);
+            let relation = relation(&said, &self.ctes)?;
+            let called = alias.as_ref().map(|alias| folded(&alias.name));
+            Some((called.unwrap_or_else(|| relation.name.to_owned()), relation.oid))
+        });
+        known.collect()
+    }
+
+    /// `tableoid`: the number of the relation that a row is of.
+    fn number_of_table(&self, expr: &Expr) -> Option<Expr> {
+        let number = match expr {
+            Expr::Identifier(own) if folded(own) == "tableoid" => {
+                self.scopes.last()?.first().map(|(_, oid)| *oid)
+            }
+            Expr::CompoundIdentifier(names) => match &names[..] {
+                [table, own] if folded(own) == "tableoid" => {
+                    let table = folded(table);
+                    let all = self.scopes.iter().rev().flatten();
+                    let mut all = all.filter(|(called, _)| *called == table);
+                    all.next().map(|(_, oid)| *oid)
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        number.map(|number| {
+            cast::as_number(Expr::Value(Value::Number(number.to_string(), false).into()))
+        })
+    }
+
+    fn before(&mut self, expr: &mut Expr) {
+        if let Some(number) = self.number_of_table(expr) {
+            *expr = number;
+            return;
+        }
+        match expr {
+            Expr::CompoundIdentifier(names)
+                if names.len() == 3 && folded(&names[0]) == SAID_INFORMATION =>
+            {
+                names.remove(0);
+            }
+            Expr::Collate { expr: inner, collation } if is_plain_collation(collation) => {
+                *expr = inner.as_ref().clone();
+            }
+            Expr::BinaryOp { left, op, right } => {
+                if let Some(known) = operator(op) {
+                    *op = known;
+                }
+                if column(left).is_some_and(|own| own == "polroles")
+                    && let Some(numbers) = cast::numbers(right)
+                {
+                    **right = numbers;
+                }
+            }
+            Expr::AnyOp { compare_op, .. } | Expr::AllOp { compare_op, .. } => {
+                if let Some(known) = operator(compare_op) {
+                    *compare_op = known;
+                }
+            }
+            Expr::CompoundFieldAccess { root, access_chain } => from_zero(root, access_chain),
+            Expr::Function(function) => {
+                self.function(function);
+                if let Some(other) = query::of_function(function) {
+                    *expr = other;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn function(&mut self, function: &mut Function) {
+        if function.name.0.len() == 2 && parts(&function.name)[0] == PG_CATALOG {
+            function.name.0.remove(0);
+            self.has_changed = true;
+        }
+        let named = function.name.0.len() == 1;
+        if named && query::SIZES.contains(&parts(&function.name)[0].as_str()) {
+            self.asks_sizes = true;
+        }
+    }
+}
+
+/// Whether texts are compared so without saying it.
+fn is_plain_collation(collation: &ObjectName) -> bool {
+    let own = parts(collation).pop().unwrap_or_default();
+    ["default", "c", "posix", "ucs_basic"].contains(&own.to_lowercase().as_str())
+}
+
+/// The operator of `OPERATOR(schema.name)`.
+fn operator(op: &BinaryOperator) -> Option<BinaryOperator> {
+    let BinaryOperator::PGCustomBinaryOperator(said) = op else { return None };
+    Some(match said.last()?.as_str() {
+        "~" => BinaryOperator::PGRegexMatch,
+        "~*" => BinaryOperator::PGRegexIMatch,
+        "!~" => BinaryOperator::PGRegexNotMatch,
+        "!~*" => BinaryOperator::PGRegexNotIMatch,
+        "~~" => BinaryOperator::PGLikeMatch,
+        "~~*" => BinaryOperator::PGILikeMatch,
+        "!~~" => BinaryOperator::PGNotLikeMatch,
+        "!~~*" => BinaryOperator::PGNotILikeMatch,
+        "=" => BinaryOperator::Eq,
+        "<>" => BinaryOperator::NotEq,
+        "<" => BinaryOperator::Lt,
+        ">" => BinaryOperator::Gt,
+        "<=" => BinaryOperator::LtEq,
+        ">=" => BinaryOperator::GtEq,
+        "+" => BinaryOperator::Plus,
+        "-" => BinaryOperator::Minus,
+        "*" => BinaryOperator::Multiply,
+        "/" => BinaryOperator::Divide,
+        "||" => BinaryOperator::StringConcat,
+        _ => return None,
+    })
+}
+
+/// `indkey[0]` is the first of a vector; lists of ours count from 1.
+fn from_zero(root: &Expr, chain: &mut [AccessExpr]) {
+    let mut is_own = is_vector(root);
+    for access in chain {
+        match access {
+            AccessExpr::Dot(name) => is_own = is_vector(name),
+            AccessExpr::Subscript(Subscript::Index { index }) if is_own => {
+                let one = Expr::Value(Value::Number("1".to_owned(), false).into());
+                let whole = Expr::Nested(Box::new(index.clone()));
+                let (left, right) = (Box::new(whole), Box::new(one));
+                *index = Expr::BinaryOp { left, op: BinaryOperator::Plus, right };
+                is_own = false;
+            }
+            AccessExpr::Subscript(_) => is_own = false,
+        }
+    }
+}
+
+impl VisitorMut for Walk {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let Some(with) = &query.with {
+            self.ctes.extend(with.cte_tables.iter().map(|cte| folded(&cte.alias.name)));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        self.scopes.push(self.scope(select));
+        for item in &mut select.projection {
+            // As PostgreSQL calls the column.
+            let SelectItem::UnnamedExpr(expr) = &*item else { continue };
+            let Expr::Function(function) = expr else { continue };
+            let said = parts(&function.name);
+            if let Some(own) = said.last()
+                && (said.len() == 2 && said[0] == PG_CATALOG || is_here(own))
+            {
+                let alias = Ident::with_quote('"', own);
+                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<()> {
+        self.scopes.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.table(factor);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.before(expr);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let Expr::Cast { data_type, expr: inner, .. } = expr else {
+            return ControlFlow::Continue(());
+        };
+        if let Some(of) = Registered::of(data_type) {
+            *expr = registered_in(of, inner.as_ref().clone());
+        } else if cast::is_text(data_type)
+            && let Some(shown) = registered_out(inner)
+        {
+            *expr = shown;
+        } else {
+            cast::settle(data_type);
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,37 @@
+//! What a statement says by names: of objects, columns and vectors.
+
+use datafusion::sql::sqlparser::ast::{Expr, ObjectName, ObjectNamePart, Value};
+
+use crate::call::call;
+use crate::names::folded;
+
+/// Columns that are vectors: they count from 0, and are written with spaces between.
+const VECTORS: [&str; 6] =
+    ["indkey", "indoption", "indclass", "indcollation", "proargtypes", "partattrs"];
+
+/// The names of an object, in small letters where they are not quoted.
+pub(super) fn parts(name: &ObjectName) -> Vec<String> {
+    name.0.iter().filter_map(ObjectNamePart::as_ident).map(folded).collect()
+}
+
+/// The name of the column that an expression is.
+pub(super) fn column(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Identifier(own) => Some(folded(own)),
+        Expr::CompoundIdentifier(names) => names.last().map(folded),
+        Expr::Nested(inner) => column(inner),
+        Expr::Cast { expr, .. } => column(expr),
+        _ => None,
+    }
+}
+
+/// Whether an expression is a vector.
+pub(super) fn is_vector(expr: &Expr) -> bool {
+    column(expr).is_some_and(|own| VECTORS.contains(&own.as_str()))
+}
+
+/// A vector as it is written.
+pub(super) fn vector_text(expr: &Expr) -> Expr {
+    let space = Value::SingleQuotedString(" ".to_owned());
+    call("array_to_string", vec![expr.clone(), Expr::Value(space.into())])
+}
