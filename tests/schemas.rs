@@ -96,7 +96,7 @@ fn names_are_looked_for_along_the_path() {
         ("select v from t where k = 1", "public"),
         ("set search_path to a, public", "search_path is a, public."),
         ("show search_path", "\"a, public\""),
-        ("select current_schema(), current_schemas(false)", "a,\"[a, public]\""),
+        ("select current_schema(), current_schemas(false)", "a,\"{a,public}\""),
         // The same statement, whose plan was kept.
         ("select v from t where k = 1", "a"),
         ("select v from public.t where k = 1", "public"),

@@ -4,6 +4,7 @@
 mod any;
 mod fetch;
 mod interval;
+mod json;
 mod pattern;
 mod rows;
 mod using;
@@ -81,7 +82,9 @@ impl VisitorMut for Rewriter {
     type Break = Box<Error>;
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Box<Error>> {
+        json::whole_rows(select);
         for item in &mut select.projection {
+            json::named(item);
             if let SelectItem::UnnamedExpr(expr) = item
                 && is_sysdate(expr)
             {
@@ -102,6 +105,7 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Box<Error>> {
+        json::from_rows(factor);
         name_of_items(factor);
         ControlFlow::Continue(())
     }
@@ -124,6 +128,7 @@ impl VisitorMut for Rewriter {
         fields_by_name(expr);
         whole_slices(expr);
         any::rewrite(expr);
+        json::rewrite(expr);
         interval::rewrite(expr);
         or_break(pattern::rewrite(expr))?;
         or_break(pattern::similar(expr))?;

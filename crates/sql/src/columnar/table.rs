@@ -20,7 +20,7 @@ use crate::columnar::filter_outcome::FilterOutcome;
 use crate::columnar::groups::scalar_of;
 use crate::columnar::translate::Reason;
 use crate::error::Error;
-use crate::json::form::Form;
+use crate::json::form::{FORM, Form};
 
 /// A table with its segments open.
 pub struct OpenTable {
@@ -130,9 +130,6 @@ pub fn length_of(field: &Field) -> Option<usize> {
 pub fn with_length(field: Field, length: usize) -> Field {
     with(field, LENGTH, &length.to_string())
 }
-
-/// What says in a field, and in the catalog, of which type texts are.
-const FORM: &str = "form";
 
 /// How texts of a column are kept, if that is said.
 pub(crate) fn form_of(field: &Field) -> Option<Form> {

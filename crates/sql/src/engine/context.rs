@@ -35,6 +35,8 @@ use crate::instants::forms::{InstantForms, IntervalTimes};
 use crate::instants::to_char::ToChar;
 use crate::instants::trunc::DateTrunc;
 use crate::json::call::{JsonCall, JsonOperators};
+use crate::json::known::KnownJson;
+use crate::json::make::MakeJson;
 use crate::lateral::LateralValues;
 use crate::lateral_unnest::LateralUnnest;
 use crate::lazy_build_side::BuildWhenAsked;
@@ -148,6 +150,7 @@ pub(super) fn context(
     let uuid = datafusion::functions::string::uuid();
     context.register_udf(uuid.as_ref().clone().with_aliases(["gen_random_uuid"]));
     ArrayCall::udfs().into_iter().for_each(|function| context.register_udf(function));
+    MakeJson::udfs().into_iter().for_each(|function| context.register_udf(function));
     JsonCall::udfs().into_iter().for_each(|function| context.register_udf(function));
     AdvisoryCall::udfs(host).into_iter().for_each(|function| context.register_udf(function));
     OfSequence::udfs(host).into_iter().for_each(|function| context.register_udf(function));
@@ -170,6 +173,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let at = rules.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(rules.len());
     rules.insert(at, Arc::new(NullWithoutRow));
     rules.insert(at, Arc::new(AnyOfArray));
+    rules.insert(at, Arc::new(KnownJson));
     rules.insert(at, Arc::new(CommonNumbers));
     rules.insert(at, Arc::new(CompareInstants));
     rules.insert(at, Arc::new(InstantForms));

@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, StringArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err, plan_err};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use super::form::Form;
+use super::form::{Form, is_json_field, json_field};
+use super::make::{Made, of_operator};
 use super::value::{Json, read};
 use crate::error::Error;
 
@@ -87,7 +88,7 @@ fn failed(error: Error) -> DataFusionError {
 }
 
 /// A value of a text.
-fn value_of(text: &str) -> Result<Json, Error> {
+pub(super) fn value_of(text: &str) -> Result<Json, Error> {
     read(text).map_err(|wrong| super::form::wrong_json(text, &wrong))
 }
 
@@ -98,7 +99,7 @@ fn udf(asked: Asked, name: &'static str, aliases: &[&str]) -> ScalarUDF {
 }
 
 /// The texts of an array as PostgreSQL writes it: `{a,"b c"}`.
-fn steps_of(text: &str) -> Result<Vec<String>, Error> {
+pub(super) fn steps_of(text: &str) -> Result<Vec<String>, Error> {
     let wrong = || {
         let message = format!("malformed array literal: \"{text}\"");
         Error::new(1722, "22P02", message).next("texts with commas between them: '{a,b}'")
@@ -253,6 +254,20 @@ impl ScalarUDFImpl for JsonCall {
         })
     }
 
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let types: Vec<DataType> =
+            args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        let form = match self.asked {
+            Asked::In(form @ (Form::Json | Form::Jsonb)) => form,
+            Asked::Get { as_text: false }
+            | Asked::Path { as_text: false }
+            | Asked::Steps { as_text: false }
+            | Asked::Concat => Form::Jsonb,
+            _ => return Ok(Arc::new(Field::new(self.name, self.return_type(&types)?, true))),
+        };
+        Ok(json_field(self.name, form))
+    }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let is_constant = args.args.iter().all(|own| matches!(own, ColumnarValue::Scalar(_)));
         let count = if is_constant { 1 } else { args.number_rows };
@@ -296,20 +311,20 @@ impl ScalarUDFImpl for JsonCall {
 #[derive(Debug)]
 pub(crate) struct JsonOperators;
 
-/// Whether an expression is JSON, as far as it says so itself.
-fn is_json(expr: &Expr) -> bool {
-    let Expr::ScalarFunction(call) = expr else { return false };
-    let inner = call.func.inner();
-    inner.downcast_ref::<JsonCall>().is_some_and(|call| {
-        matches!(
-            call.asked,
-            Asked::In(Form::Json | Form::Jsonb)
-                | Asked::Get { as_text: false }
-                | Asked::Path { as_text: false }
-                | Asked::Steps { as_text: false }
-                | Asked::Concat
-        )
-    })
+/// Whether an expression is JSON, as far as it says so.
+fn is_json(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.to_field(schema).is_ok_and(|(_, field)| is_json_field(&field))
+}
+
+/// The call that an operator stands for which takes something away.
+fn without(own: RawBinaryExpr, made: Made) -> PlannerResult<RawBinaryExpr> {
+    match of_operator(made) {
+        None => PlannerResult::Original(own),
+        Some(function) => {
+            let call = ScalarFunction::new_udf(Arc::new(function), vec![own.left, own.right]);
+            PlannerResult::Planned(Expr::ScalarFunction(call))
+        }
+    }
 }
 
 impl ExprPlanner for JsonOperators {
@@ -328,9 +343,15 @@ impl ExprPlanner for JsonOperators {
             BinaryOperator::Question => Asked::Exists,
             BinaryOperator::QuestionPipe => Asked::ExistsAny,
             BinaryOperator::QuestionAnd => Asked::ExistsAll,
-            BinaryOperator::StringConcat if is_json(&own.left) || is_json(&own.right) => {
+            BinaryOperator::StringConcat
+                if is_json(&own.left, schema) || is_json(&own.right, schema) =>
+            {
                 Asked::Concat
             }
+            BinaryOperator::Minus if is_json(&own.left, schema) => {
+                return Ok(without(own, Made::Without));
+            }
+            BinaryOperator::HashMinus => return Ok(without(own, Made::WithoutPath)),
             _ => return Ok(PlannerResult::Original(own)),
         };
         // What has no type yet is told by whoever plans it.

@@ -1,5 +1,9 @@
 //! Texts of types that PostgreSQL has and Arrow has not: uuid, json, jsonb. They are kept as texts in one form.
 
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+
 use super::value::{Wrong, read};
 use crate::error::Error;
 
@@ -44,6 +48,21 @@ fn uuid(text: &str) -> Option<String> {
     }
     let groups = [0..8, 8..12, 12..16, 16..20, 20..32];
     Some(groups.map(|group| &digits[group]).join("-"))
+}
+
+/// What says in a field of which type texts are.
+pub(crate) const FORM: &str = "form";
+
+/// Whether a field says that its texts are JSON.
+pub(crate) fn is_json_field(field: &Field) -> bool {
+    let form = field.metadata().get(FORM).and_then(|form| Form::of(form));
+    matches!(form, Some(Form::Json | Form::Jsonb))
+}
+
+/// A field of JSON.
+pub(crate) fn json_field(name: &str, form: Form) -> FieldRef {
+    let field = Field::new(name, DataType::Utf8, true);
+    Arc::new(field.with_metadata([(FORM.to_owned(), form.name().to_owned())].into()))
 }
 
 impl Form {

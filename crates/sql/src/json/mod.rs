@@ -2,4 +2,6 @@
 
 pub(crate) mod call;
 pub(crate) mod form;
+pub(crate) mod known;
+pub(crate) mod make;
 mod value;

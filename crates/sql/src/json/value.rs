@@ -293,7 +293,8 @@ pub(crate) fn object(members: Vec<(String, Json)>) -> Json {
     Json::Object(made)
 }
 
-fn quoted(text: &str, out: &mut String) {
+/// Adds a text in quotes.
+pub(super) fn quoted(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {
         match c {
@@ -312,6 +313,15 @@ fn quoted(text: &str, out: &mut String) {
         }
     }
     out.push('"');
+}
+
+/// A place from 0, or from the end where it is negative; `None`: there is none.
+fn place(at: i64, count: usize) -> Option<usize> {
+    let at = match at < 0 {
+        true => count.checked_sub(usize::try_from(at.unsigned_abs()).ok()?)?,
+        false => usize::try_from(at).ok()?,
+    };
+    (at < count).then_some(at)
 }
 
 impl Json {
@@ -379,11 +389,7 @@ impl Json {
     /// The item at a place: from 0, or from the end where it is negative.
     pub fn item(&self, at: i64) -> Option<&Json> {
         let Json::Array(items) = self else { return None };
-        let at = match at < 0 {
-            true => items.len().checked_sub(usize::try_from(at.unsigned_abs()).ok()?)?,
-            false => usize::try_from(at).ok()?,
-        };
-        items.get(at)
+        items.get(place(at, items.len())?)
     }
 
     /// What a path leads to: names, and places of items.
@@ -432,6 +438,87 @@ impl Json {
         match (self, other) {
             (Json::Number(one), Json::Number(other)) => plain(one) == plain(other),
             (one, other) => one == other,
+        }
+    }
+
+    /// Puts a value where a path leads; `creates`: also where there is none yet.
+    pub fn set(&mut self, path: &[String], with: Json, creates: bool) {
+        let Some((step, rest)) = path.split_first() else { return };
+        match self {
+            Json::Object(members) => match members.iter_mut().find(|(name, _)| name == step) {
+                Some((_, value)) if rest.is_empty() => *value = with,
+                Some((_, value)) => value.set(rest, with, creates),
+                None if rest.is_empty() && creates => {
+                    members.push((step.clone(), with));
+                    *self = object(std::mem::take(members));
+                }
+                None => {}
+            },
+            Json::Array(items) => {
+                let Ok(at) = step.trim().parse::<i64>() else { return };
+                match place(at, items.len()) {
+                    Some(at) if rest.is_empty() => items[at] = with,
+                    Some(at) => items[at].set(rest, with, creates),
+                    None if rest.is_empty() && creates && at < 0 => items.insert(0, with),
+                    None if rest.is_empty() && creates => items.push(with),
+                    None => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes away the member of a name, or texts that are it.
+    pub fn remove_name(&mut self, name: &str) {
+        match self {
+            Json::Object(members) => members.retain(|(own, _)| own != name),
+            Json::Array(items) => items.retain(|own| !matches!(own, Json::Text(t) if t == name)),
+            _ => {}
+        }
+    }
+
+    /// Takes away the item at a place.
+    pub fn remove_at(&mut self, at: i64) {
+        if let Json::Array(items) = self
+            && let Some(at) = place(at, items.len())
+        {
+            items.remove(at);
+        }
+    }
+
+    /// Takes away what a path leads to.
+    pub fn remove_path(&mut self, path: &[String]) {
+        let Some((step, rest)) = path.split_first() else { return };
+        match self {
+            Json::Object(_) if rest.is_empty() => self.remove_name(step),
+            Json::Object(members) => {
+                if let Some((_, value)) = members.iter_mut().find(|(name, _)| name == step) {
+                    value.remove_path(rest);
+                }
+            }
+            Json::Array(items) => {
+                let Ok(at) = step.trim().parse::<i64>() else { return };
+                match place(at, items.len()) {
+                    Some(at) if rest.is_empty() => {
+                        items.remove(at);
+                    }
+                    Some(at) => items[at].remove_path(rest),
+                    None => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes away members that are null.
+    pub fn strip(&mut self) {
+        match self {
+            Json::Object(members) => {
+                members.retain(|(_, value)| *value != Json::Null);
+                members.iter_mut().for_each(|(_, value)| value.strip());
+            }
+            Json::Array(items) => items.iter_mut().for_each(Json::strip),
+            _ => {}
         }
     }
 

@@ -14,6 +14,7 @@ use cellar_instance::heap::{IndexKey, MayShare, Statement};
 use crate::columnar::table::checked_schema;
 use crate::error::Error;
 use crate::instants::zoned::fields_in_zone;
+use crate::json::form::{FORM, is_json_field};
 
 /// The column in which rows of a table that is changed have their numbers.
 pub(crate) const ROW_ID: &str = "\u{1}row";
@@ -226,7 +227,10 @@ impl RowColumns {
         // DataFusion would refuse them in its own words.
         let plain = fields.map(|field| {
             let field = field.as_ref().clone();
-            field.with_metadata([].into()).with_nullable(true)
+            // What is JSON is asked of expressions.
+            let form = field.metadata().get(FORM).filter(|_| is_json_field(&field)).cloned();
+            let metadata = form.map(|form| (FORM.to_owned(), form)).into_iter().collect();
+            field.with_metadata(metadata).with_nullable(true)
         });
         let ids = row_ids.then(|| Field::new(ROW_ID, DataType::UInt64, false));
         Arc::new(Schema::new(plain.chain(ids).collect::<Vec<_>>()))

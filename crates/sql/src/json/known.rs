@@ -1,0 +1,47 @@
+//! What is JSON among the arguments of functions that make JSON: it is put in as it is, texts in quotes.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
+
+use super::make::{MakeJson, with_known};
+use crate::rules::each_expression;
+use crate::walk::WalkPlan;
+
+/// The rule.
+#[derive(Debug, Default)]
+pub(crate) struct KnownJson;
+
+impl AnalyzerRule for KnownJson {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let rewrite = |plan| each_expression(plan, one);
+        Ok(plan.map_up_with_subqueries(rewrite)?.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "known_json"
+    }
+}
+
+fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::ScalarFunction(ScalarFunction { func, args }) = &expr else {
+        return Ok(Transformed::no(expr));
+    };
+    let Some(call) = func.inner().downcast_ref::<MakeJson>() else {
+        return Ok(Transformed::no(expr));
+    };
+    let fields = args.iter().map(|arg| Ok(arg.to_field(schema)?.1));
+    let fields = fields.collect::<Result<Vec<_>>>()?;
+    Ok(match with_known(call, &fields) {
+        None => Transformed::no(expr),
+        Some(known) => {
+            let call = ScalarFunction::new_udf(Arc::new(known), args.clone());
+            Transformed::yes(Expr::ScalarFunction(call))
+        }
+    })
+}
