@@ -239,6 +239,22 @@ fn functions_are_as_in_postgresql() {
         ("select format('%s %I %L %%', 'a', 'b c', 'd')", "\"a \"\"b c\"\" 'd' %\""),
         ("select pg_is_in_recovery(), pg_backend_pid() > 0, inet_server_addr() is null", "false,true,true"),
         ("select pg_encoding_to_char(6), pg_char_to_encoding('UTF8')", "UTF8,6"),
+        (
+            "select json_build_object('a', 1, 'b', true, 'c', null, 'd', 'e\"f')",
+            "\"{\"\"a\"\" : 1, \"\"b\"\" : true, \"\"c\"\" : null, \"\"d\"\" : \"\"e\\\"\"f\"\"}\"",
+        ),
+        ("select count(*) from unnest('{1259,1247}'::pg_catalog.oid[]) as src(of)", "2"),
+        (
+            "select a.attname from pg_constraint con join pg_attribute a on \
+             a.attrelid = con.conrelid and a.attnum = con.conkey[1] where con.conname = 't_pkey'",
+            "id",
+        ),
+        (
+            "select unnest(i.indkey), generate_subscripts(i.indkey, 1) from pg_index i \
+             where i.indexrelid = 't_name'::regclass",
+            "2,0 3,1",
+        ),
+        ("select indkey, indkey[0] from pg_index where indexrelid = 't_name'::regclass", "2 3,2"),
         ("select array_upper(array['a', 'b'], 1), array_lower(array[7], 1)", "2,1"),
         ("select array(select id from t), array(select x from (values (2), (1)) v(x) order by 1)", "{},\"{1,2}\""),
         ("select count(*) from pg_class where relname = 't' and relkind = any (array['r', 'p'])", "1"),

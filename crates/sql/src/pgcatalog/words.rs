@@ -191,7 +191,10 @@ impl Walk {
                     *compare_op = known;
                 }
             }
-            Expr::CompoundFieldAccess { root, access_chain } => from_zero(root, access_chain),
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                self.column_of_table(root, access_chain);
+                from_zero(root, access_chain);
+            }
             Expr::Function(function) => {
                 self.function(function);
                 if let Some(other) = query::of_function(function) {
@@ -199,6 +202,17 @@ impl Walk {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// `table.column[1]` of one of our tables: the column, and a place in it.
+    fn column_of_table(&self, root: &mut Expr, chain: &mut Vec<AccessExpr>) {
+        let Expr::Identifier(table) = &*root else { return };
+        let Some(AccessExpr::Dot(Expr::Identifier(own))) = chain.first() else { return };
+        let called = folded(table);
+        if self.scopes.iter().flatten().any(|(known, _)| *known == called) {
+            *root = Expr::CompoundIdentifier(vec![table.clone(), own.clone()]);
+            chain.remove(0);
         }
     }
 
@@ -313,6 +327,10 @@ impl VisitorMut for Walk {
         };
         if let Some(of) = Registered::of(data_type) {
             *expr = registered_in(of, inner.as_ref().clone());
+        } else if cast::is_numbers(data_type)
+            && let Some(numbers) = cast::numbers(inner)
+        {
+            *expr = numbers;
         } else if cast::is_text(data_type)
             && let Some(shown) = registered_out(inner)
         {

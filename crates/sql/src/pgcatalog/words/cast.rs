@@ -125,12 +125,27 @@ pub(super) fn name_of(expr: &Expr) -> Option<String> {
 
 /// An expression as a number without a sign.
 pub(super) fn as_number(expr: Expr) -> Expr {
-    Expr::Cast {
-        kind: CastKind::Cast,
-        expr: Box::new(expr),
-        data_type: DataType::IntegerUnsigned(None),
-        array: false,
-        format: None,
+    as_type(expr, DataType::IntegerUnsigned(None))
+}
+
+/// An expression as a number of 64 bits.
+pub(super) fn as_bigint(expr: Expr) -> Expr {
+    as_type(expr, DataType::BigInt(None))
+}
+
+fn as_type(expr: Expr, data_type: DataType) -> Expr {
+    let (kind, expr) = (CastKind::Cast, Box::new(expr));
+    Expr::Cast { kind, expr, data_type, array: false, format: None }
+}
+
+/// Whether a type is that of lists of numbers of objects.
+pub(super) fn is_numbers(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Array(ArrayElemTypeDef::SquareBracket(inner, _)) => match inner.as_ref() {
+            DataType::Custom(name, _) => own_name(name).is_some_and(|own| own == "oid"),
+            _ => false,
+        },
+        _ => false,
     }
 }
 

@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
+use super::cast;
 use super::said::{is_vector, parts};
 use crate::call::call;
 use crate::grammar::CellarDialect;
@@ -40,7 +41,7 @@ pub(super) fn of_function(function: &Function) -> Option<Expr> {
             let args = args(function)?;
             let [list, ..] = &args[..] else { return None };
             let first = i64::from(!is_vector(list));
-            let count = call("array_length", vec![(*list).clone()]);
+            let count = cast::as_bigint(call("array_upper", vec![(*list).clone(), number(1)]));
             let last = match first {
                 0 => Expr::BinaryOp {
                     left: Box::new(count),
