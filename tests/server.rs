@@ -282,7 +282,6 @@ fn what_is_no_message_ends_its_connection_alone() {
         vec![b'Q', 0, 0, 0, 0],
         vec![b'@', 0, 0, 0, 4],
         message(b'Q', b"no end"),
-        message(b'Q', b"\xff\0"),
         message(b'B', b"\0\0\xff\xff"),
         message(b'D', b"Zx\0"),
         message(b'p', b"x\0"),
@@ -294,6 +293,129 @@ fn what_is_no_message_ends_its_connection_alone() {
         assert_eq!(wire.next(), None, "{bytes:?}");
     }
     assert_eq!(other.sql("select 1"), "(1) SELECT 1");
+    // A text that is none is told, and the session goes on.
+    other.send(&[message(b'Q', b"select '\xff'\0")]);
+    assert_eq!(shown(&other.answers()), "22021");
+    assert_eq!(other.sql("select 1"), "(1) SELECT 1");
+}
+
+#[test]
+fn a_commit_that_is_stopped_tells_what_became_of_it() {
+    let mut served = served();
+    let mut client = served.client();
+    client.sql("create table t (id int primary key)");
+    let (key, port) = (client.key.clone(), served.port);
+    let cancels = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let storm = std::thread::spawn({
+        let cancels = std::sync::Arc::clone(&cancels);
+        move || {
+            while cancels.load(std::sync::atomic::Ordering::Relaxed) {
+                let mut wire = Wire::connect(port);
+                wire.send(&[first(80_877_102, &key)]);
+                assert_eq!(wire.next(), None);
+            }
+        }
+    });
+    let mut told = Vec::new();
+    for id in 0..300 {
+        let sql = match id % 2 {
+            0 => format!("insert into t values ({id})"),
+            _ => format!("begin; insert into t values ({id}); commit"),
+        };
+        let answer = client.sql(&sql);
+        match &*answer {
+            "INSERT 0 1" | "BEGIN INSERT 0 1 COMMIT" => told.push(id),
+            _ => {
+                assert!(answer.contains("57014"), "{answer}");
+                // Where it was within the block, that goes on as failed.
+                while client.sql("rollback") != "ROLLBACK" {}
+            }
+        }
+    }
+    cancels.store(false, std::sync::atomic::Ordering::Relaxed);
+    storm.join().unwrap();
+    let mut late = served.client();
+    late.sql("set statement_timeout = '1ms'");
+    for id in 300..400 {
+        match &*late.sql(&format!("insert into t values ({id})")) {
+            "INSERT 0 1" => told.push(id),
+            answer => assert_eq!(answer, "57014"),
+        }
+    }
+    served.again();
+    let mut client = served.client();
+    client.send(&[query("select id from t order by id")]);
+    let rows = client.answers().into_iter().filter(|own| own.kind == b'D');
+    let found: Vec<i32> =
+        rows.map(|own| own.values()[0].as_ref().unwrap().parse().unwrap()).collect();
+    assert_eq!(found, told);
+}
+
+#[test]
+fn rows_of_a_client_that_dies_in_a_copy_are_gone() {
+    let served = served();
+    let mut client = served.client();
+    client.sql("create table t (id int); create table c (id int) using columnar");
+    for table in ["t", "c"] {
+        for round in 0..20 {
+            let mut dies = served.client();
+            let rows = message(b'd', format!("{round}1\n{round}2\n{round}3").as_bytes());
+            dies.send(&[query(&format!("copy {table} from stdin")), rows]);
+            if round % 2 == 0 {
+                // The server has asked for rows by then.
+                assert_eq!(dies.next().map(|own| own.kind), Some(b'G'));
+            }
+            drop(dies);
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(client.sql(&format!("insert into {table} values (0)")).len(), 10);
+        assert_eq!(client.sql(&format!("select count(*) from {table}")), "(1) SELECT 1");
+    }
+}
+
+#[test]
+fn definitions_of_a_text_that_fails_are_taken_back() {
+    let served = served();
+    let mut client = served.client();
+    client.sql("create table u (id int); insert into u values (1)");
+    assert_eq!(client.sql("truncate u; insert into u values ('x')"), "TRUNCATE TABLE 22P02");
+    assert_eq!(client.sql("create table v (a int); drop table u; selec 1"), "42601");
+    assert_eq!(client.sql("select id from u"), "(1) SELECT 1");
+    assert_eq!(client.sql("select * from v"), "42P01");
+    // The same before one Sync, which comes in a write of its own.
+    client.send(&[
+        parse("", "create table v (a int)", &[]),
+        bind(("", ""), (0, &[]), 0),
+        execute("", 0),
+    ]);
+    std::thread::sleep(Duration::from_millis(100));
+    client.send(&[parse("", "select 1/0", &[]), bind(("", ""), (0, &[]), 0), execute("", 0)]);
+    std::thread::sleep(Duration::from_millis(100));
+    client.send(&[sync()]);
+    assert!(shown(&client.answers()).ends_with("22012"));
+    assert_eq!(client.sql("select * from v"), "42P01");
+    // Cursors end with their transaction, and with what it takes back.
+    let told = client.sql("begin; insert into u values (2); declare h cursor with hold for select id from u; rollback");
+    assert_eq!(told, "BEGIN INSERT 0 1 DECLARE CURSOR ROLLBACK");
+    assert_eq!(client.sql("fetch h"), "34000");
+    let told = client.sql("begin; declare c cursor for select 1; commit; fetch c");
+    assert_eq!(told, "BEGIN DECLARE CURSOR COMMIT 34000");
+    assert_eq!(client.sql("begin; declare c cursor for select 1"), "BEGIN DECLARE CURSOR T");
+    assert_eq!(client.sql("select 1/0"), "22012 E");
+    assert_eq!(client.sql("fetch c"), "25P02 E");
+    assert_eq!(client.sql("rollback"), "ROLLBACK");
+}
+
+#[test]
+fn an_answer_does_not_wait_for_the_statement_behind_it() {
+    let served = served();
+    let (mut holder, mut client) = (served.client(), served.client());
+    holder.sql("create table t (id int primary key); insert into t values (1)");
+    assert_eq!(holder.sql("begin; update t set id = 1 where id = 1"), "BEGIN UPDATE 1 T");
+    client.send(&[query("select 11"), query("update t set id = 1 where id = 1")]);
+    assert_eq!(shown(&client.answers()), "(11) SELECT 1");
+    assert_eq!(holder.sql("commit"), "COMMIT");
+    assert_eq!(shown(&client.answers()), "UPDATE 1");
 }
 
 #[test]

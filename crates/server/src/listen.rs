@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::access::Access;
 use crate::cancel::Keys;
-use crate::error::{Error, Refusal};
+use crate::error::Error;
 use crate::session;
 use crate::socket::Socket;
 
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     pub memory: WorkMemory,
     pub access: Access,
     pub keys: Keys,
-    pub places: Semaphore,
+    pub places: Arc<Semaphore>,
     pub phase: watch::Receiver<Phase>,
 }
 
@@ -105,7 +105,7 @@ impl Server {
             engine: options.engine,
             access: Access::new(rustix::process::geteuid().as_raw(), name),
             keys: Keys::default(),
-            places: Semaphore::new(options.sessions),
+            places: Arc::new(Semaphore::new(options.sessions)),
             phase: seen,
         });
         for listener in listeners {
@@ -215,11 +215,6 @@ async fn accept_unix(listener: UnixListener, shared: Arc<Shared>, held: mpsc::Se
 }
 
 async fn serve(socket: Socket, shared: &Arc<Shared>, _held: mpsc::Sender<()>) {
-    let place = shared.places.try_acquire();
-    let refused = place.is_err().then(|| {
-        Refusal::new("53300", "sorry, too many clients already")
-            .hint("end sessions that nobody uses, or start with more --sessions")
-    });
     let mut phase = shared.phase.clone();
     let stuck = async {
         // The server lives as long as its sessions do, so that this ends by the phase alone.
@@ -227,9 +222,8 @@ async fn serve(socket: Socket, shared: &Arc<Shared>, _held: mpsc::Sender<()>) {
         tokio::time::sleep(LAST_WORDS).await;
     };
     tokio::select! {
-        () = session::run(socket, shared, refused) => {}
+        () = session::run(socket, shared) => {}
         // Whoever does not read what he is sent does not keep the server: his transaction goes with him.
         () = stuck => {}
     }
-    drop(place);
 }

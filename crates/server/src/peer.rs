@@ -19,6 +19,12 @@ const TCP: u8 = 6;
 
 /// Where the user stands in the answer: behind two headers, the socket and three numbers.
 const UID_AT: usize = 16 + 4 + 48 + 12;
+const INODE_AT: usize = UID_AT + 4;
+const STATE_AT: usize = 17;
+const ESTABLISHED: u8 = 1;
+
+/// Ports and addresses in a request.
+const ADDRESSES: std::ops::Range<usize> = 24..60;
 
 /// How long the kernel is waited for.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
@@ -32,6 +38,19 @@ pub(crate) fn uid_of_tcp(local: SocketAddr, peer: SocketAddr) -> io::Result<u32>
     if !peer.ip().is_loopback() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no socket of this machine"));
     }
+    let uid = asked(peer, local)?.uid;
+    // The client may have gone, and its address be another's by now: while our end stands, it cannot.
+    asked(local, peer)?;
+    Ok(uid)
+}
+
+/// A socket of this machine, as the kernel tells of it.
+struct Told {
+    uid: u32,
+}
+
+/// Asks for the socket that has these addresses; it must be one of a process, and connected.
+fn asked(own: SocketAddr, other: SocketAddr) -> io::Result<Told> {
     let socket = socket_with(
         AddressFamily::NETLINK,
         SocketType::DGRAM,
@@ -39,11 +58,11 @@ pub(crate) fn uid_of_tcp(local: SocketAddr, peer: SocketAddr) -> io::Result<u32>
         Some(SOCK_DIAG),
     )?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
-    let request = request(local, peer);
+    let request = request(own, other);
     sendto(&socket, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut answer = [0u8; 1024];
     let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
-    uid_in(&answer[..length])
+    told(&answer[..length], &request[ADDRESSES])
 }
 
 /// An address of the fourth version that came as one of the sixth.
@@ -51,16 +70,16 @@ fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// Asks for the socket whose own address is the peer's.
-fn request(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {
+/// A question for the socket that has these addresses.
+fn request(own: SocketAddr, other: SocketAddr) -> Vec<u8> {
     let mut body = Vec::with_capacity(72);
-    let family = if peer.is_ipv4() { 2u8 } else { 10 };
+    let family = if own.is_ipv4() { 2u8 } else { 10 };
     body.extend_from_slice(&[family, TCP, 0, 0]);
     // In whatever state.
     body.extend_from_slice(&u32::MAX.to_ne_bytes());
-    body.extend_from_slice(&peer.port().to_be_bytes());
-    body.extend_from_slice(&local.port().to_be_bytes());
-    for address in [peer.ip(), local.ip()] {
+    body.extend_from_slice(&own.port().to_be_bytes());
+    body.extend_from_slice(&other.port().to_be_bytes());
+    for address in [own.ip(), other.ip()] {
         let mut bytes = [0u8; 16];
         match address {
             IpAddr::V4(own) => bytes[..4].copy_from_slice(&own.octets()),
@@ -80,13 +99,24 @@ fn request(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {
     message
 }
 
-fn uid_in(answer: &[u8]) -> io::Result<u32> {
+fn told(answer: &[u8], addresses: &[u8]) -> io::Result<Told> {
+    let none = || io::Error::new(io::ErrorKind::NotFound, "the kernel knows no such socket");
     let kind = answer.get(4..6).and_then(|own| own.try_into().ok()).map(u16::from_ne_bytes);
     if kind != Some(BY_FAMILY) {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "the kernel knows no such socket"));
+        return Err(none());
     }
-    let uid = answer.get(UID_AT..UID_AT + 4).and_then(|own| own.try_into().ok());
-    uid.map(u32::from_ne_bytes).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    let number = |at: usize| {
+        let bytes = answer.get(at..at + 4).and_then(|own| own.try_into().ok());
+        bytes.map(u32::from_ne_bytes).ok_or(io::ErrorKind::UnexpectedEof)
+    };
+    // One that has been closed is nobody's: the kernel then says that it is root's.
+    let is_open = answer.get(STATE_AT) == Some(&ESTABLISHED) && number(INODE_AT)? != 0;
+    // Where there is no such socket, the answer may be about one that listens.
+    let is_same = answer.get(20..20 + addresses.len()) == Some(addresses);
+    match is_open && is_same {
+        true => Ok(Told { uid: number(UID_AT)? }),
+        false => Err(none()),
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +130,11 @@ mod tests {
         let (server, peer) = listener.accept().unwrap();
         let uid = uid_of_tcp(server.local_addr().unwrap(), peer).unwrap();
         assert_eq!(uid, rustix::process::geteuid().as_raw());
+        // A client that has closed its end is nobody.
+        let gone = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (left, address) = listener.accept().unwrap();
+        drop(gone);
+        assert!(uid_of_tcp(left.local_addr().unwrap(), address).is_err());
         let nobody = SocketAddr::new(peer.ip(), 1);
         assert!(uid_of_tcp(server.local_addr().unwrap(), nobody).is_err());
         assert!(uid_of_tcp(server.local_addr().unwrap(), "10.0.0.1:5".parse().unwrap()).is_err());

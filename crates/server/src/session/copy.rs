@@ -16,6 +16,9 @@ use crate::wire::frontend::Message;
 /// Pieces of rows that were read and not taken yet.
 const AHEAD: usize = 4;
 
+/// Where rows are handed on.
+type Rows = futures_channel::mpsc::Sender<Result<Bytes, Error>>;
+
 /// How the client's rows ended.
 enum End {
     /// By its word, or because the statement wants no more.
@@ -48,18 +51,19 @@ impl Session {
         &mut self,
         sql: &str,
         input: CopyInput,
-        rows: futures_channel::mpsc::Sender<Result<Bytes, Error>>,
+        rows: Rows,
         asked: &Notify,
     ) -> Result<Result<Outcome, Error>, Ended> {
         let canceller = self.engine.canceller();
         let (frames, out, phase) = (&mut self.frames, &mut self.out, &mut self.phase);
         let work = self.engine.copy_in(sql, input);
+        let mut rows = Some(rows);
         let feeding = async {
             // What is wrong with the statement itself is told before the client is asked for rows.
             asked.notified().await;
             out.copying(b'G', 0, 0);
             match out.flush().await {
-                Ok(()) => fed(frames, rows, phase).await,
+                Ok(()) => fed(frames, &mut rows, phase).await,
                 Err(error) => End::Gone(error.into()),
             }
         };
@@ -77,10 +81,11 @@ impl Session {
     }
 }
 
-/// Hands rows on until they end.
+/// Hands rows on until they end. They end by the word of the client alone: where it has gone they stay open, for what
+/// came of them is not all.
 async fn fed(
     frames: &mut crate::wire::frames::Frames,
-    mut rows: futures_channel::mpsc::Sender<Result<Bytes, Error>>,
+    rows: &mut Option<Rows>,
     phase: &mut tokio::sync::watch::Receiver<Phase>,
 ) -> End {
     loop {
@@ -94,7 +99,10 @@ async fn fed(
         };
         let piece = match next {
             Ok(Message::CopyData(bytes)) => Ok(bytes),
-            Ok(Message::CopyDone) => return End::Over,
+            Ok(Message::CopyDone) => {
+                *rows = None;
+                return End::Over;
+            }
             Ok(Message::CopyFail(why)) => {
                 Err(Error::new(70301, "57014", format!("COPY from stdin failed: {why}")))
             }
@@ -106,7 +114,11 @@ async fn fed(
         };
         let is_end = piece.is_err();
         // Who takes none any more has failed, and says so.
-        if rows.send(piece).await.is_err() || is_end {
+        let is_taken = match rows {
+            Some(rows) => rows.send(piece).await.is_ok(),
+            None => false,
+        };
+        if !is_taken || is_end {
             return End::Over;
         }
     }

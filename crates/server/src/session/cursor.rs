@@ -27,6 +27,12 @@ fn no_cursor(name: &str) -> Refusal {
 impl Session {
     /// Carries out a command.
     pub(super) async fn command(&mut self, command: Command, with: With<'_>) -> Done {
+        let is_of_rows = matches!(command, Command::Declare(_) | Command::Fetch { .. });
+        if is_of_rows && self.standing().await == Standing::Failed {
+            let text =
+                "current transaction is aborted, commands ignored until end of transaction block";
+            return Err(Refusal::new("25P02", text).into());
+        }
         match command {
             Command::Declare(declare) => self.declare(declare, with).await,
             Command::Fetch { cursor, most, only_moves } => {
@@ -62,15 +68,17 @@ impl Session {
             .into());
         }
         let canceller = self.engine.canceller();
-        let (frames, phase) = (&mut self.frames, &mut self.phase);
         let answer = match with {
             With::Executed(Some(prepared), values) => {
                 let work = self.engine.execute_prepared(prepared, values);
-                watched(frames, &canceller, phase, work).await??
+                watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work)
+                    .await??
             }
             With::Executed(None, _) | With::Nothing => {
                 let work = self.engine.execute(&query);
-                let outcome = watched(frames, &canceller, phase, work).await?;
+                let outcome =
+                    watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work)
+                        .await?;
                 Answer::Other(outcome.map_err(|error| Session::failed(&error, ""))?)
             }
         };
@@ -78,7 +86,13 @@ impl Session {
             return Err(Error::syntax("DECLARE CURSOR FOR what gives no rows").into());
         };
         if is_held {
-            left = watched(frames, &canceller, phase, left.read_all()).await??;
+            left = watched(
+                (&mut self.frames, &mut self.out),
+                &canceller,
+                &mut self.phase,
+                left.read_all(),
+            )
+            .await??;
         }
         let (sql, tag) = (query, "SELECT".to_owned());
         let statement = Statement { sql, tag, command: None, prepared: None, types: Vec::new() };
@@ -88,6 +102,7 @@ impl Session {
             formats: vec![i16::from(is_binary)],
             state: State::Open(left),
             is_held,
+            is_new: self.standing().await != Standing::Idle,
             is_cursor: true,
         };
         self.portals.insert(cursor, portal);
@@ -136,7 +151,9 @@ impl Session {
         while wanted > 0 {
             let canceller = self.engine.canceller();
             let work = left.next(wanted);
-            match watched(&mut self.frames, &canceller, &mut self.phase, work).await?? {
+            match watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work)
+                .await??
+            {
                 Some(rows) => wanted -= rows.num_rows(),
                 None => break,
             }

@@ -73,7 +73,9 @@ impl Session {
             let known: Vec<_> = given.iter().map(|oid| types::data_type(*oid)).collect();
             let canceller = self.engine.canceller();
             let work = self.engine.prepare_statement(query, &known);
-            let told = watched(&mut self.frames, &canceller, &mut self.phase, work).await?;
+            let told =
+                watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work)
+                    .await?;
             prepared = Some(told.map_err(|error| Session::failed(&error, query))?);
         }
         let parameters = prepared.as_ref().map_or(&[][..], Prepared::parameters);
@@ -104,6 +106,7 @@ impl Session {
             formats: bind.results,
             state: State::Bound,
             is_held: false,
+            is_new: true,
             is_cursor: false,
         };
         self.portals.insert(bind.portal, portal);
@@ -192,8 +195,9 @@ impl Session {
             self.out.plain(b'I');
             return Ok(());
         }
-        // What is alone before its Sync is a transaction by itself.
-        if self.frames.peek() != Some(b'S') {
+        // What is alone before its Sync is a transaction by itself. A client waits for no answer before it has sent
+        // one, or a Flush.
+        if self.frames.kind_of_next().await? != b'S' {
             self.begin_implicit(tag).await?;
         }
         let account = self.account.clone();
@@ -210,7 +214,7 @@ impl Session {
         let answer = {
             let canceller = self.engine.canceller();
             let work = self.engine.execute_prepared(prepared, &portal.values);
-            watched(&mut self.frames, &canceller, &mut self.phase, work).await?
+            watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work).await?
         };
         let answer = answer.map_err(|error| Session::failed(&error, sql))?;
         match given(answer)? {

@@ -4,15 +4,44 @@ use cellar_sql::Standing;
 
 use super::{Done, Session};
 
-/// Whether a statement may be part of a transaction: what rows are read and changed by.
-fn is_of_rows(tag: &str) -> bool {
-    matches!(tag, "SELECT" | "INSERT" | "UPDATE" | "DELETE" | "COPY" | "FETCH" | "DECLARE CURSOR")
+/// Whether a statement is a part of a transaction: but for what begins and ends one, is about the session, or about what
+/// lies below tables.
+fn is_part(tag: &str) -> bool {
+    let own = [
+        "BEGIN",
+        "START TRANSACTION",
+        "COMMIT",
+        "ROLLBACK",
+        "SAVEPOINT",
+        "RELEASE",
+        "SET",
+        "RESET",
+        "SHOW",
+        "DISCARD ALL",
+        "DEALLOCATE",
+        "CLOSE CURSOR",
+        "VACUUM",
+        "ANALYZE",
+        "CHECKPOINT",
+        "REINDEX",
+        "CLUSTER",
+        "CREATE DISKGROUP",
+        "ALTER DISKGROUP",
+        "DROP DISKGROUP",
+        "ALTER DATABASE",
+        "ALTER SYSTEM",
+        "CREATE DATABASE",
+        "DROP DATABASE",
+        "ADMINISTER",
+        "",
+    ];
+    !own.contains(&tag)
 }
 
 impl Session {
     /// Begins one before a statement that others follow.
     pub(super) async fn begin_implicit(&mut self, tag: &str) -> Done {
-        if self.is_implicit || !is_of_rows(tag) || self.standing().await != Standing::Idle {
+        if self.is_implicit || !is_part(tag) || self.standing().await != Standing::Idle {
             return Ok(());
         }
         self.engine.execute("begin").await?;
@@ -30,17 +59,28 @@ impl Session {
 
     /// Notes what a statement did that begins or ends transactions itself.
     pub(super) async fn note_transaction(&mut self, tag: &str) {
-        if self.is_implicit {
-            let is_over = self.standing().await == Standing::Idle;
-            self.is_implicit = !is_over && !matches!(tag, "BEGIN" | "START TRANSACTION");
+        if !matches!(tag, "BEGIN" | "START TRANSACTION" | "COMMIT" | "ROLLBACK") {
+            return;
         }
+        self.is_implicit = false;
+        let is_over = self.standing().await == Standing::Idle;
+        // COMMIT AND CHAIN is in the next one already; ROLLBACK TO goes on in its own.
+        if tag == "COMMIT" || (tag == "ROLLBACK" && is_over) {
+            self.end_portals(tag == "COMMIT");
+        }
+    }
+
+    /// A transaction has ended, and its portals with it; cursors WITH HOLD stay if it has committed.
+    pub(super) fn end_portals(&mut self, is_committed: bool) {
+        self.portals.retain(|_, portal| portal.is_held && (is_committed || !portal.is_new));
+        self.portals.values_mut().for_each(|portal| portal.is_new = false);
     }
 
     /// Commits it.
     pub(super) async fn end_implicit(&mut self) -> Done {
         if std::mem::take(&mut self.is_implicit) {
-            self.portals.retain(|_, portal| portal.is_held);
             self.engine.execute("commit").await?;
+            self.end_portals(true);
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use async_recursion::async_recursion as boxed;
 use cellar_instance::session::Session as Account;
 use cellar_sql::{Canceller, Engine, Standing};
 use cellar_wait::Event;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use self::portal::{Portal, Statement};
 use self::said::said_of;
@@ -47,6 +47,9 @@ const REPORTED: [&str; 13] = [
     "in_hot_standby",
 ];
 
+/// How long a client that is to go is waited for.
+const LAST_WORDS: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// A session.
 struct Session {
     frames: Frames,
@@ -54,6 +57,8 @@ struct Session {
     engine: Engine,
     account: Account,
     kept: Kept,
+    /// Its place among as many sessions as there may be.
+    _place: OwnedSemaphorePermit,
     phase: watch::Receiver<Phase>,
     statements: HashMap<String, Arc<Statement>>,
     portals: HashMap<String, Portal>,
@@ -99,19 +104,21 @@ impl From<cellar_sql::Error> for Failure {
 
 type Done<T = ()> = Result<T, Failure>;
 
-/// Serves a connection to its end. `refused`: what a session is told that there is no room for.
-pub(crate) async fn run(socket: Socket, shared: &Arc<Shared>, refused: Option<Refusal>) {
+/// Serves a connection to its end.
+pub(crate) async fn run(socket: Socket, shared: &Arc<Shared>) {
     let frames = Frames::new(socket.reader);
     let out = Out::new(socket.writer);
-    let Some(mut session) = start::begun(frames, out, &socket.peer, shared, refused).await else {
+    let Some(mut session) = start::begun(frames, out, &socket.peer, shared).await else {
         return;
     };
-    if let Err(Ended::Refused(refusal)) = session.serve().await {
-        session.out.said(&Said::fatal(&refusal));
-        let _ = session.out.flush().await;
-    }
+    let served = session.serve().await;
+    // Its locks go before its client is waited for, who may not read.
     session.portals.clear();
     session.engine.end_session().await;
+    if let Err(Ended::Refused(refusal)) = served {
+        session.out.said(&Said::fatal(&refusal));
+        let _ = tokio::time::timeout(LAST_WORDS, session.out.flush()).await;
+    }
 }
 
 impl Session {
@@ -124,10 +131,11 @@ impl Session {
             if matches!(message, Message::Terminate) {
                 return Ok(());
             }
-            if self.skips && !matches!(message, Message::Sync | Message::Query(_)) {
+            if self.skips && !matches!(message, Message::Sync) {
                 continue;
             }
-            let is_simple = matches!(message, Message::Query(_));
+            let is_simple =
+                matches!(message, Message::Query(_) | Message::Unreadable { is_query: true, .. });
             match self.answer(message).await {
                 Ok(()) => {}
                 Err(Failure::Ended(ended)) => return Err(ended),
@@ -154,6 +162,7 @@ impl Session {
                 self.close(&target);
                 Ok(())
             }
+            Message::Unreadable { refusal, .. } => Err(refusal.into()),
             Message::Flush => Ok(self.out.flush().await?),
             Message::Sync => {
                 let ended = self.end_implicit().await;
@@ -225,11 +234,11 @@ impl Session {
             Standing::Failed => Status::Failed,
         };
         if status == Status::Idle {
-            self.portals.retain(|_, portal| portal.is_held);
+            self.end_portals(true);
         }
         self.report();
         self.out.ready(status);
-        // More of what the client sends may be here already: what is told waits for what follows.
+        // More of what the client sends may be here already: what is told goes with what follows, or when that waits.
         if self.frames.peek().is_none() {
             self.out.flush().await?;
         }
@@ -252,9 +261,17 @@ impl Session {
         if std::mem::take(&mut self.is_implicit) {
             // What it had is gone, whatever this says.
             let _ = self.engine.execute("rollback").await;
+            self.end_portals(false);
         } else {
             self.engine.has_failed().await;
         }
+    }
+}
+
+async fn told_and_gone(frames: &mut Frames, out: &mut Out) -> Ended {
+    match out.flush().await {
+        Ok(()) => frames.gone().await,
+        Err(error) => error.into(),
     }
 }
 
@@ -265,9 +282,10 @@ async fn after(time: Option<std::time::Duration>) {
     }
 }
 
-/// What a statement gives, while the client is there: one that has gone has it stopped.
+/// What a statement gives, while the client is there: one that has gone has it stopped. Where it has to be waited for,
+/// the client is told first what was told before.
 async fn watched<T>(
-    frames: &mut Frames,
+    (frames, out): (&mut Frames, &mut Out),
     canceller: &Canceller,
     phase: &mut watch::Receiver<Phase>,
     work: impl Future<Output = T>,
@@ -276,7 +294,7 @@ async fn watched<T>(
     let ended = tokio::select! {
         biased;
         told = &mut work => return Ok(told),
-        ended = frames.gone() => ended,
+        ended = told_and_gone(frames, out) => ended,
         _ = phase.wait_for(|phase| *phase == Phase::Stopping) => Refusal::new(
             "57P01",
             "terminating connection due to administrator command",

@@ -15,6 +15,9 @@ use crate::wire::backend::{Column, Said};
 /// Characters of a line of EXPLAIN: as wide as people make their terminals.
 const WIDTH: usize = 160;
 
+/// Rows that are made ready for the wire together.
+const PART: usize = 256;
+
 /// What a statement gives, as far as rows are left of it.
 pub(super) enum Given {
     Rows(Left),
@@ -120,14 +123,19 @@ impl Session {
             let batch = {
                 let canceller = self.engine.canceller();
                 let work = left.next(wanted);
-                watched(&mut self.frames, &canceller, &mut self.phase, work).await??
+                watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work)
+                    .await??
             };
             let Some(batch) = batch else { return Ok(false) };
             wanted -= batch.num_rows();
-            let mut at = 0;
-            while at < batch.num_rows() {
-                at = write_some(&batch, columns, at, &mut self.out)?;
-                self.out.flush_much().await?;
+            // What a column is made into for the wire is made for few rows at a time.
+            for begin in (0..batch.num_rows()).step_by(PART) {
+                let part = batch.slice(begin, PART.min(batch.num_rows() - begin));
+                let mut at = 0;
+                while at < part.num_rows() {
+                    at = write_some(&part, columns, at, &mut self.out)?;
+                    self.out.flush_much().await?;
+                }
             }
         }
         Ok(true)
@@ -142,7 +150,8 @@ impl Session {
             let next = {
                 let canceller = self.engine.canceller();
                 let work = bytes.next();
-                watched(&mut self.frames, &canceller, &mut self.phase, work).await?
+                watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work)
+                    .await?
             };
             let Some(next) = next else { break };
             for line in next?.split_inclusive(|byte| *byte == b'\n') {

@@ -56,6 +56,8 @@ pub(super) struct Portal {
     pub state: State,
     /// It lives on when its transaction ends: a cursor WITH HOLD.
     pub is_held: bool,
+    /// Its transaction has not ended yet.
+    pub is_new: bool,
     /// It is a cursor of SQL: only FETCH and MOVE read it.
     pub is_cursor: bool,
 }

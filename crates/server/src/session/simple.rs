@@ -19,6 +19,17 @@ impl Session {
             self.out.plain(b'I');
             return Ok(());
         }
+        if pieces.len() > 1 {
+            // A text that cannot be read does nothing.
+            for sql in &pieces {
+                let tag = cellar_sql::tag::tag(sql);
+                if Command::of(sql, &tag)?.is_none() {
+                    let read = cellar_sql::parse(sql);
+                    let read = read.map_err(|error| Failure::Told(Box::new(said_of(&error, sql))));
+                    read.map_err(|failure| placed(failure, text, sql))?;
+                }
+            }
+        }
         for (at, sql) in pieces.iter().enumerate() {
             let tag = cellar_sql::tag::tag(sql);
             if pieces.len() > 1 && (at + 1 < pieces.len() || self.is_implicit) {
@@ -43,7 +54,8 @@ impl Session {
         let outcome = {
             let canceller = self.engine.canceller();
             let work = self.engine.execute(sql);
-            super::watched(&mut self.frames, &canceller, &mut self.phase, work).await?
+            super::watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work)
+                .await?
         };
         let outcome = outcome.map_err(|error| Failure::Told(Box::new(said_of(&error, sql))))?;
         self.tell(Answer::Other(outcome), tag).await

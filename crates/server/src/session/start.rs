@@ -7,6 +7,7 @@ use std::time::Duration;
 use cellar_instance::session::Session as Account;
 use cellar_sql::Engine;
 use cellar_sql::host::instance::{InstanceHost, views};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::Session;
 use crate::access::ROLE;
@@ -18,7 +19,7 @@ use crate::wire::frames::Frames;
 use crate::wire::startup::{self, First, MINOR, Startup};
 
 /// How long a client may take to say what it wants.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A session that was let in; `None`: the connection is over.
 pub(super) async fn begun(
@@ -26,7 +27,6 @@ pub(super) async fn begun(
     mut out: Out,
     peer: &Peer,
     shared: &Arc<Shared>,
-    refused: Option<Refusal>,
 ) -> Option<Session> {
     let asked = tokio::time::timeout(PATIENCE, asked(&mut frames, &mut out, shared)).await;
     let startup = match asked {
@@ -35,16 +35,16 @@ pub(super) async fn begun(
         // Nobody is there to be told.
         Ok(Err(_)) | Err(_) => return None,
     };
-    let let_in = match refused {
-        Some(refusal) => Err(refusal),
-        None if *shared.phase.borrow() > Phase::Running => {
-            Err(Refusal::new("57P03", "the database system is shutting down"))
-        }
-        None => shared.access.check(peer.uid, &startup),
+    let is_ending = *shared.phase.borrow() > Phase::Running;
+    let let_in = match is_ending {
+        true => Err(Refusal::new("57P03", "the database system is shutting down")),
+        false => shared.access.check(peer.uid, &startup),
     };
-    if let Err(refusal) = let_in {
-        return told(out, &refusal).await;
-    }
+    let place = let_in.and_then(|()| place(shared));
+    let place = match place {
+        Ok(place) => place,
+        Err(refusal) => return told(out, &refusal).await,
+    };
     if startup.minor > MINOR || !startup.protocol_options.is_empty() {
         out.negotiate(MINOR, &startup.protocol_options);
     }
@@ -64,6 +64,7 @@ pub(super) async fn begun(
         engine,
         account,
         kept,
+        _place: place,
         phase: shared.phase.clone(),
         statements: HashMap::new(),
         portals: HashMap::new(),
@@ -75,6 +76,14 @@ pub(super) async fn begun(
     let key = session.kept.key;
     session.out.key(key.process, key.secret);
     Some(session)
+}
+
+/// A place for a session.
+fn place(shared: &Shared) -> Result<OwnedSemaphorePermit, Refusal> {
+    Arc::clone(&shared.places).try_acquire_owned().map_err(|_| {
+        Refusal::new("53300", "sorry, too many clients already")
+            .hint("end sessions that nobody uses, or start with more --sessions")
+    })
 }
 
 async fn told(mut out: Out, refusal: &Refusal) -> Option<Session> {

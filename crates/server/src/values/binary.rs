@@ -10,7 +10,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
     IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit,
-    TimestampMicrosecondType,
+    TimestampMicrosecondType, UInt32Type,
 };
 use bytes::{BufMut, BytesMut};
 use cellar_sql::{Error, Texts};
@@ -28,6 +28,7 @@ pub(crate) enum Binary {
     Int2(ArrayRef),
     Int4(ArrayRef),
     Int8(ArrayRef),
+    Oid(ArrayRef),
     Float4(ArrayRef),
     Float8(ArrayRef),
     Bytes(ArrayRef),
@@ -71,6 +72,7 @@ impl Binary {
             types::INT2 => Binary::Int2(to(&DataType::Int16)?),
             types::INT4 => Binary::Int4(to(&DataType::Int32)?),
             types::INT8 => Binary::Int8(to(&DataType::Int64)?),
+            types::OID => Binary::Oid(to(&DataType::UInt32)?),
             types::FLOAT4 => Binary::Float4(to(&DataType::Float32)?),
             types::FLOAT8 => Binary::Float8(to(&DataType::Float64)?),
             types::BYTEA => Binary::Bytes(to(&DataType::Binary)?),
@@ -105,6 +107,7 @@ impl Binary {
             Binary::Int2(array) => out.put_i16(array.as_primitive::<Int16Type>().value(row)),
             Binary::Int4(array) => out.put_i32(array.as_primitive::<Int32Type>().value(row)),
             Binary::Int8(array) => out.put_i64(array.as_primitive::<Int64Type>().value(row)),
+            Binary::Oid(array) => out.put_u32(array.as_primitive::<UInt32Type>().value(row)),
             Binary::Float4(array) => out.put_f32(array.as_primitive::<Float32Type>().value(row)),
             Binary::Float8(array) => out.put_f64(array.as_primitive::<Float64Type>().value(row)),
             Binary::Bytes(array) => out.put_slice(array.as_binary::<i32>().value(row)),

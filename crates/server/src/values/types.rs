@@ -105,7 +105,9 @@ impl PgType {
             DataType::Boolean => (BOOL, 1),
             DataType::Int8 | DataType::Int16 | DataType::UInt8 => (INT2, 2),
             DataType::Int32 | DataType::UInt16 => (INT4, 4),
-            DataType::Int64 | DataType::UInt32 => (INT8, 8),
+            DataType::Int64 => (INT8, 8),
+            // What the catalogs have for oids.
+            DataType::UInt32 => (OID, 4),
             DataType::UInt64 => (NUMERIC, -1),
             DataType::Float16 | DataType::Float32 => (FLOAT4, 4),
             DataType::Float64 => (FLOAT8, 8),

@@ -145,7 +145,8 @@ impl Out {
     /// The client has a newer minor version, or options that are not known here.
     pub fn negotiate(&mut self, minor: u16, options: &[String]) {
         self.message(b'v', |out| {
-            out.put_u32(u32::from(minor));
+            // The whole version: clients compare it with what they asked for.
+            out.put_u32(3 << 16 | u32::from(minor));
             out.put_u32(options.len() as u32);
             options.iter().for_each(|name| text(out, name));
         });

@@ -88,6 +88,16 @@ impl Frames {
         (self.buffer.len() > length).then(|| self.buffer[0])
     }
 
+    /// The kind of the next message, when its first byte is here.
+    pub async fn kind_of_next(&mut self) -> Result<u8, Ended> {
+        loop {
+            match self.buffer.first() {
+                Some(kind) => return Ok(*kind),
+                None => self.more().await?,
+            }
+        }
+    }
+
     fn length(&self) -> Result<Option<usize>, Refusal> {
         let Some(mut head) = self.buffer.get(..5) else { return Ok(None) };
         let kind = head.get_u8();

@@ -41,6 +41,11 @@ pub(crate) enum Message {
     CopyFail(String),
     /// A call by number, which nobody has used for twenty years.
     FunctionCall,
+    /// A text in it is none: the client is told, and may go on.
+    Unreadable {
+        is_query: bool,
+        refusal: Refusal,
+    },
 }
 
 /// Values for a statement's parameters.
@@ -63,8 +68,17 @@ pub(crate) fn may_be_long(kind: u8) -> bool {
 /// Reads a message of a kind.
 ///
 /// # Errors
-/// 08P01 it is none; 22021 a text in it is no UTF-8.
+/// 08P01 it is none.
 pub(crate) fn read(kind: u8, bytes: Bytes) -> Result<Message, Refusal> {
+    match body_of(kind, bytes) {
+        Err(refusal) if refusal.sqlstate == "22021" => {
+            Ok(Message::Unreadable { is_query: kind == b'Q', refusal })
+        }
+        read => read,
+    }
+}
+
+fn body_of(kind: u8, bytes: Bytes) -> Result<Message, Refusal> {
     let mut body = Body::new(bytes);
     let message = match kind {
         b'Q' => Message::Query(body.text()?),

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::host::Host;
 
 /// Stops the statement of a session that is in progress; one that begins later is not touched. Clones stop the same.
 #[derive(Clone, Debug, Default)]
@@ -47,8 +48,9 @@ impl Canceller {
 }
 
 /// When a statement began, and what ends it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Began {
+    host: Arc<dyn Host>,
     at: Instant,
     /// How long it may take.
     time: Option<Duration>,
@@ -57,14 +59,23 @@ pub(super) struct Began {
 }
 
 impl Began {
-    /// What a future gives, if it is in time and nobody stops it.
+    /// What a future gives, if it is in time and nobody stops it. A commit that is under way is not given up: it may
+    /// be durable already, and what becomes of it is told.
     pub async fn ends<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
+        if self.canceller.count() != self.count {
+            return Err(cancelled());
+        }
         let end = self.time.map(|time| self.at + time);
-        tokio::select! {
+        let mut work = std::pin::pin!(work);
+        let stopped = tokio::select! {
             biased;
-            told = work => Ok(told),
-            () = self.canceller.used_since(self.count) => Err(cancelled()),
-            () = at(end) => Err(timed_out(self.time.unwrap_or_default())),
+            told = &mut work => return Ok(told),
+            () = self.canceller.used_since(self.count) => cancelled(),
+            () = at(end) => timed_out(self.time.unwrap_or_default()),
+        };
+        match self.host.rows().is_some_and(|rows| rows.commits()) {
+            true => Ok(work.await),
+            false => Err(stopped),
         }
     }
 }
@@ -96,7 +107,7 @@ impl Engine {
     /// A statement begins.
     pub(super) fn began(&self) -> Began {
         let (canceller, time) = (self.canceller.clone(), self.settings.now().statement_timeout);
-        let count = canceller.count();
-        Began { at: Instant::now(), time, canceller, count }
+        let (count, host) = (canceller.count(), Arc::clone(&self.host));
+        Began { host, at: Instant::now(), time, canceller, count }
     }
 }

@@ -195,7 +195,7 @@ impl Engine {
         let threads = self.state().config().target_partitions();
         let Written { rows: count, .. } =
             self.columnar()?.append(&name, &columns, batches, (threads, None)).await?;
-        Ok(done(format!("{} written.", rows(count))))
+        Ok(Outcome::Changed(count, "written"))
     }
 
     pub(super) async fn truncate_tables(

@@ -64,7 +64,9 @@ impl Engine {
         sql: &str,
         types: &[Option<DataType>],
     ) -> Result<Prepared, Error> {
-        self.concluded(caught(self.prepared_of(sql, types)).await).await
+        let began = self.began();
+        let prepared = began.ends(caught(self.prepared_of(sql, types))).await;
+        self.concluded(prepared.and_then(|prepared| prepared)).await
     }
 
     async fn prepared_of(&self, sql: &str, types: &[Option<DataType>]) -> Result<Prepared, Error> {

@@ -134,6 +134,17 @@ pub struct RowTables {
     pub(super) values: std::sync::Mutex<Values>,
     /// A statement is at work. One that is given up half-way leaves it so: its transaction has failed.
     at_work: AtomicBool,
+    /// A commit is under way: whoever stops the statement now waits for what becomes of it.
+    commits: AtomicBool,
+}
+
+/// A commit is under way until this is dropped.
+struct Committing<'a>(&'a AtomicBool);
+
+impl Drop for Committing<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 impl std::fmt::Debug for RowTables {
@@ -214,7 +225,19 @@ impl RowTables {
         let (state, settings) = (Mutex::default(), Arc::default());
         let (values, at_work) = (std::sync::Mutex::default(), AtomicBool::new(false));
         let (modes, advisory) = (std::sync::Mutex::default(), Advisory::default());
-        RowTables { database, session, state, catalog, settings, advisory, modes, values, at_work }
+        let commits = AtomicBool::new(false);
+        RowTables {
+            database,
+            session,
+            state,
+            catalog,
+            settings,
+            advisory,
+            modes,
+            values,
+            at_work,
+            commits,
+        }
     }
 
     /// The database.
@@ -371,7 +394,10 @@ impl RowTables {
         self.settings.end_transaction();
         let transaction = scope.transaction.lock().await.take();
         let ended = match transaction {
-            Some(transaction) if is_done => scope.definitions.commit(transaction).await,
+            Some(transaction) if is_done => {
+                let _committing = self.committing();
+                scope.definitions.commit(transaction).await
+            }
             transaction => {
                 scope.definitions.roll_back(transaction).await;
                 Ok(())
@@ -379,6 +405,16 @@ impl RowTables {
         };
         self.advisory.end_transaction().await;
         Ok(ended?)
+    }
+
+    fn committing(&self) -> Committing<'_> {
+        self.commits.store(true, Ordering::Release);
+        Committing(&self.commits)
+    }
+
+    /// Whether a commit is under way: it is durable, or will be, whoever waits for it.
+    pub(crate) fn commits(&self) -> bool {
+        self.commits.load(Ordering::Acquire)
     }
 
     /// A statement that only reads has given its rows' stream: what it needs the stream keeps.
@@ -478,7 +514,10 @@ impl RowTables {
                 let transaction = begun.transaction.lock().await.take();
                 match transaction {
                     Some(transaction) if commits => {
-                        let committed = begun.definitions.commit(transaction).await;
+                        let committed = {
+                            let _committing = self.committing();
+                            begun.definitions.commit(transaction).await
+                        };
                         match committed {
                             Ok(()) => self.settings.end_transaction(),
                             Err(_) => self.settings.back_to(&begun.settings),
