@@ -261,3 +261,79 @@ fn what_cannot_be_locked_is_told() {
         ("select * from nothing for update", "00942"),
     ]);
 }
+
+/// The modes of LOCK TABLE, the weakest first, and for each whether another transaction may hold each. Source:
+/// PostgreSQL's manual, "Explicit Locking", conflicting lock modes.
+const LOCKS: [(&str, &str); 8] = [
+    ("access share", "yyyyyyyn"),
+    ("row share", "yyyyyynn"),
+    ("row exclusive", "yyyynnnn"),
+    ("share update exclusive", "yyynnnnn"),
+    ("share", "yynnynnn"),
+    ("share row exclusive", "yynnnnnn"),
+    ("exclusive", "ynnnnnnn"),
+    ("access exclusive", "nnnnnnnn"),
+];
+
+#[test]
+fn tables_are_locked_as_postgres_has_it() {
+    let database = TestDatabase::new();
+    let (one, two) = (database.session(), database.session());
+    one.run("create table t (id int primary key)");
+    one.run("insert into t values (1)");
+    for (held, may) in LOCKS {
+        for ((wanted, _), may) in LOCKS.into_iter().zip(may.chars()) {
+            assert!(one.run("begin").contains("begun"));
+            assert_eq!(one.run(&format!("lock table t in {held} mode")), "Table t locked.");
+            two.run("begin");
+            let told = two.run(&format!("lock table t in {wanted} mode nowait"));
+            match may {
+                'y' => assert_eq!(told, "Table t locked.", "{held}, {wanted}"),
+                _ => assert!(told.contains("55P03") || told.contains("CELLAR-00054"), "{told}"),
+            }
+            two.run("rollback");
+            one.run("rollback");
+        }
+    }
+    // A lock is waited for; what was committed meanwhile is seen then, also by REPEATABLE READ.
+    one.run("begin");
+    one.run("update t set id = 2");
+    two.run("begin isolation level repeatable read");
+    let waits = two.begin("lock table t in share mode");
+    assert!(one.run("commit").contains("committed"));
+    assert_eq!(waits.get(), "Table t locked.");
+    two.answers(&[("select id from t", "2")]);
+    one.run("set lock_timeout = '50ms'");
+    let told = one.run("update t set id = 3");
+    assert!(told.contains("CELLAR-30006"), "{told}");
+    two.run("rollback");
+    // One that is dropped meanwhile is told.
+    one.run("set lock_timeout = 0");
+    one.run("begin");
+    one.run("drop table t");
+    two.run("begin");
+    let waits = two.begin("lock table t in share mode");
+    one.run("commit");
+    let told = waits.get();
+    assert!(told.contains("CELLAR-00942"), "{told}");
+}
+
+#[test]
+fn explain_analyze_changes_rows() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    at.run("create table t (id int primary key, k int)");
+    let told = at.run("explain analyze insert into t values (1, 1), (2, 2)");
+    assert!(told.contains("2 rows inserted") && told.contains("time: "), "{told}");
+    let told = at.run("explain analyze update t set k = k + 1 where id = 1");
+    assert!(told.contains("fast path") && told.contains("1 row updated"), "{told}");
+    at.answers(&[("select k from t order by id", "2 2")]);
+    let told = at.run("explain analyze delete from t where k = 2 returning id");
+    assert!(told.contains("2 rows returned"), "{told}");
+    at.run("begin");
+    at.run("explain analyze insert into t values (5, 5)");
+    at.run("rollback");
+    at.answers(&[("select count(*) from t", "0")]);
+    at.run("explain analyze insert into t values (1, 1)");
+    assert!(at.run("explain analyze insert into t values (1, 1)").contains("CELLAR-00001"));
+}

@@ -27,6 +27,7 @@ mod sequence_calls;
 mod sequences;
 mod session_calls;
 mod settings;
+mod table_locks;
 mod tables;
 mod targets;
 mod temporary;

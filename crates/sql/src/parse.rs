@@ -14,6 +14,7 @@ mod scrub;
 mod sequence;
 mod setting;
 pub(crate) mod table_kind;
+mod table_lock;
 mod templates;
 mod upkeep;
 pub(crate) mod view;
@@ -261,7 +262,7 @@ impl<'a> Cursor<'a> {
         if let Some(statement) = self.set_schema() {
             return Ok(Some(statement));
         }
-        let heads: [(&[&str], Rest<'a>); 16] = [
+        let heads: [(&[&str], Rest<'a>); 17] = [
             (&["CREATE", "DISKGROUP"], Self::create_diskgroup),
             (&["DROP", "DISKGROUP"], Self::drop_diskgroup),
             (&["ALTER", "DISKGROUP"], Self::alter_diskgroup),
@@ -274,6 +275,7 @@ impl<'a> Cursor<'a> {
             (&["DROP", "SCHEMA"], Self::drop_schema),
             (&["ALTER", "SCHEMA"], Self::alter_schema),
             (&["COMMENT", "ON"], Self::comment),
+            (&["LOCK"], Self::lock),
             (&["VACUUM"], Self::vacuum),
             (&["ANALYZE|ANALYSE"], Self::analyze),
             (&["SHOW", "PARAMETER|PARAMETERS"], Self::show_parameter),

@@ -1,6 +1,7 @@
 //! Statements, read and sorted by who carries them out.
 
 use cellar_instance::administration::Command;
+use cellar_instance::heap::TableLock;
 use cellar_storage::request::WorkRequest;
 
 use datafusion::common::TableReference;
@@ -161,6 +162,15 @@ pub enum Define {
         verb: &'static str,
         /// The tables that are named.
         tables: Vec<TableReference>,
+    },
+    /// LOCK TABLE.
+    Lock {
+        /// The tables.
+        tables: Vec<TableReference>,
+        /// How.
+        lock: TableLock,
+        /// NOWAIT.
+        is_nowait: bool,
     },
     /// ALTER SEQUENCE.
     AlterSequence {

@@ -10,6 +10,8 @@ pub enum Mode {
     RowShare,
     /// Of a table: rows of it are changed.
     RowExclusive,
+    /// Of a table: nobody else does what must be done by one at a time while rows are changed.
+    ShareUpdateExclusive,
     /// Of a table: nobody else changes rows. Of a row or key: nobody else changes it.
     Share,
     /// Of a table: nobody else changes rows or wants that nobody does.
@@ -21,10 +23,11 @@ pub enum Mode {
 }
 
 impl Mode {
-    const ALL: [Mode; 7] = [
+    const ALL: [Mode; 8] = [
         Mode::AccessShare,
         Mode::RowShare,
         Mode::RowExclusive,
+        Mode::ShareUpdateExclusive,
         Mode::Share,
         Mode::ShareRowExclusive,
         Mode::Exclusive,
@@ -37,6 +40,7 @@ impl Mode {
             Mode::AccessShare => "ACCESS SHARE",
             Mode::RowShare => "ROW SHARE",
             Mode::RowExclusive => "ROW EXCLUSIVE",
+            Mode::ShareUpdateExclusive => "SHARE UPDATE EXCLUSIVE",
             Mode::Share => "SHARE",
             Mode::ShareRowExclusive => "SHARE ROW EXCLUSIVE",
             Mode::Exclusive => "EXCLUSIVE",
@@ -48,13 +52,14 @@ impl Mode {
     /// "Explicit Locking", table of conflicting lock modes.
     const fn conflicts(self) -> u8 {
         match self {
-            Mode::AccessShare => 0b100_0000,
-            Mode::RowShare => 0b110_0000,
-            Mode::RowExclusive => 0b111_1000,
-            Mode::Share => 0b111_0100,
-            Mode::ShareRowExclusive => 0b111_1100,
-            Mode::Exclusive => 0b111_1110,
-            Mode::AccessExclusive => 0b111_1111,
+            Mode::AccessShare => 0b1000_0000,
+            Mode::RowShare => 0b1100_0000,
+            Mode::RowExclusive => 0b1111_0000,
+            Mode::ShareUpdateExclusive => 0b1111_1000,
+            Mode::Share => 0b1110_1100,
+            Mode::ShareRowExclusive => 0b1111_1100,
+            Mode::Exclusive => 0b1111_1110,
+            Mode::AccessExclusive => 0b1111_1111,
         }
     }
 
@@ -92,5 +97,7 @@ mod tests {
         }
         assert_eq!(Mode::Share.with(Mode::RowExclusive), Mode::ShareRowExclusive);
         assert_eq!(Mode::Share.with(Mode::Exclusive), Mode::Exclusive);
+        assert_eq!(Mode::Share.with(Mode::ShareUpdateExclusive), Mode::ShareRowExclusive);
+        assert_eq!(Mode::RowExclusive.with(Mode::ShareUpdateExclusive), Mode::ShareUpdateExclusive);
     }
 }

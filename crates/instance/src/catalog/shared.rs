@@ -282,6 +282,13 @@ impl SharedCatalog {
         work(self.known()?).await
     }
 
+    /// Waits until a change that is under way is over: who committed one lets go of its locks a little before it
+    /// is seen.
+    #[boxed]
+    pub async fn settled(&self) {
+        drop(self.turn().await);
+    }
+
     /// Reads again what the store holds.
     ///
     /// # Errors

@@ -181,6 +181,7 @@ impl Definitions {
         loop {
             let (was, rows) = self.row_table(name)?;
             transaction.lock_alone(&rows).await?;
+            self.database().catalog().settled().await;
             let (now, _) = self.row_table(name)?;
             if now == was {
                 return Ok((was, rows));

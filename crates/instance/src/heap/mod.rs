@@ -35,7 +35,7 @@ use removal::Removal;
 pub(crate) use removal::{Making, remove_number};
 pub use transaction::{
     Begin, ChangeError, Entries, IndexKey, LockedRow, Mark, RowLock, Rows, Scan, Shares, Statement,
-    TableSize, Transaction,
+    TableLock, TableSize, Transaction,
 };
 
 /// Bytes of a page.

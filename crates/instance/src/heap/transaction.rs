@@ -75,6 +75,42 @@ pub struct RowLock {
     pub is_nowait: bool,
 }
 
+/// How LOCK TABLE locks a table: PostgreSQL's modes, the weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableLock {
+    /// ACCESS SHARE.
+    AccessShare,
+    /// ROW SHARE.
+    RowShare,
+    /// ROW EXCLUSIVE.
+    RowExclusive,
+    /// SHARE UPDATE EXCLUSIVE.
+    ShareUpdateExclusive,
+    /// SHARE.
+    Share,
+    /// SHARE ROW EXCLUSIVE.
+    ShareRowExclusive,
+    /// EXCLUSIVE.
+    Exclusive,
+    /// ACCESS EXCLUSIVE.
+    AccessExclusive,
+}
+
+impl TableLock {
+    fn mode(self) -> Mode {
+        match self {
+            TableLock::AccessShare => Mode::AccessShare,
+            TableLock::RowShare => Mode::RowShare,
+            TableLock::RowExclusive => Mode::RowExclusive,
+            TableLock::ShareUpdateExclusive => Mode::ShareUpdateExclusive,
+            TableLock::Share => Mode::Share,
+            TableLock::ShareRowExclusive => Mode::ShareRowExclusive,
+            TableLock::Exclusive => Mode::Exclusive,
+            TableLock::AccessExclusive => Mode::AccessExclusive,
+        }
+    }
+}
+
 /// A transaction that waits for no lock until this is dropped, also by whoever gives up half-way.
 struct AtOnce<'a>(&'a mut cellar_heap::Transaction, Patience);
 
@@ -154,6 +190,25 @@ impl Transaction {
     pub async fn lock_alone(&mut self, table: &RowTable) -> Result<()> {
         let resource = Resource::Table(table.object);
         self.0.lock(resource, Mode::AccessExclusive).await.map_err(from_heap)
+    }
+
+    /// Locks a table until the transaction ends, as LOCK TABLE says.
+    ///
+    /// # Errors
+    /// As [`Transaction::lock_to_read`]; 00054 others hold it, and `is_nowait`.
+    #[boxed]
+    pub async fn lock_table(
+        &mut self,
+        table: &RowTable,
+        lock: TableLock,
+        is_nowait: bool,
+    ) -> Result<()> {
+        let (resource, mode) = (Resource::Table(table.object), lock.mode());
+        if !is_nowait {
+            return self.0.lock(resource, mode).await.map_err(from_heap);
+        }
+        let at_once = AtOnce::of(&mut self.0);
+        at_once.0.lock(resource, mode).await.map_err(from_heap)
     }
 
     /// Locks the name of a table, an index or another object until the transaction ends, also one that nothing

@@ -114,7 +114,7 @@ impl Engine {
                 resolver.resolve_reference(name)?;
                 resolve_owner(resolver, owned_by)
             }
-            Define::Maintain { tables, .. } => {
+            Define::Maintain { tables, .. } | Define::Lock { tables, .. } => {
                 tables.iter_mut().try_for_each(|table| resolver.resolve_reference(table))
             }
             Define::SetSchema { name, .. } => resolver.resolve_reference(name),

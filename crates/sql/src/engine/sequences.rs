@@ -111,6 +111,9 @@ impl Engine {
                 self.create_sequence(&name, if_not_exists, (&options, owned_by)).await
             }
             Define::Maintain { verb, tables } => self.maintain(verb, &tables).await,
+            Define::Lock { tables, lock, is_nowait } => {
+                self.lock_whole_tables(&tables, (lock, is_nowait)).await
+            }
             Define::AlterSequence { name, if_exists, options, owned_by } => {
                 self.alter_sequence(&name, if_exists, (&options, owned_by)).await
             }

@@ -7,7 +7,8 @@ use async_recursion::async_recursion as boxed;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Statement as SqlStatement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
+    Set, Statement as SqlStatement, TransactionAccessMode, TransactionIsolationLevel,
+    TransactionMode,
 };
 
 use futures_util::TryStreamExt;
@@ -139,6 +140,10 @@ impl Engine {
             return self.define(define).await;
         }
         let _turn = self.turn.lock().await;
+        if matches!(define, Define::Lock { .. }) {
+            // It sees nothing, and so settles not what its transaction sees.
+            return self.define(define).await;
+        }
         let scope = rows.begin_statement().await?;
         let in_scope = self.in_scope(scope.clone());
         let outcome = self.define(define).await;
@@ -182,6 +187,9 @@ impl Engine {
         {
             return Ok(Outcome::Plan(Box::new(Explained::of_text(line))));
         }
+        if options.analyze && is_change(&statement) {
+            return self.analyzed_change(fast, statement).await;
+        }
         if let DfStatement::Statement(inner) = &statement
             && matches!(**inner, SqlStatement::Update(_) | SqlStatement::Delete(_))
         {
@@ -204,6 +212,34 @@ impl Engine {
         })
     }
 
+    /// EXPLAIN ANALYZE of what changes rows: it does, and tells how many and in what time.
+    async fn analyzed_change(
+        &self,
+        fast: Option<String>,
+        statement: DfStatement,
+    ) -> Result<Outcome, Error> {
+        let began = tokio::time::Instant::now();
+        let told = match self.in_transaction(&statement.to_string(), statement).await? {
+            Outcome::Rows(mut rows) => {
+                let mut count = 0;
+                while let Some(batch) = rows.try_next().await.map_err(|e| self.failure(&e))? {
+                    count += batch.num_rows();
+                }
+                format!("{count} rows returned.")
+            }
+            Outcome::Refused(_, error) => return Err(error),
+            other => match other.message() {
+                Some(told) => told.into_owned(),
+                None => return Ok(other),
+            },
+        };
+        let took = began.elapsed().as_secs_f64() * 1e3;
+        let how = fast.map(|line| format!("{line}\n")).unwrap_or_default();
+        let text =
+            format!("{how}{told}\ntime: {took:.3} ms, its commit included where it is alone");
+        Ok(Outcome::Plan(Box::new(Explained::of_text(&text))))
+    }
+
     /// BEGIN, COMMIT, ROLLBACK; `None`: it is another statement.
     async fn about_transactions(
         &self,
@@ -224,6 +260,20 @@ impl Engine {
                     notices.push("a transaction was begun already: it goes on".to_owned());
                 }
                 Ok(Some(outcome))
+            }
+            SqlStatement::Set(Set::SetTransaction { snapshot: Some(_), .. }) => {
+                Err(Error::not_yet("SET TRANSACTION SNAPSHOT"))
+            }
+            SqlStatement::Set(Set::SetTransaction { modes, session: false, .. }) => {
+                let is_open = rows.set_modes(modes_of(modes)?).await?;
+                let notice = "SET TRANSACTION has effect in a transaction alone".to_owned();
+                Ok(Some(match is_open {
+                    true => done("The transaction has these modes."),
+                    false => {
+                        let message = "Nothing is set.".to_owned();
+                        Outcome::Done { message, notices: vec![notice] }
+                    }
+                }))
             }
             SqlStatement::Commit { chain, .. } => {
                 Ok(Some(self.end_block(rows, true, *chain).await?))
@@ -362,6 +412,12 @@ impl Drop for InScope<'_> {
     fn drop(&mut self) {
         self.0.set_scope(None);
     }
+}
+
+/// Whether a statement changes rows.
+fn is_change(statement: &DfStatement) -> bool {
+    let DfStatement::Statement(inner) = statement else { return false };
+    matches!(**inner, SqlStatement::Insert(_) | SqlStatement::Update(_) | SqlStatement::Delete(_))
 }
 
 fn ended(block: Block, what: &str) -> Outcome {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cellar_instance::catalog::{Catalog, RowTable, Table};
 use cellar_instance::database::{Database, Defined, Definitions};
-use cellar_instance::heap::{AdvisoryLocks, Begin, Mark, Statement, Transaction};
+use cellar_instance::heap::{AdvisoryLocks, Begin, Mark, Statement, TableLock, Transaction};
 use cellar_instance::session::Session;
 use futures_util::lock::{MappedMutexGuard, Mutex, MutexGuard};
 
@@ -47,6 +47,8 @@ struct Begun {
     /// Names of places among its changes, in their order.
     savepoints: Vec<(String, Place)>,
     is_read_only: bool,
+    /// A statement of it has read, changed or locked something.
+    is_used: AtomicBool,
     /// The settings before it.
     settings: settings::Mark,
 }
@@ -201,6 +203,11 @@ fn no_block(what: &str) -> Error {
     Error::new(70172, "25P01", format!("{what} outside a transaction")).next("begin one: BEGIN")
 }
 
+/// The error of SET TRANSACTION where it cannot be done any more.
+fn too_late(text: &str) -> Error {
+    Error::new(1453, "25001", text).next("say it with BEGIN, or right behind it")
+}
+
 /// The number of the error of a statement that was planned with columns that its table has no more: it is planned
 /// again.
 pub(crate) const PLANNED_BEFORE: u32 = 70219;
@@ -336,6 +343,7 @@ impl RowTables {
         let (transaction, definitions, in_block, read_only) = match &*self.state.lock().await {
             State::Failed(_) => return Err(ended_in_failure()),
             State::Open(begun) => {
+                begun.is_used.store(true, Ordering::Release);
                 let only =
                     if begun.is_read_only { ReadOnly::Transaction } else { ReadOnly::Nothing };
                 (Arc::clone(&begun.transaction), begun.definitions.clone(), true, only)
@@ -479,12 +487,86 @@ impl RowTables {
                     definitions,
                     savepoints: Vec::new(),
                     is_read_only: modes.is_read_only.unwrap_or(now.is_read_only),
+                    is_used: AtomicBool::new(false),
                     settings: self.settings.mark(),
                 });
                 self.settings.clock.begin(self.wall());
                 Ok(false)
             }
         }
+    }
+
+    /// SET TRANSACTION; whether one is open.
+    ///
+    /// # Errors
+    /// 25001 it comes too late; 25P02.
+    pub(crate) async fn set_modes(&self, said: Modes) -> Result<bool, Error> {
+        self.fail_if_given_up().await;
+        let mut state = self.state.lock().await;
+        let begun = match &mut *state {
+            State::Idle => return Ok(false),
+            State::Failed(_) => return Err(ended_in_failure()),
+            State::Open(begun) => begun,
+        };
+        let is_used = begun.is_used.load(Ordering::Acquire);
+        let mut transaction = begun.transaction.lock().await;
+        let is_snapshot = transaction.as_ref().ok_or_else(is_over)?.is_snapshot();
+        let other = said.is_snapshot.filter(|wanted| *wanted != is_snapshot);
+        if other.is_some() && !begun.savepoints.is_empty() {
+            return Err(too_late("the isolation level must be set before a savepoint"));
+        }
+        if other.is_some() && is_used {
+            return Err(too_late("the isolation level must be set before any query"));
+        }
+        if said.is_read_only == Some(false) && begun.is_read_only && is_used {
+            return Err(too_late("READ WRITE must be set before any query"));
+        }
+        if let Some(is_snapshot) = other {
+            let begin = Begin { is_snapshot, ..self.beginning() };
+            *transaction = Some(self.database.heap().begin(self.session.waits(), begin)?);
+        }
+        drop(transaction);
+        begun.is_read_only = said.is_read_only.unwrap_or(begun.is_read_only);
+        let mut modes = self.modes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        modes.is_snapshot = said.is_snapshot.or(modes.is_snapshot);
+        modes.is_read_only = said.is_read_only.or(modes.is_read_only);
+        Ok(true)
+    }
+
+    /// LOCK TABLE. It reads nothing: what a REPEATABLE READ transaction sees is settled by its first statement.
+    ///
+    /// # Errors
+    /// 25P01 no transaction is open; 42P01 the table was dropped meanwhile; 55P03, 40P01 of the lock.
+    pub(crate) async fn lock_table(
+        &self,
+        name: &str,
+        (lock, is_nowait): (TableLock, bool),
+    ) -> Result<(), Error> {
+        self.fail_if_given_up().await;
+        let transaction = match &*self.state.lock().await {
+            State::Idle => return Err(no_block("LOCK TABLE")),
+            State::Failed(_) => return Err(ended_in_failure()),
+            State::Open(begun) => {
+                begun.is_used.store(true, Ordering::Release);
+                Arc::clone(&begun.transaction)
+            }
+        };
+        let mut transaction = transaction.lock().await;
+        let open = transaction.as_mut().ok_or_else(is_over)?;
+        open.set_lock_timeout(self.settings.now().lock_timeout);
+        // Given up half-way it has failed.
+        self.at_work.store(true, Ordering::Release);
+        loop {
+            let (was, rows) = self.table(name).ok_or_else(|| changed(name))?;
+            open.lock_table(&rows, lock, is_nowait).await?;
+            self.database.catalog().settled().await;
+            // Who had it may have changed it.
+            if self.table(name).is_some_and(|(now, _)| now == was) {
+                break;
+            }
+        }
+        self.at_work.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// COMMIT, or ROLLBACK.
