@@ -4,8 +4,8 @@ use cellar_sql::Standing;
 
 use super::{Done, Session};
 
-/// Whether a statement is a part of a transaction: but for what begins and ends one, is about the session, or about what
-/// lies below tables.
+/// Whether a statement is a part of a transaction: but for what begins and ends one, is about the session, or about
+/// what lies below tables.
 fn is_part(tag: &str) -> bool {
     let own = [
         "BEGIN",

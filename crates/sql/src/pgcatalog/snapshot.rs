@@ -103,7 +103,7 @@ impl Snapshot {
                 name: view.clone(),
                 key: String::new(),
                 kind: Kind::Ours,
-                columns: fields.iter().map(|field| column_of(field)).collect(),
+                columns: fields.iter().map(column_of).collect(),
                 comment: None,
                 is_temporary: false,
             });
