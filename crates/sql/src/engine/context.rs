@@ -146,7 +146,9 @@ pub(super) fn context(
     context.register_udf(Apart::udf());
     pgcatalog::udfs(ask).into_iter().for_each(|function| context.register_udf(function));
     OfPath::udfs(host, paths).into_iter().for_each(|function| context.register_udf(function));
-    SessionCall::udfs(settings).into_iter().for_each(|function| context.register_udf(function));
+    SessionCall::udfs(settings, paths)
+        .into_iter()
+        .for_each(|function| context.register_udf(function));
     let uuid = datafusion::functions::string::uuid();
     context.register_udf(uuid.as_ref().clone().with_aliases(["gen_random_uuid"]));
     ArrayCall::udfs().into_iter().for_each(|function| context.register_udf(function));

@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 use crate::error::Error;
 use crate::files::csv_format::external;
 use crate::instants::zoned::{clocks_of, instants_at};
+use crate::names::path::{Paths, SearchPath};
 use crate::settings::{self, Settings};
 
 /// What is asked for.
@@ -36,6 +37,7 @@ enum Asked {
 #[derive(Debug)]
 pub(super) struct SessionCall {
     settings: Arc<Settings>,
+    paths: Arc<Paths>,
     asked: Asked,
     signature: Signature,
 }
@@ -60,19 +62,24 @@ fn now() -> u64 {
     since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
+/// Whether a setting is the search path, which is kept by itself.
+fn is_path(name: &str) -> bool {
+    name.eq_ignore_ascii_case("search_path")
+}
+
 /// What a row's arguments give.
 type TextOfRow = fn(&SessionCall, &[ArrayRef], usize) -> Result<Option<String>, Error>;
 
 impl SessionCall {
     /// All of them, for a session.
-    pub fn udfs(settings: &Arc<Settings>) -> Vec<ScalarUDF> {
+    pub fn udfs(settings: &Arc<Settings>, paths: &Arc<Paths>) -> Vec<ScalarUDF> {
         let udf = |asked| {
-            let settings = Arc::clone(settings);
+            let (settings, paths) = (Arc::clone(settings), Arc::clone(paths));
             let signature = Signature::user_defined(match asked {
                 Asked::Statement | Asked::Setting | Asked::Zone => Volatility::Stable,
                 Asked::Clock | Asked::Set => Volatility::Volatile,
             });
-            ScalarUDF::new_from_impl(SessionCall { settings, asked, signature })
+            ScalarUDF::new_from_impl(SessionCall { settings, paths, asked, signature })
         };
         let all = [Asked::Statement, Asked::Clock, Asked::Setting, Asked::Set, Asked::Zone];
         all.into_iter().map(udf).collect()
@@ -138,6 +145,9 @@ impl SessionCall {
         if args[0].is_null(row) {
             return Ok(None);
         }
+        if is_path(args[0].as_string::<i32>().value(row)) {
+            return Ok(Some(self.paths.current().to_string()));
+        }
         let is_lenient = args.get(1).is_some_and(|own| own.as_boolean().value(row));
         match self.settings.get(args[0].as_string::<i32>().value(row)) {
             Ok((_, value)) => Ok(Some(value)),
@@ -156,6 +166,11 @@ impl SessionCall {
         };
         let is_local = !args[2].is_null(row) && args[2].as_boolean().value(row);
         let name = text(0).unwrap_or_default();
+        if is_path(name) {
+            let path = text(1).map(SearchPath::of_text).transpose()?;
+            self.paths.set(path, is_local);
+            return Ok(Some(self.paths.current().to_string()));
+        }
         self.settings.set(name, text(1), is_local)?;
         Ok(Some(self.settings.get(name)?.1))
     }

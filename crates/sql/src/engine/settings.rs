@@ -116,7 +116,7 @@ impl Engine {
     /// # Errors
     /// 42704 there is none of that name; 22023 the value is none of its values.
     pub fn set_first(&self, name: &str, value: &str) -> Result<(), Error> {
-        self.settings.set(name, Some(value), false)
+        self.settings.set_first(name, value)
     }
 
     /// The outcome of a statement, whose rows come in the time that is left of what it may take.

@@ -5,6 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cellar_instance::catalog::{Catalog, name};
 
+use crate::error::Error;
+
 /// The schema of the user's name, of which there is none yet.
 const USER: &str = "$user";
 
@@ -17,6 +19,55 @@ pub(crate) const SYSTEM: [&str; 3] = ["cellar", "information_schema", "pg_catalo
 /// Schemas in the order in which names are looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SearchPath(pub Vec<String>);
+
+impl SearchPath {
+    /// A path as a text has it: names with commas between, in quotes where they are not in lower case.
+    ///
+    /// # Errors
+    /// 22023 it is none.
+    pub fn of_text(text: &str) -> Result<SearchPath, Error> {
+        let wrong = || {
+            Error::new(68, "22023", format!("invalid list of schemas: \"{text}\""))
+                .next("names with commas between: a, \"B c\"")
+        };
+        let (mut schemas, mut rest) = (Vec::new(), text.trim());
+        while !rest.is_empty() {
+            let mut name = String::new();
+            match rest.strip_prefix('"') {
+                Some(mut quoted) => loop {
+                    let (before, behind) = quoted.split_once('"').ok_or_else(wrong)?;
+                    name.push_str(before);
+                    match behind.strip_prefix('"') {
+                        Some(more) => {
+                            name.push('"');
+                            quoted = more;
+                        }
+                        None => {
+                            rest = behind.trim_start();
+                            break;
+                        }
+                    }
+                },
+                None => {
+                    let end = rest.find(',').unwrap_or(rest.len());
+                    name = rest[..end].trim().to_lowercase();
+                    rest = &rest[end..];
+                }
+            }
+            if name.is_empty() {
+                return Err(wrong());
+            }
+            schemas.push(name);
+            rest = match rest.strip_prefix(',').map(str::trim) {
+                Some("") => return Err(wrong()),
+                Some(more) => more,
+                None if rest.is_empty() => rest,
+                None => return Err(wrong()),
+            };
+        }
+        Ok(SearchPath(schemas))
+    }
+}
 
 impl Default for SearchPath {
     fn default() -> SearchPath {

@@ -14,7 +14,7 @@ use cellar_instance::heap::{IndexKey, MayShare, Statement};
 use crate::columnar::table::checked_schema;
 use crate::error::Error;
 use crate::instants::zoned::fields_in_zone;
-use crate::json::form::{FORM, is_json_field};
+use crate::json::form::FORM;
 
 /// The column in which rows of a table that is changed have their numbers.
 pub(crate) const ROW_ID: &str = "\u{1}row";
@@ -227,8 +227,8 @@ impl RowColumns {
         // DataFusion would refuse them in its own words.
         let plain = fields.map(|field| {
             let field = field.as_ref().clone();
-            // What is JSON is asked of expressions.
-            let form = field.metadata().get(FORM).filter(|_| is_json_field(&field)).cloned();
+            // What is JSON is asked of expressions, and clients are told what is a uuid.
+            let form = field.metadata().get(FORM).cloned();
             let metadata = form.map(|form| (FORM.to_owned(), form)).into_iter().collect();
             field.with_metadata(metadata).with_nullable(true)
         });

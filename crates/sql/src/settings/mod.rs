@@ -26,6 +26,8 @@ pub(crate) struct Settings {
 /// What was set, by name in lower case; what is not here has its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Values {
+    /// What the client said when it connected: the defaults of the session.
+    first: BTreeMap<String, String>,
     session: BTreeMap<String, String>,
     /// Until the transaction ends.
     local: BTreeMap<String, String>,
@@ -83,7 +85,8 @@ impl Default for Settings {
 
 impl Values {
     fn get(&self, key: &str) -> Option<&str> {
-        self.local.get(key).or_else(|| self.session.get(key)).map(String::as_str)
+        let set = self.local.get(key).or_else(|| self.session.get(key));
+        set.or_else(|| self.first.get(key)).map(String::as_str)
     }
 
     fn of(&self, known: &Definition) -> &str {
@@ -166,7 +169,10 @@ impl Settings {
             }
             Some(known) => match value {
                 Some(value) => value::read(known, value)?,
-                None => known.default.to_owned(),
+                None => {
+                    let first = self.values().first.get(&key).cloned();
+                    first.unwrap_or_else(|| known.default.to_owned())
+                }
             },
             None if is_custom(&key) => value.unwrap_or_default().to_owned(),
             None => return Err(unknown(name)),
@@ -183,10 +189,23 @@ impl Settings {
         Ok(())
     }
 
+    /// Sets one as the client wants it when it connects: RESET goes back to that.
+    ///
+    /// # Errors
+    /// As of [`Settings::set`].
+    pub fn set_first(&self, name: &str, value: &str) -> Result<(), Error> {
+        self.set(name, Some(value), false)?;
+        let mut values = self.values();
+        if let Some((key, value)) = values.session.remove_entry(&name.to_ascii_lowercase()) {
+            values.first.insert(key, value);
+        }
+        Ok(())
+    }
+
     /// Sets all to their defaults.
     pub fn reset_all(&self) {
         let mut values = self.values();
-        *values = Values::default();
+        *values = Values { first: std::mem::take(&mut values.first), ..Values::default() };
         self.changed(&values);
     }
 
@@ -293,6 +312,20 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn what_a_client_connects_with_is_the_default_of_its_session() {
+        let settings = Settings::default();
+        settings.set_first("TimeZone", "Asia/Tokyo").unwrap();
+        settings.set("timezone", Some("UTC"), false).unwrap();
+        assert_eq!(settings.now().zone.as_ref(), "UTC");
+        settings.set("timezone", None, false).unwrap();
+        assert_eq!(settings.get("timezone").unwrap().1, "Asia/Tokyo");
+        settings.set("timezone", Some("UTC"), false).unwrap();
+        settings.reset_all();
+        assert_eq!(settings.now().zone.as_ref(), "Asia/Tokyo");
+        assert_eq!(settings.set_first("nosuch", "1").unwrap_err().sqlstate, "42704");
     }
 
     #[test]

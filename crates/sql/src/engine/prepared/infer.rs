@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::TableReference;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, Assignment, AssignmentTarget, BinaryOperator, DataType as SqlType, Expr,
-    OnConflictAction, Statement as SqlStatement, Value, Visit, Visitor,
+    ObjectName, OnConflictAction, Statement as SqlStatement, Value, Visit, Visitor,
 };
 
 use crate::engine::Engine;
@@ -69,6 +69,12 @@ pub(super) fn by_casts(statement: &SqlStatement, found: &mut Inferred) {
     let _: ControlFlow<()> = statement.visit(&mut Casts(found));
 }
 
+/// Whether a type is that of the catalogs' numbers.
+fn is_oid(name: &ObjectName) -> bool {
+    let last = name.0.last().and_then(|part| part.as_ident());
+    last.is_some_and(|own| own.value.eq_ignore_ascii_case("oid"))
+}
+
 /// A type as it is written; others are found out by the plan.
 fn arrow_type(own: &SqlType) -> Option<DataType> {
     Some(match own {
@@ -80,6 +86,7 @@ fn arrow_type(own: &SqlType) -> Option<DataType> {
         SqlType::DoublePrecision | SqlType::Float8 => DataType::Float64,
         SqlType::Text | SqlType::Varchar(None) => DataType::Utf8,
         SqlType::Date => DataType::Date32,
+        SqlType::Custom(name, _) if is_oid(name) => DataType::UInt32,
         SqlType::Array(ArrayElemTypeDef::SquareBracket(item, _)) => {
             DataType::List(Arc::new(Field::new_list_field(arrow_type(item)?, true)))
         }
