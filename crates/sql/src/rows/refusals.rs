@@ -1,0 +1,50 @@
+//! What a session refuses: statements out of place in their transaction, and of tables that have changed.
+
+use crate::error::Error;
+
+/// The error of a savepoint that is not there; `last`: the last one that is.
+pub(super) fn no_savepoint(name: &str, last: Option<&String>) -> Error {
+    let error = Error::new(1086, "3B001", format!("savepoint \"{name}\" does not exist"));
+    error.next(match last {
+        None => "there is none: ROLLBACK takes the whole transaction back".to_owned(),
+        Some(last) => format!("the last one is \"{last}\""),
+    })
+}
+
+/// The error of whatever comes behind a failure in a transaction.
+pub(super) fn ended_in_failure() -> Error {
+    let text = "the transaction has failed: statements are ignored until it ends";
+    Error::new(70170, "25P02", text).next("ROLLBACK ends it, and its changes are gone")
+}
+
+/// The error of a statement whose transaction is over.
+pub(super) fn is_over() -> Error {
+    Error::new(70171, "25000", "the transaction of this statement has ended")
+        .next("run the statement again")
+}
+
+/// The error of a statement that only a transaction has a use for.
+pub(super) fn no_block(what: &str) -> Error {
+    Error::new(70172, "25P01", format!("{what} outside a transaction")).next("begin one: BEGIN")
+}
+
+/// The error of SET TRANSACTION where it cannot be done any more.
+pub(super) fn too_late(text: &str) -> Error {
+    Error::new(1453, "25001", text).next("say it with BEGIN, or right behind it")
+}
+
+/// The number of the error of a statement that was planned with columns that its table has no more: it is planned
+/// again.
+pub(crate) const PLANNED_BEFORE: u32 = 70219;
+
+/// The error of such a statement.
+pub(super) fn planned_before(table: &str) -> Error {
+    let text = format!("table \"{table}\" has other columns than when the statement was planned");
+    Error::new(PLANNED_BEFORE, "40001", text).next("run the statement again")
+}
+
+/// The error of a statement whose table is another one by now.
+pub(super) fn changed(table: &str) -> Error {
+    let text = format!("table \"{table}\" was dropped or changed meanwhile");
+    Error::new(942, "42P01", text).next("run the statement again")
+}
