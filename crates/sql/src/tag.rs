@@ -5,7 +5,7 @@
 ///
 /// Source: the tags of PostgreSQL's `CommandComplete` and its `cmdtaglist.h`.
 pub fn tag(sql: &str) -> String {
-    let mut words = Words { rest: sql, depth: 0 };
+    let mut words = Words { rest: without_opening(sql), depth: 0 };
     let Some(first) = words.next() else { return String::new() };
     match &*first {
         "VALUES" | "TABLE" | "SELECT" => "SELECT".to_owned(),
@@ -28,6 +28,11 @@ pub fn tag(sql: &str) -> String {
         "CREATE" | "ALTER" | "DROP" => format!("{first} {}", object(&mut words)),
         _ => first,
     }
+}
+
+/// A query without the parentheses that it begins with, as the first half of a UNION may.
+fn without_opening(sql: &str) -> &str {
+    sql.trim_start_matches(|c: char| c == '(' || c.is_whitespace())
 }
 
 /// What is made, altered or dropped.
