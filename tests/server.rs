@@ -419,6 +419,59 @@ fn an_answer_does_not_wait_for_the_statement_behind_it() {
 }
 
 #[test]
+fn a_session_that_is_discarded_is_as_a_new_one() {
+    let served = served();
+    let mut client = Wire::connect(served.port);
+    let startup = b"user\0cellar\0database\0cellar\0TimeZone\0Asia/Tokyo\0\0";
+    client.send(&[first(3 << 16, startup)]);
+    client.answers();
+    assert_eq!(client.sql("show timezone"), "(Asia/Tokyo) SHOW");
+    client.sql("create temp table few (a int); prepare one as select 1; set timezone = 'UTC'");
+    client.sql("declare c cursor with hold for select 1");
+    assert_eq!(client.kinds(&[parse("s", "select 1", &[]), sync()]), "1Z");
+    // What is set is told, and nothing where nothing is.
+    client.send(&[query("set timezone = 'Europe/Berlin'")]);
+    assert_eq!(client.answers().iter().filter(|own| own.kind == b'S').count(), 1);
+    client.send(&[query("select 1")]);
+    assert_eq!(client.answers().iter().filter(|own| own.kind == b'S').count(), 0);
+    assert_eq!(client.sql("begin; discard all"), "BEGIN 25001 E");
+    assert_eq!(client.sql("rollback"), "ROLLBACK");
+    assert_eq!(client.sql("discard all"), "DISCARD ALL");
+    for (sql, wanted) in [
+        ("select * from few", "42P01"),
+        ("execute one", "26000"),
+        ("fetch c", "34000"),
+        ("show timezone", "(Asia/Tokyo) SHOW"),
+        ("select 1", "(1) SELECT 1"),
+    ] {
+        assert_eq!(client.sql(sql), wanted, "{sql}");
+    }
+    assert_eq!(client.kinds(&[describe(b'S', "s"), sync()]), "EZ");
+}
+
+#[test]
+fn texts_for_parameters_are_read_as_literals_are() {
+    let served = served();
+    let mut client = served.client();
+    client.sql("create table t (b bytea, a int[], d date, g boolean)");
+    let insert = |values: &[Option<&[u8]>]| {
+        let bound = bind(("", ""), (0, values), 0);
+        [parse("", "insert into t values ($1, $2, $3, $4)", &[]), bound, execute("", 0), sync()]
+    };
+    let good = [b"\\x00ff".as_slice(), b"{1,NULL,3}", b"2024-05-06", b"t"].map(Some);
+    assert_eq!(client.kinds(&insert(&good)), "12CZ");
+    assert_eq!(client.sql("select * from t"), "(\\x00ff,{1,NULL,3},2024-05-06,t) SELECT 1");
+    for (at, wrong, state) in
+        [(0, "\\x0g", "22023"), (1, "{1,", "22P02"), (1, "{x}", "22P02"), (3, "perhaps", "22P02")]
+    {
+        let mut values = good;
+        values[at] = Some(wrong.as_bytes());
+        client.send(&insert(&values));
+        assert_eq!(shown(&client.answers()), state, "{wrong}");
+    }
+}
+
+#[test]
 fn a_statement_is_stopped_by_its_key_alone() {
     let served = served();
     let mut client = served.client();

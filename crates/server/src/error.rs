@@ -28,7 +28,8 @@ pub enum Error {
     /// Somebody beyond this machine could connect.
     #[error(
         "CELLAR-12543: {0} can be reached from other machines: that needs TLS and passwords, which are not in this \
-         version of Cellar\nNext: --listen 127.0.0.1:{port}, and a tunnel: ssh -L {port}:127.0.0.1:{port}",
+         version of Cellar\nNext: --listen 127.0.0.1:{port}, and from another \
+         machine: ssh -L {port}:127.0.0.1:{port} THIS_HOST",
         port = .0.port()
     )]
     Open(SocketAddr),

@@ -268,10 +268,6 @@ fn values(statement: &Statement, bind: &Bind) -> Result<Vec<Parameter>, Refusal>
         [one] => *one,
         many => many[at],
     };
-    let values = bind.values.iter().zip(&statement.types).zip(parameters).enumerate();
-    values
-        .map(|(at, ((value, oid), data_type))| {
-            parameter(value.as_ref(), format(at), *oid, data_type)
-        })
-        .collect()
+    let values = bind.values.iter().zip(&statement.types).enumerate();
+    values.map(|(at, (value, oid))| parameter(value.as_ref(), format(at), *oid)).collect()
 }

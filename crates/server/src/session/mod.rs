@@ -62,8 +62,9 @@ struct Session {
     phase: watch::Receiver<Phase>,
     statements: HashMap<String, Arc<Statement>>,
     portals: HashMap<String, Portal>,
-    /// What the client knows of settings.
+    /// What the client knows of settings, and how often they had changed by then.
     reported: HashMap<&'static str, String>,
+    reported_at: Option<u64>,
     /// A statement without BEGIN has begun a transaction, which ends with the text or at the next Sync.
     is_implicit: bool,
     /// Behind an error messages are passed over up to the next Sync.
@@ -195,14 +196,10 @@ impl Session {
             return Ok(message);
         }
         self.out.flush().await?;
-        let idle = match self.engine.idle_in_transaction_timeout() {
-            Some(time) if self.standing().await != Standing::Idle => Some(time),
-            _ => None,
-        };
         // In a transaction a session goes on when the server is to end, but not when it ends at once.
-        let last = match self.standing().await {
-            Standing::Idle => Phase::Draining,
-            _ => Phase::Stopping,
+        let (idle, last) = match self.standing().await {
+            Standing::Idle => (None, Phase::Draining),
+            _ => (self.engine.idle_in_transaction_timeout(), Phase::Stopping),
         };
         let wait = self.account.begin(Event::SQLNET_MESSAGE_FROM_CLIENT, [0, 1, 0]);
         let next = tokio::select! {
@@ -247,6 +244,10 @@ impl Session {
 
     /// Tells what has changed of settings.
     fn report(&mut self) {
+        let changes = self.engine.changes_of_settings();
+        if self.reported_at.replace(changes) == Some(changes) {
+            return;
+        }
         for name in REPORTED {
             let Some(value) = self.engine.setting(name) else { continue };
             if self.reported.get(name) != Some(&value) {

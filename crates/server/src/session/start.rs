@@ -69,6 +69,7 @@ pub(super) async fn begun(
         statements: HashMap::new(),
         portals: HashMap::new(),
         reported: HashMap::new(),
+        reported_at: None,
         is_implicit: false,
         skips: false,
     };

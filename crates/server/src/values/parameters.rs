@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::{
     Date32Array, IntervalMonthDayNanoArray, Time64MicrosecondArray, TimestampMicrosecondArray,
 };
-use arrow::datatypes::{DataType, IntervalMonthDayNano};
+use arrow::datatypes::IntervalMonthDayNano;
 use bytes::Bytes;
 use cellar_sql::Parameter;
 
@@ -19,16 +19,15 @@ use crate::wire::body::{Body, text};
 /// A value as its parameter takes it. `oid`: its type on the wire.
 ///
 /// # Errors
-/// 22021, 22P02, 22P03 it is none of that type.
+/// 22021, 22P03 it is none of that type.
 pub(crate) fn parameter(
     value: Option<&Bytes>,
     format: i16,
     oid: u32,
-    data_type: &DataType,
 ) -> Result<Parameter, Refusal> {
     let Some(bytes) = value else { return Ok(Parameter::Null) };
     match format {
-        0 => of_text(text(bytes)?, data_type),
+        0 => Ok(Parameter::Text(text(bytes)?.to_owned())),
         1 => {
             let mut body = Body::new(bytes.clone());
             let value = of_binary(&mut body, oid)?;
@@ -41,106 +40,6 @@ pub(crate) fn parameter(
 
 fn incorrect(oid: u32) -> Refusal {
     Refusal::new("22P03", format!("incorrect binary data format for a parameter of type {oid}"))
-}
-
-fn of_text(text: &str, data_type: &DataType) -> Result<Parameter, Refusal> {
-    match data_type {
-        DataType::Binary | DataType::BinaryView | DataType::LargeBinary => match hex(text) {
-            Some(bytes) => Ok(Parameter::Bytes(bytes)),
-            None => escaped(text),
-        },
-        DataType::List(item) if text.trim_start().starts_with('{') => {
-            let items = items(text).ok_or_else(|| {
-                Refusal::new("22P02", format!("malformed array literal: \"{text}\""))
-            })?;
-            let items = items.into_iter().map(|item_text| match item_text {
-                Some(own) => of_text(&own, item.data_type()),
-                None => Ok(Parameter::Null),
-            });
-            Ok(Parameter::List(items.collect::<Result<_, _>>()?))
-        }
-        _ => Ok(Parameter::Text(text.to_owned())),
-    }
-}
-
-/// `\x`, and two digits for each byte.
-fn hex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.strip_prefix("\\x")?.as_bytes();
-    let digit = |byte: u8| (byte as char).to_digit(16).map(|own| own as u8);
-    let pairs = digits.chunks(2);
-    pairs.map(|two| Some(digit(two[0])? << 4 | digit(*two.get(1)?)?)).collect()
-}
-
-/// Bytes as texts: `\\` and `\ooo` for what is none.
-fn escaped(text: &str) -> Result<Parameter, Refusal> {
-    let wrong = || Refusal::new("22P02", "invalid input syntax for type bytea");
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        if bytes[at] != b'\\' {
-            out.push(bytes[at]);
-            at += 1;
-            continue;
-        }
-        match bytes.get(at + 1..at + 4) {
-            Some(digits) if digits.iter().all(|c| (b'0'..=b'7').contains(c)) => {
-                let value = digits.iter().fold(0u32, |own, c| own * 8 + u32::from(c - b'0'));
-                out.push(u8::try_from(value).map_err(|_| wrong())?);
-                at += 4;
-            }
-            _ if bytes.get(at + 1) == Some(&b'\\') => {
-                out.push(b'\\');
-                at += 2;
-            }
-            _ => return Err(wrong()),
-        }
-    }
-    Ok(Parameter::Bytes(out))
-}
-
-/// The elements of an array's text of one dimension, NULL as `None`; `None`: it is none.
-fn items(text: &str) -> Option<Vec<Option<String>>> {
-    let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?;
-    if inner.trim().is_empty() {
-        return Some(Vec::new());
-    }
-    let mut items = Vec::new();
-    let mut chars = inner.chars().peekable();
-    loop {
-        while chars.next_if(|c| c.is_ascii_whitespace()).is_some() {}
-        let (mut own, mut is_quoted) = (String::new(), false);
-        if chars.next_if_eq(&'"').is_some() {
-            is_quoted = true;
-            loop {
-                match chars.next()? {
-                    '"' => break,
-                    '\\' => own.push(chars.next()?),
-                    c => own.push(c),
-                }
-            }
-            while chars.next_if(|c| c.is_ascii_whitespace()).is_some() {}
-        } else {
-            while let Some(c) = chars.next_if(|c| *c != ',') {
-                match c {
-                    '\\' => own.push(chars.next()?),
-                    '{' | '}' | '"' => return None,
-                    c => own.push(c),
-                }
-            }
-            own.truncate(own.trim_end().len());
-            if own.is_empty() {
-                return None;
-            }
-        }
-        let is_null = !is_quoted && own.eq_ignore_ascii_case("null");
-        items.push((!is_null).then_some(own));
-        match chars.next() {
-            None => return Some(items),
-            Some(',') => {}
-            Some(_) => return None,
-        }
-    }
 }
 
 fn of_binary(body: &mut Body, oid: u32) -> Result<Parameter, Refusal> {
@@ -239,7 +138,7 @@ mod tests {
     use super::*;
 
     fn read(bytes: &'static [u8], oid: u32) -> Result<Parameter, Refusal> {
-        parameter(Some(&Bytes::from_static(bytes)), 1, oid, &DataType::Utf8)
+        parameter(Some(&Bytes::from_static(bytes)), 1, oid)
     }
 
     #[test]
@@ -259,19 +158,5 @@ mod tests {
         for end in 0..array.len() {
             assert!(read(&array[..end], 1007).is_err() || end == 0, "{end}");
         }
-    }
-
-    #[test]
-    fn texts_of_arrays_and_bytes_are_postgresqls() {
-        let some = |text: &str| Some(text.to_owned());
-        assert_eq!(items("{}"), Some(vec![]));
-        assert_eq!(items("{1, 2,NULL}"), Some(vec![some("1"), some("2"), None]));
-        assert_eq!(items(r#"{"a,\"b","null"}"#), Some(vec![some("a,\"b"), some("null")]));
-        assert_eq!(items("{1,}"), None);
-        assert_eq!(items("{{1}}"), None);
-        assert_eq!(items("{\"a"), None);
-        assert_eq!(hex("\\x0aFF"), Some(vec![10, 255]));
-        assert_eq!(hex("\\x0"), None);
-        assert_eq!(escaped("a\\000\\\\"), Ok(Parameter::Bytes(b"a\0\\".to_vec())));
     }
 }

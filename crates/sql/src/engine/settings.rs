@@ -111,6 +111,11 @@ impl Engine {
         self.settings.get(name).ok().map(|(_, value)| value)
     }
 
+    /// How often settings have changed: who tells them need not look before that is another number.
+    pub fn changes_of_settings(&self) -> u64 {
+        self.settings.changes()
+    }
+
     /// Sets what a client asks for when it connects.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ mod value;
 mod zone;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ pub(crate) struct Settings {
     values: Mutex<Values>,
     /// What they mean, made anew with each change: statements only look at this.
     now: RwLock<Arc<Now>>,
+    /// How often they have changed.
+    changes: AtomicU64,
     /// When its transaction and its statement began.
     pub clock: Clock,
 }
@@ -79,7 +82,8 @@ impl Default for Settings {
     fn default() -> Settings {
         let values = Values::default();
         let now = RwLock::new(Arc::new(values.now()));
-        Settings { now, values: Mutex::new(values), clock: Clock::default() }
+        let changes = AtomicU64::new(0);
+        Settings { now, changes, values: Mutex::new(values), clock: Clock::default() }
     }
 }
 
@@ -153,7 +157,13 @@ impl Settings {
 
     fn changed(&self, values: &Values) {
         let now = Arc::new(values.now());
+        self.changes.fetch_add(1, Ordering::Release);
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+
+    /// How often they have changed.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// Sets one; `None`: to its default. `is_local`: until the transaction ends.

@@ -18,6 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::arrays::of_text;
+use crate::bytes;
 use crate::error::Error;
 use crate::fast::{Place, Prepared};
 use crate::instants::from_text::{instants_of, is_instant_of_text};
@@ -82,6 +83,10 @@ impl Parameter {
         if of_text::is_from_text(array.data_type(), data_type) {
             let made = casted(&array, data_type);
             return made.map_err(|_| self.wrong(data_type, "22P02"));
+        }
+        if bytes::is_from_text(array.data_type(), data_type) {
+            let made = bytes::bytes_of(&array, data_type, false);
+            return made.map_err(|error| crate::failure::from_datafusion(&error));
         }
         if is_instant_of_text(array.data_type(), data_type) {
             let made = instants_of(&array, data_type, false);

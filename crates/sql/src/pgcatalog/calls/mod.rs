@@ -33,8 +33,6 @@ enum Takes {
     Name,
     /// Whatever it is.
     Any,
-    /// A text, a whole number or a flag; all else as a text.
-    Plain,
 }
 
 /// What comes back.
@@ -209,9 +207,6 @@ impl ScalarUDFImpl for CatalogCall {
             Takes::Bool => DataType::Boolean,
             Takes::Name if own.is_string() => DataType::Utf8,
             Takes::Name => DataType::Int64,
-            Takes::Plain if own.is_integer() => DataType::Int64,
-            Takes::Plain if *own == DataType::Boolean => DataType::Boolean,
-            Takes::Plain => DataType::Utf8,
             Takes::Any if own.is_string() => DataType::Utf8,
             Takes::Any => own.clone(),
         });

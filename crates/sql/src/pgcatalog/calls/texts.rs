@@ -3,7 +3,7 @@
 use super::super::definition;
 use super::super::types;
 use super::super::value::Value;
-use super::Takes::{Any, Int, Plain, Text};
+use super::Takes::{Any, Int, Text};
 use super::{Call, Definition, Gives, of_null, one};
 use crate::error::Error;
 
@@ -17,7 +17,6 @@ pub(super) static ALL: &[Definition] = &[
     one("pg_size_pretty", &[&[Int]], Gives::Text, size_text),
     one("array_upper", &[&[Any, Int]], Gives::Int, upper),
     one("array_lower", &[&[Any, Int]], Gives::Int, lower),
-    of_null(one("json_build_object", PAIRS, Gives::Text, object)),
     of_null(one("texts_behind", &[&[Text, Any]], Gives::Texts, behind)),
     of_null(one(
         "format",
@@ -26,45 +25,6 @@ pub(super) static ALL: &[Definition] = &[
         format,
     )),
 ];
-
-/// Names and values, up to so many.
-const PAIRS: &[&[super::Takes]] = &[
-    &[],
-    &[Plain; 2],
-    &[Plain; 4],
-    &[Plain; 6],
-    &[Plain; 8],
-    &[Plain; 10],
-    &[Plain; 12],
-    &[Plain; 14],
-    &[Plain; 16],
-    &[Plain; 18],
-    &[Plain; 20],
-];
-
-/// `json_build_object` of plain values.
-fn object(call: &Call<'_>) -> Answer {
-    let json = |value: &Value| match value {
-        Value::Text(text) => serde_json::Value::from(text.as_str()).to_string(),
-        Value::Int(number) => number.to_string(),
-        Value::Bool(flag) => flag.to_string(),
-        _ => "null".to_owned(),
-    };
-    let mut pairs = Vec::new();
-    for pair in call.args.chunks(2) {
-        let [name, value] = pair else { continue };
-        let name = match name {
-            Value::Null => {
-                let text = "null value not allowed for object key";
-                return Err(Error::new(40441, "22004", text).next("give each value a name"));
-            }
-            Value::Text(text) => text.clone(),
-            other => json(other),
-        };
-        pairs.push(format!("{} : {}", json(&name.into()), json(value)));
-    }
-    Ok(format!("{{{}}}", pairs.join(", ")).into())
-}
 
 /// A text as a literal.
 fn literal(text: &str) -> String {
