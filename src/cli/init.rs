@@ -226,11 +226,28 @@ pub async fn make(args: &Args, place: &Place) -> Result<Held, Fault> {
         Err(error) if error.has(70102) => return Err(error.into()),
         Err(error) => Err(error.into()),
     };
+    let result = result.and_then(|held| {
+        certificate(&args.dir)?;
+        Ok(held)
+    });
     if result.is_err() {
         // It was not there before this command; nobody else can have put anything in.
         let _ = std::fs::remove_dir_all(&args.dir);
     }
     result
+}
+
+/// Makes the certificate of the server.
+#[cfg(feature = "sql")]
+fn certificate(dir: &Path) -> Result<(), Fault> {
+    let made = cellar_server::make_certificate(dir);
+    made.map(drop).map_err(|error| Fault::failed(error.to_string()))
+}
+
+/// There is no server.
+#[cfg(not(feature = "sql"))]
+fn certificate(_: &Path) -> Result<(), Fault> {
+    Ok(())
 }
 
 /// Whether DIR can be made.

@@ -1,7 +1,9 @@
 //! The prompt of `cellar sql`: edited lines, history, statements over several lines.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
+use cellar_instance::session::without_password;
 use cellar_sql::parse::reads_stream;
 use cellar_sql::{Engine, Open, split};
 use rustyline::DefaultEditor;
@@ -102,8 +104,7 @@ async fn run_complete(
 ) -> Result<String, Fault> {
     let cut = split(text);
     for piece in &cut.complete {
-        // A statement that cannot be kept is no reason to stop.
-        let _ = editor.add_history_entry(format!("{};", piece.sql));
+        note(editor, piece.sql);
         let mut out = output::Out;
         let ran = match reads_stream(piece.sql) {
             false => run_one(engine, piece.sql, show, &mut out).await,
@@ -120,6 +121,14 @@ async fn run_complete(
         None if cut.open == Some(Open::Comment) => text[end_of_last(&cut)..].to_string(),
         None => String::new(),
     })
+}
+
+/// Keeps a statement for the next time, unless there is a password in it.
+fn note(editor: &mut DefaultEditor, sql: &str) {
+    if matches!(without_password(sql), Cow::Borrowed(_)) {
+        // One that cannot be kept is no reason to stop.
+        let _ = editor.add_history_entry(format!("{sql};"));
+    }
 }
 
 /// The rows of a COPY that are typed, up to a line `\.`, or the end.
@@ -172,7 +181,7 @@ pub fn run_there(
         text.push('\n');
         let cut = split(&text);
         for piece in &cut.complete {
-            let _ = editor.add_history_entry(format!("{};", piece.sql));
+            note(&mut editor, piece.sql);
             let mut sql = piece.sql.to_owned();
             if reads_stream(&sql) {
                 sql = format!("{sql};\n{}\\.\n", typed_rows(&mut editor));

@@ -2,6 +2,7 @@
 //! away. Whoever hears it removes what was made, or leaves it as it is to be found.
 
 use std::future::poll_fn;
+use std::io::IsTerminal;
 use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -20,6 +21,13 @@ impl End {
         End(kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect())
     }
 
+    /// The same, but for the end of the terminal.
+    #[cfg(feature = "sql")]
+    pub fn without_hangup() -> End {
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
+        End(kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect())
+    }
+
     /// Waits for the next one.
     pub async fn next(&mut self) {
         poll_fn(|cx| {
@@ -27,6 +35,31 @@ impl End {
             if came { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
+    }
+}
+
+/// Hears SIGHUP: a server reads its files again. Where it was the terminal that went away, it is an end.
+#[cfg(feature = "sql")]
+pub struct Hangup {
+    signal: Option<Signal>,
+    had_terminal: bool,
+}
+
+#[cfg(feature = "sql")]
+impl Hangup {
+    /// Begins to listen; wants to be in the runtime.
+    pub fn heard() -> Hangup {
+        let heard = (!ignores_hangup()).then(|| signal(SignalKind::hangup()).ok()).flatten();
+        Hangup { signal: heard, had_terminal: std::io::stdin().is_terminal() }
+    }
+
+    /// Waits for the next one; whether the terminal has gone.
+    pub async fn next(&mut self) -> bool {
+        match &mut self.signal {
+            Some(signal) => drop(signal.recv().await),
+            None => std::future::pending().await,
+        }
+        self.had_terminal && !std::io::stdin().is_terminal()
     }
 }
 

@@ -13,7 +13,7 @@ use cellar_sql::EngineOptions;
 use super::database::{Database, Place, cores};
 use super::fault::Fault;
 use super::output;
-use super::signals::End;
+use super::signals::{End, Hangup};
 
 /// Arguments of `start`.
 #[derive(Debug, clap::Args)]
@@ -21,13 +21,16 @@ use super::signals::End;
   cellar start mydb                         then: psql -h 127.0.0.1
   cellar start mydb --listen 127.0.0.1:5433
   psql -h $PWD/mydb                         by the socket in the directory
-Only the user who owns the database can connect; the kernel says who it is.
-TERM or Ctrl-C lets transactions end first; a second one ends at once.")]
+  cellar start mydb --listen 0.0.0.0:5432   also from other machines, with TLS
+The user who owns the database connects without a password: the kernel says who
+it is. Others need a role with one: create role anna login password '..'
+TERM or Ctrl-C lets transactions end first; a second one ends at once. HUP reads
+server.crt, server.key, root.crt and the hba rules of cellar.toml again.")]
 pub struct Args {
     /// The database; $CELLAR_DIR if it is left out.
     pub dir: Option<PathBuf>,
     /// Where to listen: an address of this machine and a port; may be given
-    /// more than once.
+    /// more than once. From other machines it is reached by TLS alone.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5432")]
     pub listen: Vec<SocketAddr>,
     /// Sessions at most.
@@ -54,11 +57,19 @@ pub async fn run(args: &Args, database: &Database, place: &Place) -> Result<(), 
             target_partitions: cores(),
         },
     };
-    let mut ends = End::heard();
+    let (mut ends, mut hangups) = (End::without_hangup(), Hangup::heard());
     let started = Server::start(std::sync::Arc::clone(&database.inner), options).await;
     let mut server = started.map_err(|error| Fault::failed(error.to_string()))?;
     ready(&server)?;
-    ends.next().await;
+    loop {
+        tokio::select! {
+            () = ends.next() => break,
+            has_no_terminal = hangups.next() => match has_no_terminal {
+                true => break,
+                false => reload(&server),
+            },
+        }
+    }
     // Whoever watches over it is told; without one this does nothing.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     if server.sessions() > 0 {
@@ -78,6 +89,14 @@ pub async fn run(args: &Args, database: &Database, place: &Place) -> Result<(), 
         server.stop().await;
     }
     Ok(())
+}
+
+/// Has it read its files again; what is wrong with one is told, and all stays as it was.
+fn reload(server: &Server) {
+    match server.reload() {
+        Ok(()) => output::notice("Read again: the hba rules and the files of TLS."),
+        Err(error) => output::notice(&format!("Not read again: {error}")),
+    }
 }
 
 /// Says where clients connect.

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::library::Library;
 use crate::parameters::definitions::MEMORY_TARGET;
 use crate::parameters::{Altered, Parameters, Scope};
+use crate::roles::Logins;
 use crate::scans::Scans;
 use crate::session::Sessions;
 use crate::temp::TempSpace;
@@ -59,6 +60,7 @@ pub struct Instance {
     temp: TempSpace,
     redo: Redo,
     library: Library,
+    logins: Logins,
 }
 
 impl std::fmt::Debug for Instance {
@@ -94,6 +96,7 @@ impl Instance {
             temp: TempSpace::default(),
             redo: Redo::default(),
             library: Library::default(),
+            logins: Logins::default(),
         }
     }
 
@@ -135,6 +138,11 @@ impl Instance {
     /// The statements that sessions run by plans they keep.
     pub fn library(&self) -> &Library {
         &self.library
+    }
+
+    /// Counts who was let in, and who was not.
+    pub fn logins(&self) -> &Logins {
+        &self.logins
     }
 
     /// The memory of the machine or container.
@@ -226,7 +234,9 @@ impl Instance {
             "v$cell_scan" => views::values(views::cell_scan(&self.scans)),
             "v$cell_scan_filter" => views::values(views::cell_scan_filter(&self.scans)),
             "v$controlfile" => views::values(views::controlfile(&self.redo)),
-            "v$sysstat" => views::values(views::sysstat(&self.scans, &self.temp, &self.redo)),
+            "v$sysstat" => {
+                views::values(views::sysstat(&self.scans, &self.temp, &self.redo, &self.logins))
+            }
             "v$event_histogram_micro" => views::values(views::event_histogram_micro(waits)),
             "v$event_name" => views::values(views::event_name()),
             "v$iostat_file" => self.of_groups(|g| g.iostat_files()),

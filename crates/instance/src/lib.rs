@@ -20,6 +20,7 @@ pub mod heap;
 mod instance;
 pub mod library;
 pub mod parameters;
+pub mod roles;
 pub mod scans;
 pub mod scrub;
 pub mod session;

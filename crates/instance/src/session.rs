@@ -1,5 +1,6 @@
 //! Sessions of the instance: who works here, and what statement it executes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -38,6 +39,25 @@ struct Call {
 /// A session. Clones are the same session; it ends with the last of them.
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
+
+/// A statement up to the first word PASSWORD: what follows may be one.
+pub fn without_password(statement: &str) -> Cow<'_, str> {
+    const WORD: &[u8] = b"password";
+    let bytes = statement.as_bytes();
+    let mut from = 0;
+    // A letter that few words have.
+    while let Some(at) = bytes[from..].iter().position(|own| own.eq_ignore_ascii_case(&b'w')) {
+        let begin = (from + at).checked_sub(4);
+        let word = begin.and_then(|begin| Some((begin, bytes.get(begin..begin + WORD.len())?)));
+        if let Some((begin, word)) = word
+            && word.eq_ignore_ascii_case(WORD)
+        {
+            return format!("{} ***", &statement[..begin + WORD.len()]).into();
+        }
+        from += at + 1;
+    }
+    statement.into()
+}
 
 /// Shows a statement as executing until it is dropped.
 #[must_use = "the statement is over when this is dropped"]
@@ -86,6 +106,12 @@ impl Sessions {
     /// How many sessions are open.
     pub fn count(&self) -> usize {
         lock(&self.0.open).len()
+    }
+
+    /// How many of them are a user's.
+    pub fn count_of(&self, user: &str) -> usize {
+        let open: Vec<_> = lock(&self.0.open).values().filter_map(Weak::upgrade).collect();
+        open.iter().filter(|session| session.user.as_deref() == Some(user)).count()
     }
 
     /// The rows of `v$session`, by session number.
@@ -171,9 +197,14 @@ impl Session {
         self.0.sessions.env.now().0
     }
 
-    /// Shows `statement` as the one that the session executes.
+    /// The user whose session it is; one of the instance's own has none.
+    pub fn user(&self) -> Option<&str> {
+        self.0.user.as_deref()
+    }
+
+    /// Shows `statement` as the one that the session executes, without a password that may be in it.
     pub fn execute(&self, statement: &str) -> Executing {
-        self.set(Some(statement.to_owned()));
+        self.set(Some(without_password(statement).into_owned()));
         Executing(self.clone())
     }
 
@@ -186,5 +217,27 @@ impl Session {
 impl Drop for Executing {
     fn drop(&mut self) {
         self.0.set(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_password;
+
+    #[test]
+    fn what_follows_password_is_not_shown() {
+        for (statement, shown) in [
+            ("create role r PASSWORD 'x'", "create role r PASSWORD ***"),
+            (
+                "select 1; alter user \u{e9} with passwOrd/**/$$x$$",
+                "select 1; alter user \u{e9} with passwOrd ***",
+            ),
+            ("select w from wwww", "select w from wwww"),
+            ("passwor", "passwor"),
+            ("w", "w"),
+            ("", ""),
+        ] {
+            assert_eq!(without_password(statement), shown);
+        }
     }
 }

@@ -25,14 +25,17 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
-    /// Somebody beyond this machine could connect.
-    #[error(
-        "CELLAR-12543: {0} can be reached from other machines: that needs TLS and passwords, which are not in this \
-         version of Cellar\nNext: --listen 127.0.0.1:{port}, and from another \
-         machine: ssh -L {port}:127.0.0.1:{port} THIS_HOST",
-        port = .0.port()
-    )]
-    Open(SocketAddr),
+    /// The certificate or the key of the server is not as it must be.
+    #[error("CELLAR-28860: {what}\nNext: {next}")]
+    Certificate {
+        /// What is wrong.
+        what: String,
+        /// What to do now.
+        next: String,
+    },
+    /// The rules of who may connect are not as they must be.
+    #[error("{0}")]
+    Rules(String),
 }
 
 /// Why a connection ends.
@@ -55,6 +58,14 @@ pub(crate) struct Refusal {
     pub sqlstate: &'static str,
     pub message: String,
     pub hint: Option<&'static str>,
+}
+
+impl Refusal {
+    /// Whatever is wrong with a login that was to be proved, it says no more.
+    pub fn login(user: &str) -> Refusal {
+        let text = format!("password authentication failed for user \"{user}\"");
+        Refusal::new("28P01", text)
+    }
 }
 
 impl Refusal {

@@ -6,14 +6,19 @@
 #![cfg(feature = "engine")]
 
 mod access;
+mod attempts;
 mod cancel;
 mod error;
 mod listen;
+mod login;
 mod peer;
+mod secret;
 mod session;
 mod socket;
+mod tls;
 mod values;
 mod wire;
 
 pub use error::Error;
 pub use listen::{Options, Server};
+pub use tls::make as make_certificate;

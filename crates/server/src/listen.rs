@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use cellar_instance::database::Database;
+use cellar_instance::parameters::Spfile;
+use cellar_instance::roles::hba::Rules;
 use cellar_sql::{EngineOptions, WorkMemory};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -17,6 +19,7 @@ use crate::cancel::Keys;
 use crate::error::Error;
 use crate::session;
 use crate::socket::Socket;
+use crate::tls::Tls;
 
 /// A failed accept is tried again after this, so that a lack of descriptors costs no processor.
 const BETWEEN_FAILURES: Duration = Duration::from_millis(10);
@@ -53,6 +56,7 @@ pub(crate) struct Shared {
     pub engine: EngineOptions,
     pub memory: WorkMemory,
     pub access: Access,
+    pub tls: Tls,
     pub keys: Keys,
     pub places: Arc<Semaphore>,
     pub phase: watch::Receiver<Phase>,
@@ -60,6 +64,7 @@ pub(crate) struct Shared {
 
 /// A server that listens, until it is stopped.
 pub struct Server {
+    directory: PathBuf,
     phase: watch::Sender<Phase>,
     addresses: Vec<SocketAddr>,
     socket: PathBuf,
@@ -79,14 +84,13 @@ impl Server {
     /// Begins to listen.
     ///
     /// # Errors
-    /// An address cannot be had, or could be reached from other machines.
+    /// An address cannot be had; the rules of who may connect, or the files of TLS, are not as they must be.
     #[boxed]
     pub async fn start(database: Arc<Database>, options: Options) -> Result<Server, Error> {
+        // Beyond this machine nobody is talked to without them.
+        let (rules, tls) = (rules(&options.directory)?, Tls::open(&options.directory)?);
         let mut listeners = Vec::with_capacity(options.listen.len());
         for address in &options.listen {
-            if !address.ip().is_loopback() {
-                return Err(Error::Open(*address));
-            }
             listeners.push(bound(*address).await?);
         }
         let of = |own: &TcpListener| own.local_addr();
@@ -96,14 +100,13 @@ impl Server {
         let local = local(&socket)?;
         let (phase, seen) = watch::channel(Phase::Running);
         let (held, sessions) = mpsc::channel(1);
-        let directory = options.directory.canonicalize().ok();
-        let name = directory.as_deref().and_then(Path::file_name);
-        let name = name.map(|name| name.to_string_lossy().into_owned());
+        let owner = rustix::process::geteuid().as_raw();
         let shared = Arc::new(Shared {
             database,
             memory: WorkMemory::new(options.engine.memory_limit),
             engine: options.engine,
-            access: Access::new(rustix::process::geteuid().as_raw(), name),
+            access: Access::new(owner, &options.directory, rules),
+            tls,
             keys: Keys::default(),
             places: Arc::new(Semaphore::new(options.sessions)),
             phase: seen,
@@ -112,8 +115,8 @@ impl Server {
             tokio::spawn(accept_tcp(listener, Arc::clone(&shared), held.clone()));
         }
         tokio::spawn(accept_unix(local, Arc::clone(&shared), held));
-        let places = options.sessions;
-        Ok(Server { phase, addresses, socket, sessions, shared, places })
+        let (places, directory) = (options.sessions, options.directory);
+        Ok(Server { directory, phase, addresses, socket, sessions, shared, places })
     }
 
     /// The addresses that it listens on.
@@ -124,6 +127,16 @@ impl Server {
     /// How many sessions there are.
     pub fn sessions(&self) -> usize {
         self.places - self.shared.places.available_permits()
+    }
+
+    /// Reads the rules of who may connect and the files of TLS again, for who connects from now on. What is wrong
+    /// stays as it was.
+    ///
+    /// # Errors
+    /// They are not as they must be.
+    pub fn reload(&self) -> Result<(), Error> {
+        self.shared.access.set_rules(rules(&self.directory)?);
+        self.shared.tls.reload()
     }
 
     /// Lets nobody in any more, and waits until all sessions are gone: each goes as soon as it is in no transaction.
@@ -148,6 +161,12 @@ impl Drop for Server {
         // Whoever comes next makes it anew.
         let _ = std::fs::remove_file(&self.socket);
     }
+}
+
+/// The rules of who may connect.
+fn rules(directory: &Path) -> Result<Rules, Error> {
+    let read = Spfile::read(directory).map_err(|error| Error::Rules(error.to_string()))?;
+    Ok(read.rules().clone())
 }
 
 async fn bound(address: SocketAddr) -> Result<TcpListener, Error> {

@@ -19,6 +19,7 @@ mod namespaces;
 mod open;
 pub mod prepared;
 mod resolving;
+mod roles;
 mod rows;
 mod run;
 mod schema_calls;

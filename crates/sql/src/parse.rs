@@ -9,6 +9,7 @@ mod locks;
 mod logfile;
 mod offline;
 pub(crate) mod overriding;
+mod role;
 mod schema;
 mod scrub;
 mod sequence;
@@ -255,6 +256,9 @@ impl<'a> Cursor<'a> {
     }
 
     fn own_statement(&mut self) -> Result<Option<Statement>, Error> {
+        if let Some(statement) = self.about_roles()? {
+            return self.at_its_end(statement).map(Some);
+        }
         if self.is_about_setting() {
             let statement = self.setting()?;
             return self.at_its_end(statement).map(Some);

@@ -46,6 +46,121 @@ pub enum Setting {
     Show(String),
     /// SHOW ALL.
     ShowAll,
+    /// SET ROLE, SET SESSION AUTHORIZATION, or RESET of them.
+    Assume {
+        /// Which of them.
+        what: Assume,
+        /// LOCAL: until the transaction ends.
+        is_local: bool,
+    },
+}
+
+/// The role that a session is to act as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Assume {
+    /// As this one; `None`: as the role of the session.
+    Role(Option<String>),
+    /// The role of the session is this one; `None`: the one that has connected.
+    Session(Option<String>),
+}
+
+/// A password, which is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(pub String);
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Password(..)")
+    }
+}
+
+/// A role as a statement names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoleName {
+    /// By its name.
+    Named(String),
+    /// CURRENT_USER, CURRENT_ROLE.
+    Current,
+    /// SESSION_USER.
+    Session,
+    /// PUBLIC: everybody.
+    Public,
+}
+
+/// What a statement says of a role.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoleOptions {
+    /// SUPERUSER.
+    pub is_superuser: Option<bool>,
+    /// LOGIN.
+    pub can_login: Option<bool>,
+    /// CREATEROLE.
+    pub creates_roles: Option<bool>,
+    /// INHERIT.
+    pub inherits: Option<bool>,
+    /// CONNECTION LIMIT.
+    pub connections: Option<i32>,
+    /// PASSWORD; `Some(None)`: NULL.
+    pub password: Option<Option<Password>>,
+    /// VALID UNTIL.
+    pub valid_until: Option<String>,
+    /// IN ROLE.
+    pub in_roles: Vec<RoleName>,
+    /// ROLE: who is to be a member of it.
+    pub members: Vec<RoleName>,
+    /// ADMIN.
+    pub admins: Vec<RoleName>,
+}
+
+/// A statement about roles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoleStatement {
+    /// CREATE ROLE.
+    Create {
+        /// Its name.
+        name: String,
+        /// What is said of it.
+        options: RoleOptions,
+    },
+    /// ALTER ROLE.
+    Alter {
+        /// Its name.
+        name: RoleName,
+        /// What is said of it.
+        options: RoleOptions,
+    },
+    /// ALTER ROLE .. RENAME TO.
+    Rename {
+        /// Its name.
+        name: RoleName,
+        /// What it is to be called.
+        to: String,
+    },
+    /// DROP ROLE.
+    Drop {
+        /// Their names.
+        names: Vec<RoleName>,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// GRANT of roles.
+    Grant {
+        /// The roles.
+        roles: Vec<RoleName>,
+        /// Who is to be a member of each.
+        to: Vec<RoleName>,
+        /// WITH ADMIN OPTION.
+        is_admin: bool,
+    },
+    /// REVOKE of roles.
+    Revoke {
+        /// The roles.
+        roles: Vec<RoleName>,
+        /// Who is to be no member any more.
+        from: Vec<RoleName>,
+        /// ADMIN OPTION FOR.
+        only_admin: bool,
+    },
 }
 
 /// The column that a sequence goes with.
@@ -97,6 +212,7 @@ impl Define {
                 | Define::RenameSchema { .. }
                 | Define::SetSchema { .. }
                 | Define::Comment { .. }
+                | Define::Role(_)
         )
     }
 }
@@ -127,6 +243,8 @@ pub enum Define {
         /// What it is to be called.
         to: String,
     },
+    /// About roles.
+    Role(Box<RoleStatement>),
     /// COMMENT ON.
     Comment {
         /// What it is about.

@@ -372,6 +372,7 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (1623, "55006", "log group is the current one"),
     (1624, "55006", "log group is needed for crash recovery"),
     (1653, "53100", "no room for the heap"),
+    (1918, "42704", "role does not exist"),
     (1920, "42P06", "schema exists already"),
     (1922, "2BP01", "something is in the schema"),
     (2017, "22023", "integer needed"),

@@ -7,6 +7,7 @@ mod draft;
 pub mod name;
 mod namespace;
 mod oid;
+mod role;
 mod row_table;
 mod sequence;
 mod shared;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 
 pub(crate) use draft::Draft;
+pub use role::{Membership, OWNER, OWNER_OID, Role};
 pub use row_table::{Check, Constraint, Index, IndexColumn, Missing, RowTable};
 pub use sequence::{Identity, Owned, Sequence, SequenceType};
 pub use shared::{CatalogStore, SharedCatalog, StoreFuture};
@@ -28,9 +30,12 @@ pub(crate) use stub::Stub;
 pub use table::{Comments, Segment, Table, TableKind};
 pub use view::View;
 
-/// The newest version of the content that this program reads: the one with schemas and comments. (Version 3 is
-/// a stub in the catalog's place.)
-pub const VERSION: u32 = 6;
+/// The newest version of the content that this program reads: the one with roles. (Version 3 is a stub in the
+/// catalog's place.)
+pub const VERSION: u32 = 7;
+
+/// The version of a catalog with schemas and comments.
+const VERSION_SCHEMAS: u32 = 6;
 
 /// The version of a catalog with sequences and views.
 const VERSION_VIEWS: u32 = 5;
@@ -91,7 +96,9 @@ impl Catalog {
         let table = self.table(name).ok_or_else(|| self.no_table(name))?;
         match table.kind {
             TableKind::Columnar => Ok(table),
-            TableKind::Sequence | TableKind::View | TableKind::Schema => Err(self.no_table(name)),
+            TableKind::Sequence | TableKind::View | TableKind::Schema | TableKind::Role => {
+                Err(self.no_table(name))
+            }
             TableKind::Heap => {
                 let text = format!("the rows of table \"{name}\" are in the heap, not in columns");
                 Err(Error::new(70118, text).hint("INSERT adds rows, and DELETE takes them away"))
@@ -165,8 +172,11 @@ impl Catalog {
                 || table.view.is_some()
                 || table.rows.as_ref().is_some_and(|r| !r.owned.is_empty())
         };
-        if self.tables.iter().any(namespace::is_new) {
+        if self.tables.iter().any(|table| table.kind == TableKind::Role) {
             return VERSION;
+        }
+        if self.tables.iter().any(namespace::is_new) {
+            return VERSION_SCHEMAS;
         }
         if self.tables.iter().any(is_new) {
             return VERSION_VIEWS;
@@ -341,7 +351,8 @@ impl Catalog {
     }
 
     fn no_table(&self, name: &str) -> Error {
-        let names: Vec<&str> = self.tables.iter().map(|table| table.name.as_str()).collect();
+        let tables = self.tables.iter().filter(|table| table.kind != TableKind::Role);
+        let names: Vec<&str> = tables.map(|table| table.name.as_str()).collect();
         let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         Error::new(942, format!("table \"{name}\" does not exist"))
             .hint(format!("tables there are: {known}"))

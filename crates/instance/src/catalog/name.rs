@@ -38,6 +38,16 @@ pub fn schema_of_key(key: &str) -> Option<&str> {
     key.strip_suffix(SEPARATOR)
 }
 
+/// The key of a role, which is in no schema.
+pub fn role_key(role: &str) -> String {
+    format!("{SEPARATOR}{role}")
+}
+
+/// The role whose key this is.
+pub fn role_of_key(key: &str) -> Option<&str> {
+    key.strip_prefix(SEPARATOR).filter(|role| !role.is_empty())
+}
+
 /// The key of another object in the schema of this one.
 pub fn beside(key: &str, name: &str) -> String {
     key_of(parts(key).0, name)
@@ -88,6 +98,8 @@ mod tests {
         assert_eq!(beside(&key, "c"), key_of("s", "c"));
         assert_eq!(schema_of_key(&schema_key("s")), Some("s"));
         assert_eq!(schema_of_key(&key), None);
+        assert_eq!(role_of_key(&role_key("r")), Some("r"));
+        assert_eq!((role_of_key(&key), schema_of_key(&role_key("r"))), (None, None));
     }
 
     #[test]

@@ -22,7 +22,8 @@ impl Catalog {
 
     /// Whether there is more than one schema.
     pub fn has_schemas(&self) -> bool {
-        self.tables.iter().any(|table| table.name.contains(name::SEPARATOR))
+        let is_in_one = |table: &Table| table.name.contains(name::SEPARATOR);
+        self.tables.iter().any(|table| is_in_one(table) && table.kind != TableKind::Role)
     }
 
     /// The schemas that people have made, and the one that is always there.
@@ -35,7 +36,8 @@ impl Catalog {
     /// What is in a schema.
     pub fn in_schema<'a>(&'a self, schema: &'a str) -> impl Iterator<Item = &'a Table> {
         self.tables.iter().filter(move |table| {
-            table.kind != TableKind::Schema && name::parts(&table.name).0 == schema
+            let is_within = !matches!(table.kind, TableKind::Schema | TableKind::Role);
+            is_within && name::parts(&table.name).0 == schema
         })
     }
 
@@ -48,7 +50,8 @@ impl Catalog {
     /// Refuses a name in a schema that there is not.
     pub(super) fn check_schema_of(&self, key: &str) -> Result<()> {
         let (schema, own) = name::parts(key);
-        match own.is_empty() || name::is_temporary(schema) || self.has_schema(schema) {
+        let is_in_none = own.is_empty() || name::role_of_key(key).is_some();
+        match is_in_none || name::is_temporary(schema) || self.has_schema(schema) {
             true => Ok(()),
             false => Err(no_schema(schema)),
         }

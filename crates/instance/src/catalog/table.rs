@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{RowTable, Sequence, View, name};
+use super::{Role, RowTable, Sequence, View, name};
 
 /// The option with the locations of an external table behind its first, as a JSON array.
 const MORE_LOCATIONS: &str = "more_locations";
@@ -25,6 +25,8 @@ pub enum TableKind {
     View,
     /// A schema: what other names are in.
     Schema,
+    /// A role: who may connect, and what is whose.
+    Role,
 }
 
 /// A table.
@@ -63,6 +65,9 @@ pub struct Table {
     /// Of a view: what it reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub view: Option<View>,
+    /// Of a role: what it may do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
     /// What COMMENT says of it and of what belongs to it.
     #[serde(default, skip_serializing_if = "Comments::is_empty")]
     pub comments: Comments,
@@ -139,6 +144,7 @@ impl Table {
             rows: None,
             sequence: None,
             view: None,
+            role: None,
             comments: Comments::default(),
         }
     }
@@ -163,6 +169,7 @@ impl Table {
             rows: None,
             sequence: None,
             view: None,
+            role: None,
             comments: Comments::default(),
         }
     }
@@ -177,6 +184,12 @@ impl Table {
     pub fn of_schema(schema: &str) -> Table {
         let plain = Table::external(name::schema_key(schema), "", "", "", BTreeMap::new());
         Table { kind: TableKind::Schema, ..plain }
+    }
+
+    /// A role.
+    pub fn of_role(name: &str, role: Role) -> Table {
+        let plain = Table::external(name::role_key(name), "", "", "", BTreeMap::new());
+        Table { kind: TableKind::Role, role: Some(role), ..plain }
     }
 
     /// A view with these columns.
@@ -200,6 +213,7 @@ impl Table {
             rows: Some(rows),
             sequence: None,
             view: None,
+            role: None,
             comments: Comments::default(),
         }
     }
@@ -217,6 +231,7 @@ impl Table {
             TableKind::Sequence => "sequence",
             TableKind::View => "view",
             TableKind::Schema => "schema",
+            TableKind::Role => "role",
         }
     }
 
@@ -276,7 +291,12 @@ impl Table {
         if (self.kind == TableKind::Schema) != name::schema_of_key(&self.name).is_some() {
             return Some(format!("\"{name}\" is a schema, or it is not"));
         }
-        if matches!(self.kind, TableKind::Sequence | TableKind::View | TableKind::Schema) {
+        let is_role = self.kind == TableKind::Role;
+        if is_role != self.role.is_some() || is_role != name::role_of_key(&self.name).is_some() {
+            return Some(format!("\"{name}\" is a role, or it is not"));
+        }
+        if is_role || matches!(self.kind, TableKind::Sequence | TableKind::View | TableKind::Schema)
+        {
             return None;
         }
         if self.kind == TableKind::Heap {
@@ -315,7 +335,8 @@ pub(super) fn fault_of(tables: &[Table]) -> Option<String> {
             return Some(fault);
         }
         let (schema, own) = name::parts(&table.name);
-        let is_there = schema == name::PUBLIC || name::is_temporary(schema);
+        let is_there =
+            schema == name::PUBLIC || name::is_temporary(schema) || table.kind == TableKind::Role;
         if !is_there && !schemas.contains(schema) {
             return Some(format!("table \"{own}\" is in a schema that is not there: \"{schema}\""));
         }

@@ -9,6 +9,7 @@ mod import;
 mod init;
 mod kept_catalog;
 mod parameters;
+mod roles;
 mod row_tables;
 mod schemas;
 mod sequences;

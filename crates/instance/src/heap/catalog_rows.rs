@@ -265,7 +265,7 @@ pub(super) async fn lock_name(
     key: &str,
 ) -> std::result::Result<(), HeapError> {
     let (schema, name) = name::parts(key);
-    if schema != name::PUBLIC && !name.is_empty() {
+    if schema != name::PUBLIC && !schema.is_empty() && !name.is_empty() {
         change.lock_key(&name_key(schema, "").key, Mode::Share).await?;
     }
     change.lock_key(&name_key(schema, name).key, Mode::Exclusive).await

@@ -11,9 +11,13 @@ use toml::Spanned;
 
 use super::definitions::{self, Value};
 use crate::error::{Error, Result};
+use crate::roles::hba::Rules;
 
 /// The name of the file in DIR.
 pub const FILE_NAME: &str = "cellar.toml";
+
+/// The rules of who may connect: see [`Rules`]. They are changed in the file alone.
+const HBA: &str = "hba";
 
 const HEAD: &str = "\
 # Parameters of this Cellar instance. Better changed by ALTER SYSTEM SET name = value
@@ -28,6 +32,8 @@ pub struct Spfile {
     values: BTreeMap<&'static str, Value>,
     /// Whatever else the file says.
     unknown: toml::Table,
+    /// Who may connect, and how.
+    rules: Rules,
 }
 
 impl Spfile {
@@ -37,6 +43,7 @@ impl Spfile {
             path: directory.join(FILE_NAME),
             values: BTreeMap::new(),
             unknown: toml::Table::new(),
+            rules: Rules::default(),
         }
     }
 
@@ -57,6 +64,13 @@ impl Spfile {
                 let at = error.span().map_or(0, |span| span.start);
                 spfile.damaged(line_of(text.as_bytes(), at), error.message())
             })?;
+        spfile.rules = Rules::read(&text).map_err(|fault| {
+            let line = line_of(text.as_bytes(), fault.at);
+            spfile.damaged(line, &fault.why).hint(format!(
+                "correct line {line}: hba = [{{ type = 'hostssl', user = 'all', address = 'all', \
+                 method = 'scram-sha-256' }}]"
+            ))
+        })?;
         for (name, value) in entries {
             let line = line_of(text.as_bytes(), name.span().start);
             let name = name.into_inner();
@@ -89,7 +103,12 @@ impl Spfile {
 
     /// The names in the file that this version does not know.
     pub fn unknown(&self) -> impl Iterator<Item = &str> {
-        self.unknown.keys().map(String::as_str)
+        self.unknown.keys().map(String::as_str).filter(|name| *name != HBA)
+    }
+
+    /// Who may connect, and how.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
     }
 
     /// A copy that sets `name`, or leaves it to its default.

@@ -7,6 +7,7 @@ use cellar_storage::redo::Redo;
 
 use super::row::view;
 use crate::catalog::name;
+use crate::roles::Logins;
 use crate::scans::{ScanRecord, Scans};
 use crate::temp::TempSpace;
 
@@ -56,7 +57,7 @@ view! {
     VSysstat = "v$sysstat" {
         number: u64 = "statistic#", "Number of the statistic in this version";
         name: &'static str = "name", "Its name";
-        class: u32 = "class", "2: redo; 8: cache and storage";
+        class: u32 = "class", "1: users; 2: redo; 8: cache and storage";
         value: u64 = "value", "Its value; bytes where the name says bytes";
     }
 }
@@ -114,7 +115,7 @@ pub fn cell_scan_filter(scans: &Scans) -> Vec<VCellScanFilter> {
 }
 
 /// The rows of v$sysstat.
-pub fn sysstat(scans: &Scans, temp: &TempSpace, redo: &Redo) -> Vec<VSysstat> {
+pub fn sysstat(scans: &Scans, temp: &TempSpace, redo: &Redo, logins: &Logins) -> Vec<VSysstat> {
     let (now, (_, count)) = (scans.totals(), scans.recent());
     let (hits, misses) = scans.cache().hits_and_misses();
     let statistics = [
@@ -132,8 +133,9 @@ pub fn sysstat(scans: &Scans, temp: &TempSpace, redo: &Redo) -> Vec<VSysstat> {
         ("cell cache misses", misses),
         ("cell cache bytes", scans.cache().used()),
     ];
-    // Oracle's classes: 2 is redo, 8 is cache.
+    // Oracle's classes: 1 is users, 2 is redo, 8 is cache.
     let others = statistics.into_iter().chain(temp.statistics()).map(|known| (known, 8));
+    let users = logins.statistics().into_iter().map(|known| (known, 1));
     let redo = super::redo::statistics(redo).into_iter().map(|known| (known, 2));
     let row = |(at, ((name, value), class)): (usize, ((&'static str, u64), u32))| VSysstat {
         number: at as u64,
@@ -141,5 +143,5 @@ pub fn sysstat(scans: &Scans, temp: &TempSpace, redo: &Redo) -> Vec<VSysstat> {
         class,
         value,
     };
-    others.chain(redo).enumerate().map(row).collect()
+    others.chain(redo).chain(users).enumerate().map(row).collect()
 }

@@ -188,6 +188,7 @@ impl Session {
         self.portals.clear();
         self.statements.clear();
         self.engine.execute("deallocate all").await?;
+        self.engine.execute("reset session authorization").await?;
         self.engine.execute("reset all").await?;
         self.engine.end_session().await;
         self.out.complete("DISCARD ALL");

@@ -118,7 +118,7 @@ pub(crate) async fn run(socket: Socket, shared: &Arc<Shared>) {
     session.engine.end_session().await;
     if let Err(Ended::Refused(refusal)) = served {
         session.out.said(&Said::fatal(&refusal));
-        let _ = tokio::time::timeout(LAST_WORDS, session.out.flush()).await;
+        let _ = tokio::time::timeout(LAST_WORDS, session.out.end()).await;
     }
 }
 

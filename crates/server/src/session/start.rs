@@ -10,10 +10,12 @@ use cellar_sql::host::instance::{InstanceHost, views};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Session;
-use crate::access::ROLE;
+use crate::access::Asks;
 use crate::error::{Ended, Refusal};
 use crate::listen::{Phase, Shared};
+use crate::login::{self, Known};
 use crate::socket::Peer;
+use crate::tls::{Encrypted, FIRST_BYTE};
 use crate::wire::backend::{Out, Said};
 use crate::wire::frames::Frames;
 use crate::wire::startup::{self, First, MINOR, Startup};
@@ -28,30 +30,37 @@ pub(super) async fn begun(
     peer: &Peer,
     shared: &Arc<Shared>,
 ) -> Option<Session> {
-    let asked = tokio::time::timeout(PATIENCE, asked(&mut frames, &mut out, shared)).await;
-    let startup = match asked {
-        Ok(Ok(startup)) => startup?,
+    let asked = tokio::time::timeout(PATIENCE, asked((&mut frames, &mut out), peer, shared)).await;
+    let (startup, encrypted) = match asked {
+        Ok(Ok(asked)) => asked?,
         Ok(Err(Ended::Refused(refusal))) => return told(out, &refusal).await,
         // Nobody is there to be told.
         Ok(Err(_)) | Err(_) => return None,
     };
-    let is_ending = *shared.phase.borrow() > Phase::Running;
-    let let_in = match is_ending {
-        true => Err(Refusal::new("57P03", "the database system is shutting down")),
-        false => shared.access.check(peer.uid, &startup),
+    let asks = Asks { peer, encrypted: encrypted.as_ref(), startup: &startup };
+    let mut phase = shared.phase.clone();
+    let let_in = tokio::select! {
+        biased;
+        _ = phase.wait_for(|phase| *phase > Phase::Running) => Err(Ended::from(ending())),
+        let_in = let_in((&mut frames, &mut out), &asks, shared) => let_in,
     };
-    let place = let_in.and_then(|()| place(shared));
-    let place = match place {
-        Ok(place) => place,
-        Err(refusal) => return told(out, &refusal).await,
+    let admitted = let_in.and_then(|role| Ok((place(shared)?, role)));
+    let (place, role) = match admitted {
+        Ok(admitted) => admitted,
+        Err(Ended::Refused(refusal)) => return told(out, &refusal).await,
+        Err(_) => return None,
     };
+    frames.let_in();
     if startup.minor > MINOR || !startup.protocol_options.is_empty() {
         out.negotiate(MINOR, &startup.protocol_options);
     }
     out.authenticated();
     let program = startup.settings.get("application_name").map_or("client", String::as_str);
-    let account = shared.database.instance().sessions().user(program, ROLE);
-    let engine = match engine(shared, &account, &startup).await {
+    let account = shared.database.instance().sessions().user(program, &role);
+    if let Err(refusal) = check_connections(shared, &role) {
+        return told(out, &refusal).await;
+    }
+    let engine = match engine(shared, (&account, &role), &startup).await {
         Ok(engine) => engine,
         Err(refusal) => return told(out, &refusal).await,
     };
@@ -79,6 +88,38 @@ pub(super) async fn begun(
     Some(session)
 }
 
+fn ending() -> Refusal {
+    Refusal::new("57P03", "the database system is shutting down")
+}
+
+/// Lets somebody in as a role, or not.
+async fn let_in(
+    connection: (&mut Frames, &mut Out),
+    asks: &Asks<'_>,
+    shared: &Arc<Shared>,
+) -> Result<String, Ended> {
+    let (database, access) = (&shared.database, &shared.access);
+    // Where the catalog cannot be read, the owner is known all the same.
+    let catalog = database.catalog().current();
+    let nanos = database.env().wall().unix_nanos;
+    let now = i64::try_from(nanos / 1_000).unwrap_or(i64::MAX);
+    let logins = database.instance().logins();
+    login::let_in(connection, asks, &Known { access, catalog: &catalog, logins, now }).await
+}
+
+/// Refuses one session more than a role may have; its own is counted already.
+fn check_connections(shared: &Shared, role: &str) -> Result<(), Refusal> {
+    let catalog = shared.database.catalog().current();
+    let Some((_, known)) = catalog.role(role) else { return Ok(()) };
+    let most = usize::try_from(known.connections).ok().filter(|_| !known.is_superuser);
+    let Some(most) = most else { return Ok(()) };
+    match shared.database.instance().sessions().count_of(role) > most {
+        false => Ok(()),
+        true => Err(Refusal::new("53300", format!("too many connections for role \"{role}\""))
+            .hint("alter role .. connection limit -1")),
+    }
+}
+
 /// A place for a session.
 fn place(shared: &Shared) -> Result<OwnedSemaphorePermit, Refusal> {
     Arc::clone(&shared.places).try_acquire_owned().map_err(|_| {
@@ -89,23 +130,42 @@ fn place(shared: &Shared) -> Result<OwnedSemaphorePermit, Refusal> {
 
 async fn told(mut out: Out, refusal: &Refusal) -> Option<Session> {
     out.said(&Said::fatal(refusal));
-    let _ = out.flush().await;
+    // Who reads nothing is not waited for.
+    let _ = tokio::time::timeout(super::LAST_WORDS, out.end()).await;
     None
 }
 
-/// What the client wants; `None`: it wanted no session, and has what it wanted.
+/// What the client wants, and whether it goes on encrypted; `None`: it wanted no session, and has what it wanted.
 async fn asked(
-    frames: &mut Frames,
-    out: &mut Out,
+    (frames, out): (&mut Frames, &mut Out),
+    peer: &Peer,
     shared: &Arc<Shared>,
-) -> Result<Option<Startup>, Ended> {
+) -> Result<Option<(Startup, Option<Encrypted>)>, Ended> {
+    let mut encrypted = None;
+    if peer.address.is_some() && frames.kind_of_next().await? == FIRST_BYTE {
+        encrypted = Some(shared.tls.accept((frames, out), true).await?);
+    }
     // Both kinds of encryption are asked for before the session is, each once.
     for _ in 0..3 {
         match startup::read(frames.first().await?)? {
-            First::Session(startup) => return Ok(Some(startup)),
+            First::Session(startup) => return Ok(Some((startup, encrypted))),
             First::Cancel(key) => {
                 shared.keys.cancel(key);
+                out.end().await;
                 return Ok(None);
+            }
+            First::Tls if encrypted.is_none() && peer.address.is_some() => {
+                // What came with it was not encrypted, and would be taken for what is.
+                if frames.has_more() {
+                    let text = "received unencrypted data after SSL request";
+                    return Err(Refusal::protocol(text).into());
+                }
+                out.raw(b'S');
+                out.flush().await?;
+                encrypted = Some(shared.tls.accept((frames, out), false).await?);
+            }
+            First::Tls if encrypted.is_some() => {
+                return Err(Refusal::protocol("encryption was asked for within encryption").into());
             }
             First::Tls | First::Gss => {
                 out.raw(b'N');
@@ -124,7 +184,7 @@ fn is_utf8(name: &str) -> bool {
 
 async fn engine(
     shared: &Arc<Shared>,
-    account: &Account,
+    (account, role): (&Account, &str),
     startup: &Startup,
 ) -> Result<Engine, Refusal> {
     let refusal = |error: cellar_sql::Error| {
@@ -134,6 +194,7 @@ async fn engine(
     let views = views(&shared.database);
     let engine = Engine::open_sharing(host, views, &shared.engine, &shared.memory).await;
     let engine = engine.map_err(refusal)?;
+    engine.connected_as(role).map_err(refusal)?;
     for (name, value) in &startup.settings {
         match &**name {
             "search_path" => {

@@ -91,6 +91,23 @@ impl Out {
         self.socket.flush().await
     }
 
+    /// Writes what is gathered, and ends the connection in order.
+    pub async fn end(&mut self) {
+        // Who has gone is told nothing.
+        let _ = self.flush().await;
+        let _ = self.socket.shutdown().await;
+    }
+
+    /// What it writes to: to be written in another way from here on.
+    pub fn taken(&mut self) -> Box<dyn AsyncWrite + Send + Unpin> {
+        std::mem::replace(&mut self.socket, Box::new(tokio::io::sink()))
+    }
+
+    /// Writes to this one from here on.
+    pub fn go_on(&mut self, socket: Box<dyn AsyncWrite + Send + Unpin>) {
+        self.socket = socket;
+    }
+
     /// Writes what is gathered, if it is much.
     ///
     /// # Errors
@@ -126,6 +143,23 @@ impl Out {
     /// The client is let in.
     pub fn authenticated(&mut self) {
         self.message(b'R', |out| out.put_u32(0));
+    }
+
+    /// The client is to prove by one of these methods that it knows a password.
+    pub fn prove_by(&mut self, methods: &[&str]) {
+        self.message(b'R', |out| {
+            out.put_u32(10);
+            methods.iter().for_each(|name| text(out, name));
+            out.put_u8(0);
+        });
+    }
+
+    /// A step of such a proof, or its end.
+    pub fn proof(&mut self, is_end: bool, said: &str) {
+        self.message(b'R', |out| {
+            out.put_u32(if is_end { 12 } else { 11 });
+            out.put_slice(said.as_bytes());
+        });
     }
 
     pub fn parameter(&mut self, name: &str, value: &str) {

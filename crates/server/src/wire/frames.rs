@@ -25,11 +25,34 @@ const KEPT: usize = 64 << 10;
 pub(crate) struct Frames {
     socket: Box<dyn AsyncRead + Send + Unpin>,
     buffer: BytesMut,
+    /// Who is not let in yet sends nothing that is long.
+    is_let_in: bool,
 }
 
 impl Frames {
     pub fn new(socket: Box<dyn AsyncRead + Send + Unpin>) -> Frames {
-        Frames { socket, buffer: BytesMut::new() }
+        Frames { socket, buffer: BytesMut::new(), is_let_in: false }
+    }
+
+    /// The client is let in.
+    pub fn let_in(&mut self) {
+        self.is_let_in = true;
+    }
+
+    /// Whether the client has sent more than was looked at.
+    pub fn has_more(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
+    /// What it reads from, and what is read ahead: to be read in another way from here on.
+    pub fn taken(&mut self) -> (Bytes, Box<dyn AsyncRead + Send + Unpin>) {
+        let nothing = Box::new(tokio::io::empty());
+        (self.buffer.split().freeze(), std::mem::replace(&mut self.socket, nothing))
+    }
+
+    /// Reads from this one from here on.
+    pub fn go_on(&mut self, socket: Box<dyn AsyncRead + Send + Unpin>) {
+        self.socket = socket;
     }
 
     async fn more(&mut self) -> Result<(), Ended> {
@@ -102,7 +125,7 @@ impl Frames {
         let Some(mut head) = self.buffer.get(..5) else { return Ok(None) };
         let kind = head.get_u8();
         let length = head.get_u32() as usize;
-        let most = if may_be_long(kind) { LONG_MAX } else { SHORT_MAX };
+        let most = if self.is_let_in && may_be_long(kind) { LONG_MAX } else { SHORT_MAX };
         match (4..=most).contains(&length) {
             true => Ok(Some(length)),
             false => Err(Refusal::protocol(format!(

@@ -121,7 +121,7 @@ fn check_column(table: &Table, column: &str) -> Result<(), Error> {
             .next("comment on the table"));
     }
     let names: Vec<String> = match table.kind {
-        TableKind::Sequence | TableKind::Schema => Vec::new(),
+        TableKind::Sequence | TableKind::Schema | TableKind::Role => Vec::new(),
         _ => {
             let schema = checked_schema(&table.schema)?;
             schema.fields().iter().map(|field| field.name().clone()).collect()

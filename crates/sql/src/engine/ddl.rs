@@ -153,7 +153,11 @@ fn not_of(kind: TableKind, name: &str) -> Error {
     let kind = match kind {
         TableKind::Columnar => "columnar",
         TableKind::External => "external",
-        TableKind::Heap | TableKind::Sequence | TableKind::View | TableKind::Schema => "heap",
+        TableKind::Heap
+        | TableKind::Sequence
+        | TableKind::View
+        | TableKind::Schema
+        | TableKind::Role => "heap",
     };
     Error::not_yet(format!("an index, or ALTER TABLE, of the {kind} table \"{name}\""))
         .next("a table made with USING heap has them: create one, and INSERT the rows there")

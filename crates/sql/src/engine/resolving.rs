@@ -127,7 +127,8 @@ impl Engine {
                 | About::Column(name, _)
                 | About::Constraint(name, _) => resolver.resolve_reference(name),
             },
-            Define::CreateSchema { .. }
+            Define::Role(_)
+            | Define::CreateSchema { .. }
             | Define::DropSchema { .. }
             | Define::RenameSchema { .. } => Ok(()),
         })

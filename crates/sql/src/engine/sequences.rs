@@ -104,6 +104,7 @@ impl Engine {
             }
             Define::RenameSchema { name, to } => self.rename_schema(&name, &to).await,
             Define::Comment { about, text } => self.comment(&about, text).await,
+            Define::Role(statement) => self.about_roles(*statement).await,
             Define::SetSchema { kind, name, if_exists, schema } => {
                 self.set_schema_of((kind, &name), if_exists, &schema).await
             }

@@ -18,7 +18,7 @@ use crate::statement::Setting;
 pub(super) fn columns_of(setting: &Setting) -> Option<SchemaRef> {
     let text = |name: &str| Field::new(name, DataType::Utf8, true);
     let fields = match setting {
-        Setting::Set { .. } | Setting::ResetAll => return None,
+        Setting::Set { .. } | Setting::ResetAll | Setting::Assume { .. } => return None,
         Setting::Show(name) => vec![text(name)],
         Setting::ShowAll => vec![text("name"), text("setting"), text("description")],
     };
@@ -30,6 +30,7 @@ impl Engine {
     pub(super) async fn about_settings(&self, setting: Setting) -> Result<Outcome, Error> {
         match setting {
             Setting::Set { values, is_local } => self.set(values, is_local).await,
+            Setting::Assume { what, is_local } => self.assume(&what, is_local).await,
             Setting::ResetAll => {
                 self.settings.reset_all();
                 self.paths.set(None, false);

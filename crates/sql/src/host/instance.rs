@@ -137,7 +137,9 @@ impl Host for InstanceHost {
         match kind {
             None => return Ok(false),
             Some(TableKind::Columnar) => self.database.tables().drop_columnar(name).await?,
-            Some(TableKind::Sequence | TableKind::View | TableKind::Schema) => return Ok(false),
+            Some(TableKind::Sequence | TableKind::View | TableKind::Schema | TableKind::Role) => {
+                return Ok(false);
+            }
             Some(TableKind::External) => self.database.catalog().drop_table(name).await?,
             Some(TableKind::Heap) => {
                 let (session, begin) = (self.session.waits(), self.rows.beginning());

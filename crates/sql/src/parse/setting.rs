@@ -18,8 +18,11 @@ impl Cursor<'_> {
             false => 1,
         };
         let is_other = match self.is_word_at(0, "SHOW") {
-            // SHOW TRANSACTION ISOLATION LEVEL tells a setting.
-            true => self.is_word_at(at, OTHERS) && !self.is_word_at(at, "TRANSACTION"),
+            // SHOW TRANSACTION ISOLATION LEVEL tells a setting, as SHOW ROLE does.
+            true => {
+                self.is_word_at(at, OTHERS)
+                    && !self.is_word_at(at, "TRANSACTION|ROLE|SESSION_AUTHORIZATION")
+            }
             false => self.is_word_at(at, OTHERS),
         };
         self.is_word_at(0, "SET|SHOW|RESET") && !is_other && !self.is_word_at(at, "DATAFUSION")

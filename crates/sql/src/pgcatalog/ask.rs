@@ -54,6 +54,12 @@ impl Ask {
         *self.views.lock().unwrap_or_else(PoisonError::into_inner) = views;
     }
 
+    /// Whether the session acts as a superuser.
+    pub(super) fn is_superuser(&self) -> bool {
+        let role = Arc::clone(&self.settings.now().role);
+        self.catalog().role(&role).is_some_and(|(_, role)| role.is_superuser)
+    }
+
     /// The catalog as the session sees it.
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         self.host.rows().and_then(|rows| rows.catalog().ok()).unwrap_or_default()

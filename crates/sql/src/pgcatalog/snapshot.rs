@@ -73,7 +73,7 @@ impl Snapshot {
         for table in &catalog.tables {
             let (schema, own) = name::parts(&table.name);
             let is_other = name::is_temporary(schema) && schema != temporary;
-            if table.kind == TableKind::Schema || is_other {
+            if matches!(table.kind, TableKind::Schema | TableKind::Role) || is_other {
                 continue;
             }
             let oid = made.schemas.iter().find(|known| known.name == schema).map(|own| own.oid);
@@ -159,7 +159,7 @@ impl Snapshot {
             TableKind::Heap => Kind::Heap,
             TableKind::View => Kind::View,
             TableKind::Sequence => Kind::Sequence,
-            TableKind::Schema => return,
+            TableKind::Schema | TableKind::Role => return,
         };
         let oid = self.add(Object {
             oid: table.oid(),

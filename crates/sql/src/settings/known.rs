@@ -118,8 +118,9 @@ static KNOWN: &[Definition] = &[
     one("in_hot_standby", Kind::Told, "off", "the database follows no other"),
     one("integer_datetimes", Kind::Told, "on", "times are whole microseconds"),
     one("IntervalStyle", Kind::Only(&["postgres"]), "postgres", "how lengths of time are written"),
-    one("is_superuser", Kind::Told, "on", "there is one role, which may do everything"),
+    one("is_superuser", Kind::Told, "on", "the role that is in force may do everything"),
     one("lock_timeout", Kind::Time, "0", "how long a lock is waited for"),
+    one("role", Kind::Told, "none", "the role that SET ROLE has chosen"),
     one("row_security", Kind::Flag, "on", "of no effect: there are no policies"),
     one("server_encoding", Kind::Told, "UTF8", "the encoding of texts in the database"),
     // Clients ask what they may rely on: it is PostgreSQL 15's protocol and dialect.

@@ -76,6 +76,23 @@ pub(crate) struct Now {
     pub makes_heap: bool,
     /// CREATE TABLE AS makes one there too.
     pub fills_heap: bool,
+    /// The role of the session, and the one that it acts as.
+    pub session_role: Arc<str>,
+    pub role: Arc<str>,
+}
+
+/// Settings of the role of a session, which statements of their own set.
+const ROLE: &str = "role";
+const SESSION_ROLE: &str = "session_authorization";
+const IS_SUPERUSER: &str = "is_superuser";
+
+/// What a session is to act as.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Acts<'a> {
+    /// As a role; `None`: as that of the session.
+    As(Option<&'a str>),
+    /// The role of the session is another one; `None`: the one that has connected.
+    Session(Option<&'a str>),
 }
 
 impl Default for Settings {
@@ -116,6 +133,11 @@ impl Values {
                 .into(),
             makes_heap: self.named("default_table_access_method") == "heap",
             fills_heap: self.named("default_ctas_access_method") == "heap",
+            session_role: self.named(SESSION_ROLE).into(),
+            role: match self.named(ROLE) {
+                "none" => self.named(SESSION_ROLE).into(),
+                role => role.into(),
+            },
         }
     }
 }
@@ -212,10 +234,49 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets all to their defaults.
+    /// The session is that of a role: it has connected as that.
+    pub fn connected_as(&self, role: &str, is_superuser: bool) {
+        let mut values = self.values();
+        values.first.insert(SESSION_ROLE.to_owned(), role.to_owned());
+        let word = if is_superuser { "on" } else { "off" };
+        values.first.insert(IS_SUPERUSER.to_owned(), word.to_owned());
+        self.changed(&values);
+    }
+
+    /// The role that has connected.
+    pub fn connected(&self) -> String {
+        self.values().first.get(SESSION_ROLE).map_or("cellar", |role| role).to_owned()
+    }
+
+    /// Has the session act as another role. `is_superuser`: of the one that it acts as then.
+    pub fn act(&self, acts: Acts<'_>, is_superuser: bool, is_local: bool) {
+        let mut values = self.values();
+        let mut put = |key: &str, value: Option<&str>| {
+            values.local.remove(key);
+            let Values { local, session, .. } = &mut *values;
+            match value {
+                Some(value) if is_local => drop(local.insert(key.to_owned(), value.to_owned())),
+                Some(value) => drop(session.insert(key.to_owned(), value.to_owned())),
+                None => drop(session.remove(key)),
+            }
+        };
+        match acts {
+            Acts::As(role) => put(ROLE, Some(role.unwrap_or("none"))),
+            Acts::Session(role) => {
+                put(ROLE, Some("none"));
+                put(SESSION_ROLE, role);
+            }
+        }
+        put(IS_SUPERUSER, Some(if is_superuser { "on" } else { "off" }));
+        self.changed(&values);
+    }
+
+    /// Sets all to their defaults, but for the role.
     pub fn reset_all(&self) {
         let mut values = self.values();
-        *values = Values { first: std::mem::take(&mut values.first), ..Values::default() };
+        let is_kept = |key: &str| [ROLE, SESSION_ROLE, IS_SUPERUSER].contains(&key);
+        values.session.retain(|key, _| is_kept(key));
+        values.local.retain(|key, _| is_kept(key));
         self.changed(&values);
     }
 

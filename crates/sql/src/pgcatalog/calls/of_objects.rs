@@ -1,6 +1,5 @@
 //! Functions about objects: their definitions, sizes, comments and privileges.
 
-use super::super::constants::{OWNER, OWNER_OID};
 use super::super::definition;
 use super::super::object::{Kind, Object};
 use super::super::rows::language::all_functions;
@@ -224,9 +223,7 @@ fn exists(call: &Call<'_>, at: usize) -> Answer {
 }
 
 fn user_name(call: &Call<'_>) -> Answer {
-    Ok(match call.oid(0) {
-        Some(OWNER_OID) => OWNER.into(),
-        Some(other) => format!("unknown (OID={other})").into(),
-        None => Value::Null,
-    })
+    let Some(oid) = call.oid(0) else { return Ok(Value::Null) };
+    let name = call.ask.catalog().role_name(oid).map(str::to_owned);
+    Ok(name.unwrap_or_else(|| format!("unknown (OID={oid})")).into())
 }

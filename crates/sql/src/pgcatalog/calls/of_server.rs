@@ -1,6 +1,6 @@
 //! Functions about the server and the session.
 
-use super::super::constants::{DATABASE, FIRST_SPACE_OID, OWNER, SERVER_VERSION, TEMPORARY_OID};
+use super::super::constants::{DATABASE, FIRST_SPACE_OID, SERVER_VERSION, TEMPORARY_OID};
 use super::super::value::Value;
 use super::Takes::{Int, Name, Text};
 use super::{Call, Definition, Gives, one};
@@ -13,7 +13,7 @@ pub(super) static ALL: &[Definition] = &[
     one("current_database", &[&[]], Gives::Text, database),
     one("current_catalog", &[&[]], Gives::Text, database),
     one("current_user", &[&[]], Gives::Text, user),
-    one("session_user", &[&[]], Gives::Text, user),
+    one("session_user", &[&[]], Gives::Text, session_user),
     one("current_role", &[&[]], Gives::Text, user),
     one("user", &[&[]], Gives::Text, user),
     one("getdatabaseencoding", &[&[]], Gives::Text, encoding),
@@ -56,8 +56,12 @@ fn database(_: &Call<'_>) -> Answer {
     Ok(DATABASE.into())
 }
 
-fn user(_: &Call<'_>) -> Answer {
-    Ok(OWNER.into())
+fn user(call: &Call<'_>) -> Answer {
+    Ok(call.ask.settings.now().role.as_ref().into())
+}
+
+fn session_user(call: &Call<'_>) -> Answer {
+    Ok(call.ask.settings.now().session_role.as_ref().into())
 }
 
 fn encoding(_: &Call<'_>) -> Answer {

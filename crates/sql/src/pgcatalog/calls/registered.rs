@@ -1,6 +1,5 @@
 //! The types regclass, regtype and their kin: numbers of objects that are written as their names.
 
-use super::super::constants::{OWNER, OWNER_OID};
 use super::super::definition;
 use super::super::rows::language::all_functions;
 use super::super::types;
@@ -86,7 +85,7 @@ fn schema(call: &Call<'_>) -> Option<u32> {
 }
 
 fn role(call: &Call<'_>) -> Option<u32> {
-    (plain(call.text(0)) == OWNER).then_some(OWNER_OID)
+    call.ask.catalog().role(&plain(call.text(0))).map(|(oid, _)| oid)
 }
 
 fn nothing(_: &Call<'_>) -> Option<u32> {
@@ -125,5 +124,7 @@ fn schema_name(call: &Call<'_>) -> Answer {
 }
 
 fn role_name(call: &Call<'_>) -> Answer {
-    Ok(if call.oid(0) == Some(OWNER_OID) { OWNER.into() } else { number_text(call) })
+    let catalog = call.ask.catalog();
+    let name = call.oid(0).and_then(|oid| catalog.role_name(oid)).map(definition::quoted);
+    Ok(name.map_or_else(|| number_text(call), Value::from))
 }

@@ -1,5 +1,7 @@
 //! Rows about the server: the database, roles, settings and sessions.
 
+use cellar_instance::catalog::Role;
+
 use super::super::constants::{
     DATABASE, DATABASE_OID, DEFAULT_SPACE_OID, FIRST_SPACE_OID, GLOBAL_SPACE_OID, OWNER, OWNER_OID,
     UTF8,
@@ -13,7 +15,10 @@ pub(super) fn of(name: &str) -> Option<Make> {
         "pg_database" => databases,
         "pg_authid" => identities,
         "pg_roles" => roles,
-        "pg_user" | "pg_shadow" => users,
+        "pg_user" => users,
+        "pg_shadow" => shadows,
+        "pg_group" => groups,
+        "pg_auth_members" => members,
         "pg_tablespace" => spaces,
         "pg_settings" => settings,
         "pg_stat_activity" => activity,
@@ -38,44 +43,124 @@ fn databases(_: &Seen<'_>, rows: &mut Rows) {
     ]);
 }
 
-fn identities(_: &Seen<'_>, rows: &mut Rows) {
-    rows.add([
-        ("oid", OWNER_OID.into()),
-        ("rolname", OWNER.into()),
-        ("rolsuper", true.into()),
-        ("rolinherit", true.into()),
-        ("rolcreaterole", true.into()),
-        ("rolcreatedb", true.into()),
-        ("rolcanlogin", true.into()),
-        ("rolconnlimit", Value::Int(-1)),
-    ]);
+/// What the catalogs say of all roles.
+struct Told {
+    name: String,
+    oid: u32,
+    role: Role,
 }
 
-fn roles(_: &Seen<'_>, rows: &mut Rows) {
-    rows.add([
-        ("rolname", OWNER.into()),
-        ("rolsuper", true.into()),
-        ("rolinherit", true.into()),
-        ("rolcreaterole", true.into()),
-        ("rolcreatedb", true.into()),
-        ("rolcanlogin", true.into()),
-        ("rolreplication", false.into()),
-        ("rolconnlimit", Value::Int(-1)),
-        ("rolpassword", "********".into()),
-        ("rolbypassrls", false.into()),
-        ("oid", OWNER_OID.into()),
-    ]);
+fn all_roles(seen: &Seen<'_>) -> Vec<Told> {
+    let catalog = seen.ask.catalog();
+    let roles = catalog.roles().into_iter();
+    roles
+        .map(|(name, oid, role)| Told { name: name.into(), oid, role: role.into_owned() })
+        .collect()
 }
 
-fn users(_: &Seen<'_>, rows: &mut Rows) {
-    rows.add([
-        ("usename", OWNER.into()),
-        ("usesysid", OWNER_OID.into()),
-        ("usecreatedb", true.into()),
-        ("usesuper", true.into()),
-        ("userepl", false.into()),
-        ("usebypassrls", false.into()),
-    ]);
+impl Told {
+    fn until(&self) -> Value {
+        self.role.valid_until.map_or(Value::Null, Value::Time)
+    }
+
+    /// What is kept of its password, for who may see that.
+    fn password(&self, seen: &Seen<'_>) -> Value {
+        match seen.ask.is_superuser() {
+            true => self.role.verifier.clone().into(),
+            false => Value::Null,
+        }
+    }
+
+    /// It may do what the owner may.
+    fn makes_databases(&self) -> Value {
+        (self.oid == OWNER_OID).into()
+    }
+}
+
+fn identities(seen: &Seen<'_>, rows: &mut Rows) {
+    for own in all_roles(seen) {
+        rows.add([
+            ("oid", own.oid.into()),
+            ("rolname", own.name.clone().into()),
+            ("rolsuper", own.role.is_superuser.into()),
+            ("rolinherit", own.role.inherits.into()),
+            ("rolcreaterole", own.role.creates_roles.into()),
+            ("rolcreatedb", own.makes_databases()),
+            ("rolcanlogin", own.role.can_login.into()),
+            ("rolconnlimit", Value::Int(own.role.connections.into())),
+            ("rolpassword", own.password(seen)),
+            ("rolvaliduntil", own.until()),
+        ]);
+    }
+}
+
+fn roles(seen: &Seen<'_>, rows: &mut Rows) {
+    for own in all_roles(seen) {
+        rows.add([
+            ("rolname", own.name.clone().into()),
+            ("rolsuper", own.role.is_superuser.into()),
+            ("rolinherit", own.role.inherits.into()),
+            ("rolcreaterole", own.role.creates_roles.into()),
+            ("rolcreatedb", own.makes_databases()),
+            ("rolcanlogin", own.role.can_login.into()),
+            ("rolreplication", false.into()),
+            ("rolconnlimit", Value::Int(own.role.connections.into())),
+            ("rolpassword", "********".into()),
+            ("rolvaliduntil", own.until()),
+            ("rolbypassrls", false.into()),
+            ("oid", own.oid.into()),
+        ]);
+    }
+}
+
+fn members(seen: &Seen<'_>, rows: &mut Rows) {
+    for own in all_roles(seen) {
+        for membership in &own.role.member_of {
+            rows.add([
+                ("roleid", membership.of.into()),
+                ("member", own.oid.into()),
+                ("grantor", membership.grantor.into()),
+                ("admin_option", membership.is_admin.into()),
+            ]);
+        }
+    }
+}
+
+fn groups(seen: &Seen<'_>, rows: &mut Rows) {
+    let all = all_roles(seen);
+    for own in all.iter().filter(|own| !own.role.can_login) {
+        let is_member = |other: &&Told| other.role.member_of.iter().any(|of| of.of == own.oid);
+        let members = all.iter().filter(is_member).map(|other| other.oid).collect();
+        rows.add([
+            ("groname", own.name.clone().into()),
+            ("grosysid", own.oid.into()),
+            ("grolist", Value::Oids(members)),
+        ]);
+    }
+}
+
+fn user_rows(seen: &Seen<'_>, rows: &mut Rows, with_password: bool) {
+    for own in all_roles(seen).iter().filter(|own| own.role.can_login) {
+        let password = if with_password { own.password(seen) } else { "********".into() };
+        rows.add([
+            ("usename", own.name.clone().into()),
+            ("usesysid", own.oid.into()),
+            ("usecreatedb", own.makes_databases()),
+            ("usesuper", own.role.is_superuser.into()),
+            ("userepl", false.into()),
+            ("usebypassrls", false.into()),
+            ("passwd", password),
+            ("valuntil", own.until()),
+        ]);
+    }
+}
+
+fn users(seen: &Seen<'_>, rows: &mut Rows) {
+    user_rows(seen, rows, false);
+}
+
+fn shadows(seen: &Seen<'_>, rows: &mut Rows) {
+    user_rows(seen, rows, true);
 }
 
 fn spaces(seen: &Seen<'_>, rows: &mut Rows) {
@@ -107,7 +192,11 @@ fn settings(seen: &Seen<'_>, rows: &mut Rows) {
 
 fn activity(seen: &Seen<'_>, rows: &mut Rows) {
     let Some(tables) = seen.ask.host.rows() else { return };
+    let catalog = seen.ask.catalog();
     for own in tables.database().instance().sessions().rows() {
+        // What is none of a role is the owner's: commands in the directory.
+        let role = own.user_name.as_deref().and_then(|name| Some((name, catalog.role(name)?.0)));
+        let (role, role_oid) = role.unwrap_or((OWNER, OWNER_OID));
         let is_user = own.kind == "USER";
         let is_active = own.status == "ACTIVE";
         let began = i64::try_from(own.logon_time.unix_nanos / 1_000).unwrap_or(i64::MAX);
@@ -117,8 +206,8 @@ fn activity(seen: &Seen<'_>, rows: &mut Rows) {
             ("datid", user(DATABASE_OID.into())),
             ("datname", user(DATABASE.into())),
             ("pid", Value::Int(own.sid.into())),
-            ("usesysid", user(OWNER_OID.into())),
-            ("usename", user(OWNER.into())),
+            ("usesysid", user(role_oid.into())),
+            ("usename", user(role.into())),
             ("application_name", own.program.clone().into()),
             ("backend_start", Value::Time(began)),
             ("wait_event_type", is_waiting.then_some(own.wait_class).flatten().into()),

@@ -1,0 +1,162 @@
+//! Logins that fail: each costs more time than the one before from the same place, and nobody elsewhere waits.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::socket::Peer;
+
+/// What the first failure costs; each further one twice as much.
+const FIRST: Duration = Duration::from_millis(100);
+
+/// What one costs at most.
+const MOST: Duration = Duration::from_secs(4);
+
+/// How long failures are remembered.
+const REMEMBERED: Duration = Duration::from_secs(600);
+
+/// Logins under way at once from one place, and from all.
+const AT_ONCE: usize = 16;
+const ALL_AT_ONCE: usize = 400;
+
+/// Places that are remembered.
+const PLACES: usize = 10_000;
+
+/// Where a login comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    User(u32),
+    Address(IpAddr),
+    Nobody,
+}
+
+impl Place {
+    fn of(peer: &Peer) -> Place {
+        match (peer.uid, peer.address) {
+            (Some(uid), _) => Place::User(uid),
+            // Whoever has one address of the sixth version has the network.
+            (None, Some(IpAddr::V6(address))) => {
+                let network = address.to_bits() & !(u128::from(u64::MAX));
+                Place::Address(IpAddr::V6(Ipv6Addr::from_bits(network)))
+            }
+            (None, Some(address)) => Place::Address(address),
+            (None, None) => Place::Nobody,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How often logins have failed, and when last.
+    failed: HashMap<Place, (u32, Option<Instant>)>,
+    under_way: HashMap<Place, usize>,
+    all: usize,
+}
+
+/// Logins of a server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attempts(Arc<Mutex<State>>);
+
+/// A login under way, until it is dropped.
+pub(crate) struct Attempt {
+    attempts: Attempts,
+    place: Place,
+}
+
+impl Attempts {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins one; `None`: too many are under way.
+    pub fn begin(&self, peer: &Peer) -> Option<Attempt> {
+        let place = Place::of(peer);
+        let mut state = self.state();
+        let own = state.under_way.get(&place).copied().unwrap_or(0);
+        if own >= AT_ONCE || state.all >= ALL_AT_ONCE {
+            return None;
+        }
+        state.under_way.insert(place, own + 1);
+        state.all += 1;
+        Some(Attempt { attempts: self.clone(), place })
+    }
+}
+
+impl Attempt {
+    /// It has failed: how long whoever tried is to wait for that to be told.
+    pub fn failed(&self, now: Instant) -> Duration {
+        let mut state = self.attempts.state();
+        let is_old = |at: &Option<Instant>| at.is_none_or(|at| now.duration_since(at) > REMEMBERED);
+        if state.failed.len() >= PLACES {
+            state.failed.retain(|_, (_, at)| !is_old(at));
+        }
+        if state.failed.len() >= PLACES && !state.failed.contains_key(&self.place) {
+            // Nobody knows any more how often: as if it were often.
+            return MOST;
+        }
+        let (count, at) = state.failed.entry(self.place).or_default();
+        *count = if is_old(at) { 1 } else { count.saturating_add(1) };
+        *at = Some(now);
+        FIRST.saturating_mul(1 << (*count - 1).min(16)).min(MOST)
+    }
+
+    /// It has not.
+    pub fn succeeded(&self) {
+        self.attempts.state().failed.remove(&self.place);
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let mut state = self.attempts.state();
+        state.all = state.all.saturating_sub(1);
+        if let Some(own) = state.under_way.get_mut(&self.place) {
+            *own -= 1;
+            if *own == 0 {
+                state.under_way.remove(&self.place);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(address: &str) -> Peer {
+        Peer { uid: None, address: address.parse().ok() }
+    }
+
+    #[test]
+    fn failures_cost_more_and_more_where_they_come_from() {
+        let (attempts, now) = (Attempts::default(), Instant::now());
+        let begin = |address| attempts.begin(&from(address)).unwrap();
+        let costs: Vec<u64> = (0..8)
+            .map(|_| u64::try_from(begin("10.0.0.1").failed(now).as_millis()).unwrap())
+            .collect();
+        assert_eq!(costs, [100, 200, 400, 800, 1600, 3200, 4000, 4000]);
+        assert_eq!(begin("10.0.0.2").failed(now), FIRST);
+        // The same network, and another one.
+        begin("2001:db8::1").failed(now);
+        assert_eq!(begin("2001:db8::2").failed(now), FIRST * 2);
+        assert_eq!(begin("2001:db8:0:1::1").failed(now), FIRST);
+        begin("10.0.0.1").succeeded();
+        assert_eq!(begin("10.0.0.1").failed(now), FIRST);
+        assert_eq!(begin("10.0.0.1").failed(now + REMEMBERED * 2), FIRST);
+    }
+
+    #[test]
+    fn only_so_many_are_under_way_from_one_place() {
+        let attempts = Attempts::default();
+        let begun: Vec<Attempt> =
+            (0..AT_ONCE).map(|_| attempts.begin(&from("10.0.0.1")).unwrap()).collect();
+        assert!(attempts.begin(&from("10.0.0.1")).is_none());
+        assert!(attempts.begin(&from("10.0.0.2")).is_some());
+        drop(begun);
+        assert!(attempts.begin(&from("10.0.0.1")).is_some());
+        assert!(attempts.state().under_way.is_empty() && attempts.state().all == 0);
+    }
+}

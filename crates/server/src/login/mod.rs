@@ -1,0 +1,77 @@
+//! Who is let in: the user of the system whose the database is, and others who prove that they are a role.
+
+mod scram;
+
+use std::time::Duration;
+
+use async_recursion::async_recursion as boxed;
+use cellar_instance::catalog::Catalog;
+use cellar_instance::roles::Logins;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::access::{Access, Asks, Decision};
+use crate::error::{Ended, Refusal};
+use crate::wire::backend::Out;
+use crate::wire::frames::Frames;
+
+/// How long a client may take to prove who it is: somebody may have to type a password.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is known of the database, and what is counted there.
+pub(crate) struct Known<'a> {
+    pub access: &'a Access,
+    pub catalog: &'a Catalog,
+    pub logins: &'a Logins,
+    /// Microseconds since 1970.
+    pub now: i64,
+}
+
+/// Lets somebody in as a role, or not.
+///
+/// # Errors
+/// 28000 he may not; 28P01 he has not proved who he is; 3D000 there is no such database; 53300 too many try at once.
+#[boxed]
+pub(crate) async fn let_in(
+    (frames, out): (&mut Frames, &mut Out),
+    asks: &Asks<'_>,
+    known: &Known<'_>,
+) -> Result<String, Ended> {
+    let proved = prove((frames, out), asks, known).await;
+    match &proved {
+        Ok(_) => known.logins.succeeded(),
+        Err(Ended::Refused(refusal)) if refusal.sqlstate != "28P01" => known.logins.refused(),
+        Err(_) => {}
+    }
+    proved
+}
+
+async fn prove(
+    (frames, out): (&mut Frames, &mut Out),
+    asks: &Asks<'_>,
+    known: &Known<'_>,
+) -> Result<String, Ended> {
+    let decision = known.access.decide(asks, known.catalog, known.now)?;
+    let Decision { role, proof } = decision;
+    if let Some(proof) = proof {
+        let Some(attempt) = known.access.attempts().begin(asks.peer) else {
+            return Err(Refusal::new("53300", "too many logins at once from there")
+                .hint("wait until some of them are over")
+                .into());
+        };
+        let endpoint = asks.encrypted.and_then(|own| own.endpoint.as_ref());
+        let work = scram::proved(frames, out, &proof.verifier, endpoint);
+        let proved = timeout(PATIENCE, work).await.unwrap_or(Err(Ended::Gone));
+        let is_proved = matches!(proved, Ok(true)) && proof.is_of_somebody;
+        // Who goes away without an answer, as psql does to ask for a password, has not failed.
+        if !is_proved && !matches!(proved, Err(Ended::Gone | Ended::Broken(_))) {
+            known.logins.failed();
+            sleep(attempt.failed(Instant::now())).await;
+            proved?;
+            return Err(Refusal::login(&asks.startup.user).into());
+        }
+        proved?;
+        attempt.succeeded();
+    }
+    known.access.check_database(asks.startup)?;
+    Ok(role)
+}
