@@ -2,6 +2,7 @@
 //! away. Whoever hears it removes what was made, or leaves it as it is to be found.
 
 use std::future::poll_fn;
+#[cfg(feature = "sql")]
 use std::io::IsTerminal;
 use std::task::Poll;
 

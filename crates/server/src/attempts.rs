@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::socket::Peer;
@@ -18,9 +19,8 @@ const MOST: Duration = Duration::from_secs(4);
 /// How long failures are remembered.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
-/// Logins under way at once from one place, and from all.
+/// Logins under way at once from one place; others wait for them.
 const AT_ONCE: usize = 16;
-const ALL_AT_ONCE: usize = 400;
 
 /// Places that are remembered.
 const PLACES: usize = 10_000;
@@ -52,8 +52,8 @@ impl Place {
 struct State {
     /// How often logins have failed, and when last.
     failed: HashMap<Place, (u32, Option<Instant>)>,
-    under_way: HashMap<Place, usize>,
-    all: usize,
+    /// Who may go on, and how many are there, those that wait among them.
+    under_way: HashMap<Place, (Arc<Semaphore>, usize)>,
 }
 
 /// Logins of a server.
@@ -64,6 +64,7 @@ pub(crate) struct Attempts(Arc<Mutex<State>>);
 pub(crate) struct Attempt {
     attempts: Attempts,
     place: Place,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Attempts {
@@ -71,17 +72,21 @@ impl Attempts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins one; `None`: too many are under way.
-    pub fn begin(&self, peer: &Peer) -> Option<Attempt> {
+    /// Begins one, when few enough from the same place are under way.
+    pub async fn begin(&self, peer: &Peer) -> Attempt {
         let place = Place::of(peer);
-        let mut state = self.state();
-        let own = state.under_way.get(&place).copied().unwrap_or(0);
-        if own >= AT_ONCE || state.all >= ALL_AT_ONCE {
-            return None;
-        }
-        state.under_way.insert(place, own + 1);
-        state.all += 1;
-        Some(Attempt { attempts: self.clone(), place })
+        let turns = {
+            let mut state = self.state();
+            let new = || (Arc::new(Semaphore::new(AT_ONCE)), 0);
+            let (turns, count) = state.under_way.entry(place).or_insert_with(new);
+            *count += 1;
+            Arc::clone(turns)
+        };
+        // Counted from here on, also if it is given up while it waits.
+        let mut attempt = Attempt { attempts: self.clone(), place, permit: None };
+        // Nobody closes it.
+        attempt.permit = turns.acquire_owned().await.ok();
+        attempt
     }
 }
 
@@ -112,10 +117,9 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         let mut state = self.attempts.state();
-        state.all = state.all.saturating_sub(1);
-        if let Some(own) = state.under_way.get_mut(&self.place) {
-            *own -= 1;
-            if *own == 0 {
+        if let Some((_, count)) = state.under_way.get_mut(&self.place) {
+            *count -= 1;
+            if *count == 0 {
                 state.under_way.remove(&self.place);
             }
         }
@@ -130,10 +134,15 @@ mod tests {
         Peer { uid: None, address: address.parse().ok() }
     }
 
+    /// An attempt that goes on at once.
+    fn begun(attempts: &Attempts, address: &str) -> Option<Attempt> {
+        futures_util::FutureExt::now_or_never(attempts.begin(&from(address)))
+    }
+
     #[test]
     fn failures_cost_more_and_more_where_they_come_from() {
         let (attempts, now) = (Attempts::default(), Instant::now());
-        let begin = |address| attempts.begin(&from(address)).unwrap();
+        let begin = |address| begun(&attempts, address).unwrap();
         let costs: Vec<u64> = (0..8)
             .map(|_| u64::try_from(begin("10.0.0.1").failed(now).as_millis()).unwrap())
             .collect();
@@ -151,12 +160,12 @@ mod tests {
     #[test]
     fn only_so_many_are_under_way_from_one_place() {
         let attempts = Attempts::default();
-        let begun: Vec<Attempt> =
-            (0..AT_ONCE).map(|_| attempts.begin(&from("10.0.0.1")).unwrap()).collect();
-        assert!(attempts.begin(&from("10.0.0.1")).is_none());
-        assert!(attempts.begin(&from("10.0.0.2")).is_some());
-        drop(begun);
-        assert!(attempts.begin(&from("10.0.0.1")).is_some());
-        assert!(attempts.state().under_way.is_empty() && attempts.state().all == 0);
+        let first: Vec<Attempt> =
+            (0..AT_ONCE).map(|_| begun(&attempts, "10.0.0.1").unwrap()).collect();
+        assert!(begun(&attempts, "10.0.0.1").is_none(), "it waits");
+        assert!(begun(&attempts, "10.0.0.2").is_some());
+        drop(first);
+        assert!(begun(&attempts, "10.0.0.1").is_some());
+        assert!(attempts.state().under_way.is_empty());
     }
 }

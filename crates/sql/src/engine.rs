@@ -45,7 +45,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_recursion::async_recursion as boxed;
 use cellar_instance::administration::UnderWay;
-use cellar_instance::catalog::name;
+use cellar_instance::catalog::{Catalog, name};
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::TableReference;
 use datafusion::datasource::TableType;
@@ -203,6 +203,8 @@ pub struct Engine {
     paths: Arc<Paths>,
     /// Stops the statement in progress.
     canceller: Canceller,
+    /// The catalog and the role with which it was looked last whether that may do everything.
+    looked: Mutex<Option<(Arc<Catalog>, Arc<str>)>>,
     /// Statements that were prepared by name.
     prepared: Mutex<HashMap<String, Arc<Prepared>>>,
 }
@@ -314,6 +316,7 @@ impl Engine {
             settings,
             paths,
             prepared: Mutex::default(),
+            looked: Mutex::default(),
             canceller: Canceller::default(),
         };
         engine.add_formats().map_err(|e| from_datafusion(&e))?;
@@ -418,6 +421,7 @@ impl Engine {
     }
 
     async fn run(&self, sql: &str) -> Result<Outcome, Error> {
+        self.check_role()?;
         match self.by_fast_path(sql).await? {
             Some(outcome) => Ok(outcome),
             None => self.run_common(sql).await,

@@ -29,7 +29,7 @@ pub(crate) struct Known<'a> {
 /// Lets somebody in as a role, or not.
 ///
 /// # Errors
-/// 28000 he may not; 28P01 he has not proved who he is; 3D000 there is no such database; 53300 too many try at once.
+/// 28000 he may not; 28P01 he has not proved who he is; 3D000 there is no such database.
 #[boxed]
 pub(crate) async fn let_in(
     (frames, out): (&mut Frames, &mut Out),
@@ -53,23 +53,17 @@ async fn prove(
     let decision = known.access.decide(asks, known.catalog, known.now)?;
     let Decision { role, proof } = decision;
     if let Some(proof) = proof {
-        let Some(attempt) = known.access.attempts().begin(asks.peer) else {
-            return Err(Refusal::new("53300", "too many logins at once from there")
-                .hint("wait until some of them are over")
-                .into());
-        };
+        let attempt = timeout(PATIENCE, known.access.attempts().begin(asks.peer)).await;
+        let attempt = attempt.map_err(|_| Ended::Gone)?;
         let endpoint = asks.encrypted.and_then(|own| own.endpoint.as_ref());
         let work = scram::proved(frames, out, &proof.verifier, endpoint);
         let proved = timeout(PATIENCE, work).await.unwrap_or(Err(Ended::Gone));
-        let is_proved = matches!(proved, Ok(true)) && proof.is_of_somebody;
         // Who goes away without an answer, as psql does to ask for a password, has not failed.
-        if !is_proved && !matches!(proved, Err(Ended::Gone | Ended::Broken(_))) {
+        if !(proved? && proof.is_of_somebody) {
             known.logins.failed();
             sleep(attempt.failed(Instant::now())).await;
-            proved?;
             return Err(Refusal::login(&asks.startup.user).into());
         }
-        proved?;
         attempt.succeeded();
     }
     known.access.check_database(asks.startup)?;

@@ -55,6 +55,7 @@ impl Engine {
     }
 
     async fn copy_stream(&self, sql: &str, input: CopyInput) -> Result<Outcome, Error> {
+        self.check_role()?;
         let statement = parse(sql)?;
         self.refuse_behind_failure(&statement).await?;
         match statement {

@@ -77,6 +77,7 @@ impl Engine {
             parameters: Vec::new(),
             columns,
         };
+        self.check_role()?;
         let statement = parse(sql)?;
         self.refuse_behind_failure(&statement).await?;
         let statement = match statement {
@@ -140,6 +141,7 @@ impl Engine {
         prepared: &Prepared,
         values: Vec<ArrayRef>,
     ) -> Result<Answer, Error> {
+        self.check_role()?;
         if let Some(told) = self.execute_fast(prepared, &values).await? {
             return Ok(match told {
                 Told::Rows(rows) => Answer::Rows(rows),

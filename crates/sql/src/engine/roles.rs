@@ -1,6 +1,7 @@
 //! CREATE, ALTER and DROP ROLE, memberships, and the role that a session acts as.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
 
 use async_recursion::async_recursion as boxed;
 use cellar_instance::catalog::{Catalog, Membership, OWNER, OWNER_OID, Role};
@@ -87,6 +88,35 @@ impl Engine {
         let (oid, role) = catalog.role(&name).ok_or_else(|| no_role(&name))?;
         let role = role.into_owned();
         Ok(Acting { name, oid, role })
+    }
+
+    /// Refuses a statement of a role that was dropped since, or is no superuser any more. The owner always is one.
+    ///
+    /// # Errors
+    /// 42501.
+    pub(super) fn check_role(&self) -> Result<(), Error> {
+        let role = Arc::clone(&self.settings.now().role);
+        if &*role == OWNER {
+            return Ok(());
+        }
+        let catalog = self.catalog()?;
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((then, of)) = &*looked
+            && Arc::ptr_eq(then, &catalog)
+            && *of == role
+        {
+            return Ok(());
+        }
+        match catalog.role(&role).is_some_and(|(_, known)| known.is_superuser) {
+            true => {
+                *looked = Some((catalog, role));
+                Ok(())
+            }
+            false => {
+                let text = format!("role \"{role}\" was dropped, or is no superuser any more");
+                Err(denied(text))
+            }
+        }
     }
 
     /// The session is that of a role, which has connected.
@@ -180,7 +210,7 @@ impl Engine {
     }
 
     /// Locks roles, and gives the catalog as it is then.
-    async fn locked_roles(&self, names: &[String]) -> Result<std::sync::Arc<Catalog>, Error> {
+    async fn locked_roles(&self, names: &[String]) -> Result<Arc<Catalog>, Error> {
         let scope = self.definer()?;
         scope.definitions.lock_roles(&mut *scope.open().await?, names).await?;
         self.catalog()

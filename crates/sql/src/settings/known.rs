@@ -120,6 +120,7 @@ static KNOWN: &[Definition] = &[
     one("IntervalStyle", Kind::Only(&["postgres"]), "postgres", "how lengths of time are written"),
     one("is_superuser", Kind::Told, "on", "the role that is in force may do everything"),
     one("lock_timeout", Kind::Time, "0", "how long a lock is waited for"),
+    one("password_encryption", Kind::Only(&[]), "scram-sha-256", "how passwords are kept"),
     one("role", Kind::Told, "none", "the role that SET ROLE has chosen"),
     one("row_security", Kind::Flag, "on", "of no effect: there are no policies"),
     one("server_encoding", Kind::Told, "UTF8", "the encoding of texts in the database"),
