@@ -623,7 +623,8 @@ fn a_certificate_is_one_for_its_name_alone() {
         assert!(openssl(at, &asked));
         std::fs::write(at.join("ext"), "basicConstraints=CA:FALSE\n").unwrap();
         let signed = format!(
-            "x509 -req -in {ca}_c.csr -CA {ca}.crt -CAkey {ca}.key -CAcreateserial -extfile ext -out {ca}_c.crt -days 30"
+            "x509 -req -in {ca}_c.csr -CA {ca}.crt -CAkey {ca}.key -CAcreateserial -extfile ext -out {ca}_c.crt \
+             -days 30"
         );
         assert!(openssl(at, &signed));
         let key = at.join(format!("{ca}_c.key"));

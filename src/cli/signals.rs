@@ -43,15 +43,16 @@ impl End {
 #[cfg(feature = "sql")]
 pub struct Hangup {
     signal: Option<Signal>,
-    had_terminal: bool,
+    ends_with_terminal: bool,
 }
 
 #[cfg(feature = "sql")]
 impl Hangup {
     /// Begins to listen; wants to be in the runtime.
     pub fn heard() -> Hangup {
-        let heard = (!ignores_hangup()).then(|| signal(SignalKind::hangup()).ok()).flatten();
-        Hangup { signal: heard, had_terminal: std::io::stdin().is_terminal() }
+        // Under nohup the terminal may go.
+        let ends_with_terminal = !ignores_hangup() && std::io::stdin().is_terminal();
+        Hangup { signal: signal(SignalKind::hangup()).ok(), ends_with_terminal }
     }
 
     /// Waits for the next one; whether the terminal has gone.
@@ -60,7 +61,7 @@ impl Hangup {
             Some(signal) => drop(signal.recv().await),
             None => std::future::pending().await,
         }
-        self.had_terminal && !std::io::stdin().is_terminal()
+        self.ends_with_terminal && !std::io::stdin().is_terminal()
     }
 }
 
