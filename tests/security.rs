@@ -288,7 +288,9 @@ struct Nobody(Child);
 
 impl Nobody {
     fn connect(port: u16) -> Nobody {
-        let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; cat <&3 & cat >&3; wait");
+        // What reads for the test ends with the connection.
+        let script =
+            format!("exec 3<>/dev/tcp/127.0.0.1/{port} 4<&0; cat <&4 >&3 & exec cat <&3 4<&-");
         let mut bash = Command::new("bash");
         bash.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
         Nobody(bash.uid(NOBODY).gid(NOBODY).current_dir("/").spawn().unwrap())
