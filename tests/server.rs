@@ -269,9 +269,9 @@ fn what_is_no_message_ends_its_connection_alone() {
         assert_eq!((&*told.field(b'S'), &*told.field(b'C')), ("FATAL", wanted));
         assert_eq!(wire.next(), None);
     }
-    // Encryption is asked for first, and a newer minor version.
+    // Encryption is asked for first, of the kind that there is not, and a newer minor version.
     let mut wire = Wire::connect(served.port);
-    wire.send(&[first(80_877_103, b"")]);
+    wire.send(&[first(80_877_104, b"")]);
     let mut answer = [0];
     std::io::Read::read_exact(&mut wire.socket, &mut answer).unwrap();
     assert_eq!(&answer, b"N");
