@@ -95,10 +95,11 @@ impl Engine {
     /// # Errors
     /// 42501.
     pub(super) fn check_role(&self) -> Result<(), Error> {
-        let role = Arc::clone(&self.settings.now().role);
-        if &*role == OWNER {
+        let now = self.settings.now();
+        if &*now.role == OWNER {
             return Ok(());
         }
+        let role = Arc::clone(&now.role);
         let catalog = self.catalog()?;
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((then, of)) = &*looked
