@@ -122,12 +122,28 @@ impl Spfile {
         changed
     }
 
-    /// Makes this the durable content of the file.
+    /// The rules as the file has them now: people write them there while the instance runs.
+    fn rules_now(&self) -> Result<Option<toml::Value>> {
+        let text = match std::fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::system("read", &self.path, &error)),
+        };
+        let table: toml::Table = toml::from_str(&text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            self.damaged(line_of(text.as_bytes(), at), error.message())
+        })?;
+        Ok(table.get(HBA).cloned())
+    }
+
+    /// Makes this the durable content of the file, with the rules that it has.
     ///
     /// # Errors
-    /// 70110; the old content stands.
+    /// 70107 the file was written meanwhile, and cannot be read; 70110. The old content stands.
     pub fn write(&self) -> Result<()> {
         let mut table = self.unknown.clone();
+        table.remove(HBA);
+        table.extend(self.rules_now()?.map(|rules| (HBA.to_owned(), rules)));
         for (name, value) in &self.values {
             table.insert((*name).to_owned(), to_toml(value));
         }

@@ -307,12 +307,13 @@ impl Engine {
             let is_superuser = was.is_superuser || options.is_superuser.is_some();
             self.check_makes_roles(&catalog, is_superuser)?;
         }
-        let now = self.changed_role(was.into_owned(), options)?;
-        if name == OWNER && !(now.is_superuser && now.can_login) {
+        let is_less = [options.is_superuser, options.can_login].contains(&Some(false));
+        if name == OWNER && is_less {
             let text =
                 format!("role \"{OWNER}\" is the owner's: it stays a superuser that may log in");
             return Err(Error::new(1918, "2BP01", text).next("make another role"));
         }
+        let now = self.changed_role(was.into_owned(), options)?;
         self.definer()?.definitions.put_role(&name, now)?;
         Ok(done(format!("Role {name} altered.")))
     }
