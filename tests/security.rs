@@ -233,6 +233,11 @@ fn statements_about_roles_say_what_is_wrong() {
             ("set role nosuch", "42704"),
             ("set role s; create table mine (a int)", "SET CREATE TABLE"),
             ("show password_encryption", "(scram-sha-256) SHOW"),
+            ("grant select on mine to s", "0A000"),
+            ("revoke all on mine from public", "0A000"),
+            ("alter default privileges grant select on tables to s", "0A000"),
+            ("reassign owned by s to x", "0A000"),
+            ("drop owned by s", "0A000"),
             ("select set_config('role', 's', false)", "55P02"),
         ],
     );

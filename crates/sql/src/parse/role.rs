@@ -44,6 +44,16 @@ impl Cursor<'_> {
                 return read(self).map(Some);
             }
         }
+        for words in [
+            ["ALTER", "DEFAULT", "PRIVILEGES"],
+            ["REASSIGN", "OWNED", "BY"],
+            ["DROP", "OWNED", "BY"],
+        ] {
+            if self.begins(&words) {
+                return Err(Error::not_yet(words.join(" "))
+                    .next("all objects are the owner's, and there are no privileges on them yet"));
+            }
+        }
         self.assume()
     }
 
