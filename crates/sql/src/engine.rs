@@ -10,6 +10,7 @@ mod context;
 mod copy;
 mod ddl;
 mod dml;
+mod enums;
 mod explain;
 mod external;
 mod fast;

@@ -36,6 +36,7 @@ mod common_aggregates;
 mod correlated;
 mod dialect;
 mod distinct_on;
+mod enums;
 mod fast;
 mod files;
 mod grammar;

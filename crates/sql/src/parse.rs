@@ -4,6 +4,7 @@
 mod comment;
 mod copy;
 mod disks;
+mod enums;
 mod explain;
 mod locks;
 mod logfile;
@@ -266,7 +267,7 @@ impl<'a> Cursor<'a> {
         if let Some(statement) = self.set_schema() {
             return Ok(Some(statement));
         }
-        let heads: [(&[&str], Rest<'a>); 17] = [
+        let heads: [(&[&str], Rest<'a>); 21] = [
             (&["CREATE", "DISKGROUP"], Self::create_diskgroup),
             (&["DROP", "DISKGROUP"], Self::drop_diskgroup),
             (&["ALTER", "DISKGROUP"], Self::alter_diskgroup),
@@ -278,6 +279,10 @@ impl<'a> Cursor<'a> {
             (&["CREATE", "SCHEMA"], Self::create_schema),
             (&["DROP", "SCHEMA"], Self::drop_schema),
             (&["ALTER", "SCHEMA"], Self::alter_schema),
+            (&["CREATE", "TYPE"], Self::create_type),
+            (&["ALTER", "TYPE"], Self::alter_type),
+            (&["DROP", "TYPE"], Self::drop_type),
+            (&["CREATE", "DOMAIN"], Self::create_domain),
             (&["COMMENT", "ON"], Self::comment),
             (&["LOCK"], Self::lock),
             (&["VACUUM"], Self::vacuum),

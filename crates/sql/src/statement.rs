@@ -194,6 +194,8 @@ pub enum About {
     View(TableReference),
     /// A sequence.
     Sequence(TableReference),
+    /// An enum type.
+    Type(TableReference),
     /// An index.
     Index(TableReference),
     /// A column of a table or view.
@@ -213,8 +215,36 @@ impl Define {
                 | Define::SetSchema { .. }
                 | Define::Comment { .. }
                 | Define::Role(_)
+                | Define::CreateEnum { .. }
+                | Define::AlterEnum { .. }
+                | Define::DropTypes { .. }
         )
     }
+}
+
+/// What ALTER TYPE does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EnumChange {
+    /// ADD VALUE.
+    Add {
+        /// The value.
+        label: String,
+        /// IF NOT EXISTS.
+        if_not_exists: bool,
+        /// Beside which one: before it, or behind it.
+        before: Option<(bool, String)>,
+    },
+    /// RENAME VALUE.
+    RenameLabel {
+        /// As it is.
+        from: String,
+        /// As it is to be.
+        to: String,
+    },
+    /// RENAME TO.
+    Rename(String),
+    /// SET SCHEMA.
+    SetSchema(String),
 }
 
 /// A statement that defines something.
@@ -262,6 +292,29 @@ pub enum Define {
         if_exists: bool,
         /// Where it is to be.
         schema: String,
+    },
+    /// CREATE TYPE .. AS ENUM.
+    CreateEnum {
+        /// Its name.
+        name: TableReference,
+        /// Its values.
+        labels: Vec<String>,
+    },
+    /// ALTER TYPE.
+    AlterEnum {
+        /// Its name.
+        name: TableReference,
+        /// What is done.
+        change: EnumChange,
+    },
+    /// DROP TYPE.
+    DropTypes {
+        /// Their names.
+        names: Vec<TableReference>,
+        /// IF EXISTS.
+        if_exists: bool,
+        /// CASCADE: with the columns that have it.
+        cascades: bool,
     },
     /// CREATE SEQUENCE.
     CreateSequence {

@@ -56,7 +56,11 @@ impl RowAggregate {
     /// Whether rows of a layout can be summed up so.
     pub fn knows(layout: &RowLayout, aggregate: &Aggregate) -> bool {
         let kind = |column: &usize| layout.types.get(*column).copied();
-        let is_key = |column: &usize| kind(column).is_some_and(|kind| kind != Type::Interval);
+        // Rows have codes of labels.
+        let has_labels = |column: &usize| layout.labels.get(*column).is_some_and(Option::is_some);
+        let is_key = |column: &usize| {
+            kind(column).is_some_and(|kind| kind != Type::Interval) && !has_labels(column)
+        };
         let is_call = |call: &Call| match call {
             Call::Rows => true,
             Call::Count(column) => kind(column).is_some(),

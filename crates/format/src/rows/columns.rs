@@ -257,7 +257,14 @@ impl RowColumns {
         for (column, buffer) in self.columns.iter().zip(&mut self.buffers) {
             let full = std::mem::replace(buffer, Buffer::new(self.layout.types[*column]));
             match full.into_array(rows, self.layout.schema.field(*column).data_type()) {
-                Ok(array) => arrays.push(array),
+                Ok(array) => match &self.layout.labels[*column] {
+                    None => arrays.push(array),
+                    Some(labels) => match labels.texts(&array) {
+                        Ok(array) => arrays.push(array),
+                        // A code that no label has.
+                        Err(_) => return Err(BadRow { column: *column }.into()),
+                    },
+                },
                 Err(row) => bad = bad.or(Some((*column, row))),
             }
         }

@@ -1,7 +1,11 @@
 //! Errors of rows, sorted by who must act, with Oracle's numbers where the meaning is the same.
 
+use std::sync::Arc;
+
 use arrow_schema::DataType;
 use cellar_page::row::BadRow;
+
+use super::labels::Labels;
 
 /// Why rows and columns were not made of each other.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -56,6 +60,14 @@ pub enum RowError {
     Null {
         /// The name of the column.
         column: String,
+    },
+    /// User: a text that is none of the labels of its column.
+    #[error("{} has no label \"{label}\"", labels.name)]
+    NoLabel {
+        /// The labels.
+        labels: Arc<Labels>,
+        /// The text.
+        label: String,
     },
     /// User: rows keep microseconds.
     #[error("an interval of column {column} has {nanos} ns: round it to microseconds")]
@@ -134,6 +146,7 @@ impl RowError {
             RowError::Count { .. } => 947,
             RowError::OtherType { .. } => 932,
             RowError::Null { .. } => 1400,
+            RowError::NoLabel { .. } => 1722,
             RowError::Nanoseconds { .. } => 70210,
             RowError::NoKey { .. } => 1450,
             RowError::NoOrder { .. } => 2327,

@@ -115,6 +115,8 @@ impl RowFilter {
             Predicate::Test { column, test } => match (test, kind(column)) {
                 (_, None) => false,
                 (Test::Null | Test::NotNull, _) => true,
+                // Rows have codes, which are not what is asked.
+                _ if layout.labels[*column].is_some() => false,
                 (_, Some(Type::Interval)) => false,
                 (Test::Numbers(..) | Test::NumberIn(_) | Test::NumberNotIn(_), Some(kind)) => {
                     !matches!(kind, Type::Text | Type::Bytes)

@@ -193,7 +193,8 @@ impl KeyWriter {
         if array.len() != 1 {
             return Err(RowError::Count { what: "values", expected: 1, found: array.len() });
         }
-        let value = Source::of(&self.layout, column, array)?.value(0);
+        let array = self.layout.coded(column, array)?;
+        let value = Source::of(&self.layout, column, &array)?.value(0);
         let value = value.map_err(|nanos| self.layout.nanoseconds(column, nanos))?;
         push(out, &value, descending);
         Ok(value == Value::Null)

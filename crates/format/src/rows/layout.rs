@@ -8,6 +8,7 @@ use arrow_schema::{DataType, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use cellar_page::row::{Type, Writer};
 
 use super::error::RowError;
+use super::labels::Labels;
 use super::source::Source;
 use crate::packed::pack;
 
@@ -20,6 +21,8 @@ pub struct RowLayout {
     pub(super) schema: SchemaRef,
     pub(super) types: Vec<Type>,
     pub(super) defaults: Vec<DefaultValue>,
+    /// Of columns whose texts are labels.
+    pub(super) labels: Vec<Option<Arc<Labels>>>,
 }
 
 /// What a column is in a row that lacks it.
@@ -82,7 +85,35 @@ impl RowLayout {
             schema: SchemaRef::new(schema.clone()),
             types,
             defaults: vec![DefaultValue::Null; columns],
+            labels: vec![None; columns],
         })
+    }
+
+    /// Also says that the texts of a column, or of its lists, are these labels: rows and keys have their codes.
+    ///
+    /// # Errors
+    /// [`RowError::NoColumn`].
+    pub fn with_labels(
+        mut self,
+        column: usize,
+        labels: Arc<Labels>,
+    ) -> Result<RowLayout, RowError> {
+        self.check(column)?;
+        self.labels[column] = Some(labels);
+        Ok(self)
+    }
+
+    /// The codes of labels, where the column has labels.
+    ///
+    /// # Errors
+    /// [`RowError::NoLabel`].
+    pub(super) fn coded(&self, column: usize, array: &ArrayRef) -> Result<ArrayRef, RowError> {
+        match &self.labels[column] {
+            None => Ok(Arc::clone(array)),
+            Some(labels) => labels
+                .codes(array)
+                .map_err(|label| RowError::NoLabel { labels: Arc::clone(labels), label }),
+        }
     }
 
     /// Also says what a column is in rows that were written before it was added: an array of one value.
@@ -126,10 +157,10 @@ impl RowLayout {
         &self.types
     }
 
-    /// Arrays of the columns as rows have them: lists are packed, all others as they are.
+    /// Arrays of the columns as rows have them: lists are packed, labels are codes, all others as they are.
     ///
     /// # Errors
-    /// [`RowError::Count`], [`RowError::OtherType`].
+    /// [`RowError::Count`], [`RowError::OtherType`], [`RowError::NoLabel`].
     pub fn packed(&self, arrays: &[ArrayRef]) -> Result<Vec<ArrayRef>, RowError> {
         if arrays.len() != self.columns() {
             let (expected, found) = (self.columns(), arrays.len());
@@ -141,8 +172,9 @@ impl RowLayout {
     fn packed_column(&self, column: usize, array: &ArrayRef) -> Result<ArrayRef, RowError> {
         let own = self.schema.field(column).data_type();
         if !is_list(own) || *array.data_type() == DataType::Binary {
-            return Ok(Arc::clone(array));
+            return self.coded(column, array);
         }
+        let array = &self.coded(column, array)?;
         let packed = pack(array.as_ref()).filter(|_| array.data_type() == own);
         let other = || RowError::OtherType {
             column: self.name(column),

@@ -135,6 +135,13 @@ impl Draft {
             );
             return Err(Error::new(8177, text).hint("run the transaction again"));
         }
+        if let Some(table) = now.without_its_enum() {
+            let text = format!(
+                "others have dropped a type that \"{}\" uses since this transaction looked",
+                table.name
+            );
+            return Err(Error::new(8177, text).hint("run the transaction again"));
+        }
         now.version = now.version_needed();
         Ok(Draft { was: Arc::clone(current), now: Arc::new(now) })
     }

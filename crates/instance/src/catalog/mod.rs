@@ -4,6 +4,7 @@
 //! of what follows, then JSON. Where it is kept is up to a [`CatalogStore`].
 
 mod draft;
+mod labels;
 pub mod name;
 mod namespace;
 mod oid;
@@ -22,6 +23,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 
 pub(crate) use draft::Draft;
+pub use labels::{EnumType, Label, enum_of_form, form_of_enum};
+pub use oid::array_of;
 pub use role::{Membership, OWNER, OWNER_OID, Role};
 pub use row_table::{Check, Constraint, Index, IndexColumn, Missing, RowTable};
 pub use sequence::{Identity, Owned, Sequence, SequenceType};
@@ -30,9 +33,12 @@ pub(crate) use stub::Stub;
 pub use table::{Comments, Segment, Table, TableKind};
 pub use view::View;
 
-/// The newest version of the content that this program reads: the one with roles. (Version 3 is a stub in the
+/// The newest version of the content that this program reads: the one with enum types. (Version 3 is a stub in the
 /// catalog's place.)
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
+
+/// The version of a catalog with roles.
+const VERSION_ROLES: u32 = 7;
 
 /// The version of a catalog with schemas and comments.
 const VERSION_SCHEMAS: u32 = 6;
@@ -96,7 +102,11 @@ impl Catalog {
         let table = self.table(name).ok_or_else(|| self.no_table(name))?;
         match table.kind {
             TableKind::Columnar => Ok(table),
-            TableKind::Sequence | TableKind::View | TableKind::Schema | TableKind::Role => {
+            TableKind::Sequence
+            | TableKind::View
+            | TableKind::Schema
+            | TableKind::Role
+            | TableKind::Enum => {
                 Err(self.no_table(name))
             }
             TableKind::Heap => {
@@ -172,8 +182,11 @@ impl Catalog {
                 || table.view.is_some()
                 || table.rows.as_ref().is_some_and(|r| !r.owned.is_empty())
         };
-        if self.tables.iter().any(|table| table.kind == TableKind::Role) {
+        if self.tables.iter().any(|table| table.kind == TableKind::Enum) {
             return VERSION;
+        }
+        if self.tables.iter().any(|table| table.kind == TableKind::Role) {
+            return VERSION_ROLES;
         }
         if self.tables.iter().any(namespace::is_new) {
             return VERSION_SCHEMAS;

@@ -50,7 +50,10 @@ impl Table {
 
     /// Whether nothing else tells it from others, whatever its name is.
     fn has_number(&self) -> bool {
-        matches!(self.kind, TableKind::View | TableKind::Schema | TableKind::Role)
+        matches!(
+            self.kind,
+            TableKind::View | TableKind::Schema | TableKind::Role | TableKind::Enum
+        )
     }
 
     /// The number by which clients know it.
@@ -63,6 +66,18 @@ impl Table {
             (None, number) => number,
         }
     }
+}
+
+impl Table {
+    /// The number of the type of arrays of an enum type.
+    pub fn array_oid(&self) -> u32 {
+        array_of(self.oid())
+    }
+}
+
+/// The number of the arrays of a type that has this one, and the other way round.
+pub fn array_of(oid: u32) -> u32 {
+    oid ^ (GIVEN >> 1)
 }
 
 impl Catalog {
@@ -95,7 +110,8 @@ impl Catalog {
                 table.number = was.oid();
             }
             (None, None) if table.number == 0 && table.has_number() => {
-                let used = self.tables.iter().map(Table::oid).collect();
+                let own = self.tables.iter().map(Table::oid);
+                let used = own.flat_map(|oid| [oid, array_of(oid)]).collect();
                 let text = format!("{}\u{1f}{}", table.name, self.serial);
                 table.number = free(number_for(&text), &used);
             }

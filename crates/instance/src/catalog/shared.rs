@@ -241,7 +241,10 @@ impl SharedCatalog {
         self.replaced(next, replaced).await
     }
 
-    fn checked(&self, next: Catalog) -> Result<Arc<Catalog>> {
+    fn checked(&self, mut next: Catalog) -> Result<Arc<Catalog>> {
+        // What is committed others may use.
+        let labels = next.tables.iter_mut().filter_map(|table| table.labels.as_mut());
+        labels.flat_map(|own| &mut own.labels).for_each(|label| label.is_new = false);
         let next = Catalog { version: next.version_needed(), ..next };
         match next.fault() {
             None => Ok(Arc::new(next)),

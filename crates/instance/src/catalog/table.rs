@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Role, RowTable, Sequence, View, name};
+use super::{EnumType, Role, RowTable, Sequence, View, name};
 
 /// The option with the locations of an external table behind its first, as a JSON array.
 const MORE_LOCATIONS: &str = "more_locations";
@@ -27,6 +27,8 @@ pub enum TableKind {
     Schema,
     /// A role: who may connect, and what is whose.
     Role,
+    /// An enum type: no table, but among their names.
+    Enum,
 }
 
 /// A table.
@@ -68,6 +70,9 @@ pub struct Table {
     /// Of a role: what it may do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
+    /// Of an enum type: its labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<EnumType>,
     /// What COMMENT says of it and of what belongs to it.
     #[serde(default, skip_serializing_if = "Comments::is_empty")]
     pub comments: Comments,
@@ -145,6 +150,7 @@ impl Table {
             sequence: None,
             view: None,
             role: None,
+            labels: None,
             comments: Comments::default(),
         }
     }
@@ -170,6 +176,7 @@ impl Table {
             sequence: None,
             view: None,
             role: None,
+            labels: None,
             comments: Comments::default(),
         }
     }
@@ -198,6 +205,12 @@ impl Table {
         Table { kind: TableKind::View, view: Some(view), ..plain }
     }
 
+    /// An enum type.
+    pub fn of_enum(name: impl Into<String>, labels: EnumType) -> Table {
+        let plain = Table::external(name, "", "", "", BTreeMap::new());
+        Table { kind: TableKind::Enum, labels: Some(labels), ..plain }
+    }
+
     /// A table in the heap.
     pub fn in_heap(name: impl Into<String>, schema: impl Into<String>, rows: RowTable) -> Table {
         Table {
@@ -214,6 +227,7 @@ impl Table {
             sequence: None,
             view: None,
             role: None,
+            labels: None,
             comments: Comments::default(),
         }
     }
@@ -232,6 +246,7 @@ impl Table {
             TableKind::View => "view",
             TableKind::Schema => "schema",
             TableKind::Role => "role",
+            TableKind::Enum => "type",
         }
     }
 
@@ -295,8 +310,15 @@ impl Table {
         if is_role != self.role.is_some() || is_role != name::role_of_key(&self.name).is_some() {
             return Some(format!("\"{name}\" is a role, or it is not"));
         }
-        if is_role || matches!(self.kind, TableKind::Sequence | TableKind::View | TableKind::Schema)
-        {
+        if (self.kind == TableKind::Enum) != self.labels.is_some() {
+            return Some(format!("\"{name}\" is an enum type, or it is not"));
+        }
+        if let Some(fault) = self.labels.as_ref().and_then(EnumType::fault) {
+            return Some(format!("type \"{name}\": {fault}"));
+        }
+        let is_bare =
+            !matches!(self.kind, TableKind::Heap | TableKind::External | TableKind::Columnar);
+        if is_bare {
             return None;
         }
         if self.kind == TableKind::Heap {

@@ -158,7 +158,7 @@ impl Definitions {
 
     /// Waits until a change of the catalog that is being committed is seen: its locks are given back before. Not for
     /// long, for it may wait for this transaction; then it is told by the COMMIT.
-    async fn settle(&self) {
+    pub(super) async fn settle(&self) {
         let database = self.database();
         for _ in 0..SETTLE_TRIES {
             if !database.catalog().is_changing() {

@@ -3,6 +3,7 @@
 mod alter;
 mod define_columnar;
 mod definitions;
+mod enums;
 mod health;
 mod host;
 mod import;

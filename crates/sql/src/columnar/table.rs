@@ -10,6 +10,8 @@ use cellar_format::segment::SCHEMA_MAX;
 use cellar_format::{Aggregate, Header, Predicate, Value, Verdict};
 use cellar_instance::Instance;
 use cellar_instance::budget::Consumer;
+pub use cellar_instance::catalog::array_of;
+use cellar_instance::catalog::enum_of_form;
 use cellar_instance::parameters::definitions::SCAN_DEPTH;
 use cellar_instance::scans::{ScanFilter, ScanRecord, scan_error};
 use cellar_wait::{Event, Session};
@@ -45,7 +47,12 @@ impl std::fmt::Debug for OpenTable {
 /// 00902 for a column of a type that columnar tables have not.
 pub fn table_schema(rows: &Schema) -> Result<SchemaRef, Error> {
     let field = |field: &Arc<Field>| match column_type(field.data_type()) {
-        Some(data_type) => Ok(Field::new(field.name(), data_type, true)),
+        Some(data_type) => {
+            let made = Field::new(field.name(), data_type, true);
+            // Others are said by the statement that makes the table.
+            let form = type_of_texts(field).filter(|form| enum_of_form(form).is_some());
+            Ok(form.map_or(made.clone(), |form| with(made, FORM, form)))
+        }
         None => {
             let (name, data_type) = (field.name(), field.data_type());
             let text = format!("column \"{name}\": columnar tables have no type {data_type}");
@@ -83,8 +90,8 @@ pub fn schema_text(schema: &Schema) -> String {
         if let Some(length) = length_of(field) {
             column[LENGTH] = length.into();
         }
-        if let Some(form) = form_of(field) {
-            column[FORM] = form.name().into();
+        if let Some(form) = type_of_texts(field) {
+            column[FORM] = form.into();
         }
         if let Some(value) = default_of(field) {
             column[DEFAULT] = value.into();
@@ -139,6 +146,11 @@ pub(crate) fn form_of(field: &Field) -> Option<Form> {
 /// The type of which the texts of a column are, if that is said: `uuid`, `json`, `jsonb`.
 pub fn type_of_texts(field: &Field) -> Option<&str> {
     field.metadata().get(FORM).map(String::as_str)
+}
+
+/// The number of the enum type of which texts are, if that is said.
+pub fn enum_of(field: &Field) -> Option<u32> {
+    type_of_texts(field).and_then(enum_of_form)
 }
 
 /// A field whose texts are kept so.
@@ -205,10 +217,10 @@ pub fn checked_schema(text: &str) -> Result<SchemaRef, Error> {
             None => field,
         };
         let field = match column[FORM].as_str() {
-            Some(form) => {
-                let form = Form::of(form).ok_or_else(|| damaged("an unknown form of texts"))?;
-                with_form(field, form)
+            Some(form) if Form::of(form).is_some() || enum_of_form(form).is_some() => {
+                with(field, FORM, form)
             }
+            Some(_) => return Err(damaged("an unknown form of texts")),
             None => field,
         };
         Ok(match column[DEFAULT].as_str() {

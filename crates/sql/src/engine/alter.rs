@@ -60,7 +60,11 @@ impl Engine {
         alteration: &mut Alteration,
         alter: &AlterTable,
     ) -> Result<(Option<Table>, Vec<String>, BTreeSet<String>), Error> {
-        let old = RowColumns::of(alteration.table(), alteration.rows(), &self.settings.now().zone)?;
+        let old = RowColumns::of(
+            alteration.table(),
+            alteration.rows(),
+            (&self.settings.now().zone, &*self.catalog()?),
+        )?;
         let mut altered = Altered::of(old);
         for action in &alter.operations {
             self.act(&mut altered, action).await?;

@@ -406,7 +406,8 @@ impl Engine {
             }
         }
         let table = altered.table(alteration.table(), rows.clone());
-        let columns = RowColumns::of(&table, &rows, &self.settings.now().zone)?;
+        let columns =
+            RowColumns::of(&table, &rows, (&self.settings.now().zone, &*self.catalog()?))?;
         refuse_keys(&columns)?;
         for at in 0..rows.indexes.len() {
             if rows.indexes[at].object == 0 {
@@ -449,7 +450,7 @@ impl Engine {
         let columns = RowColumns::of(
             &altered.table(alteration.table(), plain.clone()),
             &plain,
-            &self.settings.now().zone,
+            (&self.settings.now().zone, &*self.catalog()?),
         )?;
         let checks = Checks::of(&self.state(), &columns)?;
         let is_new = |column: &NewColumn| matches!(column.from, From::Added(_));
@@ -470,7 +471,8 @@ impl Engine {
     ) -> Result<(), Error> {
         let plain_rows = RowTable { indexes: Vec::new(), ..rows.clone() };
         let table = altered.table(alteration.table(), plain_rows.clone());
-        let columns = RowColumns::of(&table, &plain_rows, &self.settings.now().zone)?;
+        let columns =
+            RowColumns::of(&table, &plain_rows, (&self.settings.now().zone, &*self.catalog()?))?;
         let checks = Checks::of(&self.state(), &columns)?;
         let statement = alteration.statement();
         let (alteration, database) = (&*alteration, self.row_tables()?.database());

@@ -14,7 +14,7 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use futures_util::StreamExt;
 
-use crate::columnar::table::table_schema;
+use crate::columnar::table::{enum_of, table_schema};
 use crate::columnar::tables::{Columnar, Written};
 use crate::columnar::write::Batches;
 use crate::engine::ddl::check_schema;
@@ -23,6 +23,7 @@ use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
 use crate::instants::zoned::{KEPT, fields_in_zone};
 use crate::names;
+use crate::rows::Definition;
 
 fn rows(count: u64) -> String {
     let word = if count == 1 { "row" } else { "rows" };
@@ -86,6 +87,10 @@ impl Engine {
         }
         let plan = self.state().statement_to_plan(statement.clone()).await;
         match plan {
+            // Columnar tables have no enums: rows with such are in the heap, unless it is said otherwise.
+            Ok(plan) if !made.is_columnar() && made.group.is_none() && self.has_enums(&plan) => {
+                self.create_row_table(statement, &made, &Definition::default()).await
+            }
             Ok(plan) => self.create_of_plan(plan, &made).await,
             Err(e) => Err(self.missing_table(&statement).unwrap_or_else(|| self.failure(&e))),
         }
@@ -105,6 +110,13 @@ impl Engine {
         };
         let name = create.name.table().to_owned();
         let columnar = self.columnar()?;
+        if let Some(field) = schema.fields().iter().find(|field| enum_of(field).is_some()) {
+            let what = format!("a columnar table with the enum \"{}\"", field.name());
+            return Err(Error::not_yet(what).next(format!(
+                "create table {name} (..) using heap; or select {}::text",
+                field.name()
+            )));
+        }
         let schema = fields_in_zone(&made.with_lengths(&schema), &KEPT.into());
         let groups = self.host.groups();
         let group = match &made.group {
@@ -128,6 +140,13 @@ impl Engine {
             true => done(format!("Table {name} created.")),
             false => done(format!("Table {name} created, {}.", rows(written.rows))),
         })
+    }
+
+    /// Whether a table would have columns of enum types.
+    fn has_enums(&self, plan: &LogicalPlan) -> bool {
+        let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else { return false };
+        let settled = self.settled(&create.input);
+        settled.is_ok_and(|plan| plan.schema().fields().iter().any(|f| enum_of(f).is_some()))
     }
 
     /// The columns of a table that can be made; `None`: it is there, and that will do.

@@ -53,6 +53,7 @@ impl Engine {
             About::Sequence(reference) => {
                 (self.commented(&catalog, "sequence", reference)?, Part::Own)
             }
+            About::Type(reference) => (self.commented(&catalog, "type", reference)?, Part::Own),
             About::Index(reference) => {
                 let key = bare(reference)?;
                 match catalog.index(&key) {
@@ -121,7 +122,7 @@ fn check_column(table: &Table, column: &str) -> Result<(), Error> {
             .next("comment on the table"));
     }
     let names: Vec<String> = match table.kind {
-        TableKind::Sequence | TableKind::Schema | TableKind::Role => Vec::new(),
+        TableKind::Sequence | TableKind::Schema | TableKind::Role | TableKind::Enum => Vec::new(),
         _ => {
             let schema = checked_schema(&table.schema)?;
             schema.fields().iter().map(|field| field.name().clone()).collect()

@@ -22,10 +22,12 @@ use crate::correlated::ForEachRow;
 use crate::dialect::LikeEscape;
 use crate::distinct_on::KeysOfDistinctOn;
 use crate::engine::advisory_calls::AdvisoryCall;
+use crate::engine::enums::EnumTypes;
 use crate::engine::schema_calls::OfPath;
 use crate::engine::sequence_calls::OfSequence;
 use crate::engine::session_calls::SessionCall;
 use crate::engine::{EngineOptions, PUBLIC, Stores};
+use crate::enums::{EnumCall, EnumRule};
 use crate::guarded::Guarded;
 use crate::host::Host;
 use crate::in_subquery::ThreeValuedIn;
@@ -131,6 +133,7 @@ pub(super) fn context(
         .with_default_features()
         // Before DataFusion's own.
         .with_expr_planners(expr_planners())
+        .with_type_planner(Arc::new(EnumTypes { host: Arc::clone(host), paths: Arc::clone(paths) }))
         .with_analyzer_rules(analyzer_rules())
         .with_physical_optimizer_rules(physical_rules())
         .build();
@@ -151,6 +154,7 @@ pub(super) fn context(
         .for_each(|function| context.register_udf(function));
     let uuid = datafusion::functions::string::uuid();
     context.register_udf(uuid.as_ref().clone().with_aliases(["gen_random_uuid"]));
+    EnumCall::udfs().into_iter().for_each(|function| context.register_udf(function));
     ArrayCall::udfs().into_iter().for_each(|function| context.register_udf(function));
     MakeJson::udfs().into_iter().for_each(|function| context.register_udf(function));
     JsonCall::udfs().into_iter().for_each(|function| context.register_udf(function));
@@ -173,6 +177,7 @@ fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = Analyzer::new().rules;
     let at = rules.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(rules.len());
+    rules.insert(at, Arc::new(EnumRule));
     rules.insert(at, Arc::new(NullWithoutRow));
     rules.insert(at, Arc::new(AnyOfArray));
     rules.insert(at, Arc::new(KnownJson));

@@ -95,6 +95,9 @@ impl Engine {
                 )
                 .next(format!("alter sequence {name} ..")));
             }
+            Some(TableKind::Enum) => {
+                return Err(Error::new(942, "42809", format!("\"{name}\" is a type, no table")));
+            }
             Some(TableKind::View) => {
                 return Err(Error::new(942, "42809", format!("\"{name}\" is a view, no table")));
             }
@@ -153,11 +156,7 @@ fn not_of(kind: TableKind, name: &str) -> Error {
     let kind = match kind {
         TableKind::Columnar => "columnar",
         TableKind::External => "external",
-        TableKind::Heap
-        | TableKind::Sequence
-        | TableKind::View
-        | TableKind::Schema
-        | TableKind::Role => "heap",
+        _ => "heap",
     };
     Error::not_yet(format!("an index, or ALTER TABLE, of the {kind} table \"{name}\""))
         .next("a table made with USING heap has them: create one, and INSERT the rows there")

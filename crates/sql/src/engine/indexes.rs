@@ -49,8 +49,11 @@ impl Engine {
         named: Option<String>,
     ) -> Result<(Table, String), Error> {
         let table = alteration.table().clone();
-        let mut altered =
-            Altered::of(RowColumns::of(&table, alteration.rows(), &self.settings.now().zone)?);
+        let mut altered = Altered::of(RowColumns::of(
+            &table,
+            alteration.rows(),
+            (&self.settings.now().zone, &*self.catalog()?),
+        )?);
         let columns = columns_of(altered.old(), &create.columns)?;
         let name = match named {
             Some(name) => name,

@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use cellar_instance::catalog::{Catalog, name};
 use datafusion::sql::parser::{CopyToSource, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
-    AlterIndexOperation, CreateIndex, CreateTable, CreateTableLikeKind, CreateTableOptions,
-    CreateView, Expr, Ident, Insert, ObjectName, ObjectNamePart, ObjectType, SetExpr, SqlOption,
-    Statement as SqlStatement, TableAliasWithoutColumns, TableObject, Value,
+    AlterColumnOperation, AlterIndexOperation, AlterTableOperation, CreateIndex, CreateTable,
+    CreateTableLikeKind, CreateTableOptions, CreateView, Expr, Ident, Insert, ObjectName,
+    ObjectNamePart, ObjectType, SetExpr, SqlOption, Statement as SqlStatement,
+    TableAliasWithoutColumns, TableObject, Value,
 };
 
 use crate::engine::{Engine, tables};
@@ -117,6 +118,15 @@ impl Engine {
             Define::Maintain { tables, .. } | Define::Lock { tables, .. } => {
                 tables.iter_mut().try_for_each(|table| resolver.resolve_reference(table))
             }
+            Define::CreateEnum { name, .. } => {
+                let key = resolver.made(name.schema(), name.table())?;
+                *name = datafusion::common::TableReference::bare(key);
+                Ok(())
+            }
+            Define::AlterEnum { name, .. } => resolver.resolve_reference(name),
+            Define::DropTypes { names, .. } => {
+                names.iter_mut().try_for_each(|name| resolver.resolve_reference(name))
+            }
             Define::SetSchema { name, .. } => resolver.resolve_reference(name),
             Define::Comment { about, .. } => match about {
                 About::Schema(_) => Ok(()),
@@ -124,6 +134,7 @@ impl Engine {
                 | About::View(name)
                 | About::Sequence(name)
                 | About::Index(name)
+                | About::Type(name)
                 | About::Column(name, _)
                 | About::Constraint(name, _) => resolver.resolve_reference(name),
             },
@@ -257,6 +268,9 @@ fn resolve_sql(resolver: &Resolver<'_>, statement: &mut SqlStatement) -> Result<
             {
                 resolver.resolve(&mut like.name)?;
             }
+            for column in &mut create.columns {
+                let _ = resolver.resolve_type(&mut column.data_type);
+            }
             within(statement)
         }
         // A view's query is resolved as it was written.
@@ -267,6 +281,9 @@ fn resolve_sql(resolver: &Resolver<'_>, statement: &mut SqlStatement) -> Result<
         S::CreateIndex(create) => resolve_index(resolver, create),
         S::AlterTable(alter) => {
             resolver.resolve(&mut alter.name)?;
+            for action in &mut alter.operations {
+                resolve_action(resolver, action);
+            }
             within(statement)
         }
         S::AlterIndex { name, operation: AlterIndexOperation::RenameIndex { .. } } => {
@@ -282,6 +299,20 @@ fn resolve_sql(resolver: &Resolver<'_>, statement: &mut SqlStatement) -> Result<
         S::ExplainTable { table_name, .. } => resolver.resolve(table_name).map(drop),
         S::Explain { statement, .. } => resolve_sql(resolver, statement),
         _ => Ok(()),
+    }
+}
+
+/// The types that an ALTER TABLE names.
+fn resolve_action(resolver: &Resolver<'_>, action: &mut AlterTableOperation) {
+    match action {
+        AlterTableOperation::AddColumn { column_def, .. } => {
+            let _ = resolver.resolve_type(&mut column_def.data_type);
+        }
+        AlterTableOperation::AlterColumn {
+            op: AlterColumnOperation::SetDataType { data_type, .. },
+            ..
+        } => drop(resolver.resolve_type(data_type)),
+        _ => {}
     }
 }
 

@@ -32,10 +32,10 @@ impl Engine {
         if !is_public(reference) {
             return Ok(None);
         }
-        let found = self.host.rows().and_then(|rows| rows.table(reference.table()));
-        found
-            .map(|(table, rows)| RowColumns::of(&table, &rows, &self.settings.now().zone))
-            .transpose()
+        let Some(rows) = self.host.rows() else { return Ok(None) };
+        let (catalog, zone) = (rows.catalog().unwrap_or_default(), &self.settings.now().zone);
+        let found = catalog.row_table(reference.table());
+        found.map(|(table, rows)| RowColumns::of(table, rows, (zone, &*catalog))).transpose()
     }
 
     /// Whether it is the name of a table in the heap.
@@ -107,7 +107,7 @@ impl Engine {
         let checked = table
             .rows
             .as_ref()
-            .map(|rows| RowColumns::of(&table, rows, &self.settings.now().zone))
+            .map(|rows| RowColumns::of(&table, rows, (&self.settings.now().zone, &*catalog)))
             .transpose()?;
         if let Some(columns) = &checked {
             refuse_keys(columns)?;

@@ -137,6 +137,11 @@ impl Engine {
         if !sequences.is_empty() {
             self.drop_sequences(&sequences, (true, true)).await?;
         }
+        let types = names(&[TableKind::Enum])?;
+        let types: Vec<_> = types.iter().map(|own| TableReference::parse_str(own)).collect();
+        if !types.is_empty() {
+            self.drop_types(&types, (true, true)).await?;
+        }
         Ok(())
     }
 

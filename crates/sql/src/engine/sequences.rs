@@ -108,6 +108,11 @@ impl Engine {
             Define::SetSchema { kind, name, if_exists, schema } => {
                 self.set_schema_of((kind, &name), if_exists, &schema).await
             }
+            Define::CreateEnum { name, labels } => self.create_enum(&name, &labels).await,
+            Define::AlterEnum { name, change } => self.alter_enum(&name, &change).await,
+            Define::DropTypes { names, if_exists, cascades } => {
+                self.drop_types(&names, (if_exists, cascades)).await
+            }
             Define::CreateSequence { name, if_not_exists, options, owned_by } => {
                 self.create_sequence(&name, if_not_exists, (&options, owned_by)).await
             }

@@ -209,7 +209,8 @@ impl Tables {
             None => (name, false),
         };
         let Some((table, of)) = rows.table(own) else { return Ok(None) };
-        let columns = RowColumns::of(&table, &of, &rows.settings().now().zone)?;
+        let columns =
+            RowColumns::of(&table, &of, (&rows.settings().now().zone, &*rows.catalog()?))?;
         let state = self.state()?;
         // Rows are read whatever their defaults are.
         let defaults = defaults(&state, &columns);

@@ -69,6 +69,10 @@ impl Names<'_> {
     pub fn class(&self, expr: &Expr) -> Option<Class> {
         let expr = bare(expr);
         if let Some(column) = self.column(expr) {
+            // What labels mean beside others is for the rules of plans.
+            if self.columns.is_enum(column) {
+                return None;
+            }
             return Some(class_of(self.columns.schema.field(column).data_type()));
         }
         if placeholder(expr).is_some() {

@@ -187,6 +187,7 @@ impl Plan {
     /// Whether the catalog has its table as it was.
     pub fn is_of(&self, catalog: &Catalog) -> bool {
         catalog.row_table(&self.table.name).is_some_and(|(table, _)| *table == self.table)
+            && self.columns.has_types_of(catalog)
     }
 
     /// Whether it changes rows.
@@ -409,7 +410,11 @@ impl Planner<'_> {
             if let Some((made, of)) = called(&item.expr) {
                 let of = match of {
                     None => None,
-                    Some(of) => Some(names.compiled(self.state, of, None)?),
+                    Some(of) => {
+                        let column = names.column(bare(of));
+                        column.is_none_or(|at| !self.columns.is_enum(at)).then_some(())?;
+                        Some(names.compiled(self.state, of, None)?)
+                    }
                 };
                 let aggregate = Aggregate { made, of, data_type };
                 if let Some(of) = &aggregate.of {
@@ -477,7 +482,11 @@ impl Planner<'_> {
         if by.with_fill.is_some() {
             return None;
         }
-        if let Some(at) = output_of(items, &by.expr)? {
+        let output = output_of(items, &by.expr)?;
+        let own = output.map_or(&by.expr, |at| &items[at].expr);
+        // Sorts know texts, not the order of labels.
+        names.column(bare(own)).is_none_or(|at| !self.columns.is_enum(at)).then_some(())?;
+        if let Some(at) = output {
             return Some((By::Output(at), options));
         }
         let made = names.compiled(self.state, &by.expr, None)?;
@@ -667,7 +676,9 @@ impl Planner<'_> {
             if collect_columns(&made).iter().any(|own| own.index() >= count) {
                 return None;
             }
-            fields.push(Field::new(item.name?, made.data_type(&names.plain).ok()?, true));
+            let field = Field::new(item.name?, made.data_type(&names.plain).ok()?, true);
+            let of = names.column(bare(&item.expr)).map(|at| names.plain.field(at).metadata());
+            fields.push(field.with_metadata(of.cloned().unwrap_or_default()));
             outputs.push(made);
         }
         Some((Some(Returned { outputs }), Some(Arc::new(Schema::new(fields)))))

@@ -104,7 +104,9 @@ fn said(names: &Names<'_>, condition: &Expr) -> Option<(usize, Said)> {
             let slot = names.slot(bare(right))?;
             let DataType::List(item) = names.slots.data_type(slot) else { return None };
             let own = names.columns.schema.field(column).data_type();
-            let is_key = item.data_type() == own && is_key_class(class_of(own));
+            let is_key = item.data_type() == own
+                && is_key_class(class_of(own))
+                && !names.columns.is_enum(column);
             is_key.then_some((column, Said::OneOf(Listed::Array(slot))))
         }
         _ => None,
@@ -129,6 +131,9 @@ fn is_key_class(class: Class) -> bool {
 
 /// The value of a key of this column that an expression is.
 fn key_value(names: &Names<'_>, column: usize, expr: &Expr) -> Option<KeyValue> {
+    if names.columns.is_enum(column) {
+        return None;
+    }
     let expr = bare(expr);
     let (expr, is_negated) = match expr {
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => (bare(expr), true),

@@ -7,9 +7,10 @@ use std::ops::ControlFlow;
 use cellar_instance::catalog::{Catalog, name};
 use datafusion::common::TableReference;
 use datafusion::sql::sqlparser::ast::{
-    Expr, FromTable, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement,
-    TableAlias, TableFactor, TableWithJoins, UpdateTableFromKind, Value, VisitMut, VisitorMut,
+    ArrayElemTypeDef, DataType, Expr, FromTable, FunctionArg, FunctionArgExpr, FunctionArguments,
+    Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    SetExpr, Statement, TableAlias, TableFactor, TableWithJoins, UpdateTableFromKind, Value,
+    VisitMut, VisitorMut,
 };
 
 use super::path::{Paths, SYSTEM};
@@ -58,6 +59,20 @@ fn parts_of(name: &ObjectName) -> Option<(Option<String>, String)> {
             Some((Some(folded(schema)), folded(name)))
         }
         _ => None,
+    }
+}
+
+/// The key of an enum type that a name stands for.
+pub(crate) fn enum_key(catalog: &Catalog, paths: &Paths, said: &ObjectName) -> Option<String> {
+    let (schema, own) = parts_of(said)?;
+    let is_type = |key: &String| catalog.enum_type(key).is_some();
+    match schema {
+        Some(schema) => Some(name::key_of(paths.schema(&schema), &own)).filter(is_type),
+        None if own.contains(name::SEPARATOR) => Some(own).filter(is_type),
+        None => {
+            let path = paths.schemas(catalog, true);
+            path.iter().map(|schema| name::key_of(schema, &own)).find(is_type)
+        }
     }
 }
 
@@ -192,6 +207,24 @@ impl<'a> Resolver<'a> {
         }
     }
 
+    /// Writes the name of an enum type as its key.
+    pub fn resolve_type(&self, said: &mut DataType) -> bool {
+        let name = match said {
+            DataType::Array(ArrayElemTypeDef::SquareBracket(inner, _)) => {
+                return self.resolve_type(inner);
+            }
+            DataType::Custom(name, modifiers) if modifiers.is_empty() => name,
+            _ => return false,
+        };
+        match enum_key(self.catalog, self.paths, name) {
+            Some(key) if key.contains(name::SEPARATOR) => {
+                *name = key_name(&key);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// The key of a sequence that a text names.
     fn sequence(&self, text: &str) -> Result<Option<String>, Error> {
         let reference = TableReference::parse_str(text);
@@ -293,6 +326,12 @@ impl Walk<'_> {
     fn expression(&mut self, expr: &mut Expr) -> Result<(), Error> {
         match expr {
             Expr::CompoundIdentifier(parts) if parts.len() > 2 => self.qualifier(parts, 1),
+            Expr::Cast { data_type, .. } => {
+                self.has_changed |= self.resolver.resolve_type(data_type);
+            }
+            Expr::TypedString(typed) => {
+                self.has_changed |= self.resolver.resolve_type(&mut typed.data_type);
+            }
             Expr::Function(function) => {
                 let named = function.name.to_string().to_ascii_lowercase();
                 let FunctionArguments::List(list) = &mut function.args else { return Ok(()) };

@@ -7,7 +7,7 @@ use super::sequence::reference;
 use crate::error::Error;
 use crate::statement::{About, Define, Statement};
 
-const KINDS: &str = "TABLE, COLUMN, INDEX, VIEW, SEQUENCE, SCHEMA or CONSTRAINT";
+const KINDS: &str = "TABLE, COLUMN, INDEX, VIEW, SEQUENCE, SCHEMA, TYPE or CONSTRAINT";
 
 impl Cursor<'_> {
     pub(super) fn comment(&mut self) -> Result<Statement, Error> {
@@ -16,6 +16,7 @@ impl Cursor<'_> {
             "TABLE" => About::Table(self.object("the name of a table")?),
             "VIEW" => About::View(self.object("the name of a view")?),
             "SEQUENCE" => About::Sequence(self.object("the name of a sequence")?),
+            "TYPE" => About::Type(self.object("the name of a type")?),
             "INDEX" => About::Index(self.object("the name of an index")?),
             "SCHEMA" => About::Schema(self.folded_name("the name of a schema")?),
             "COLUMN" => {
@@ -32,8 +33,7 @@ impl Cursor<'_> {
                 self.word("ON")?;
                 About::Constraint(self.object("the name of a table")?, name)
             }
-            word @ ("DATABASE" | "FUNCTION" | "ROLE" | "TRIGGER" | "EXTENSION" | "DOMAIN"
-            | "TYPE") => {
+            word @ ("DATABASE" | "FUNCTION" | "ROLE" | "TRIGGER" | "EXTENSION" | "DOMAIN") => {
                 return Err(Error::not_yet(format!("COMMENT ON {word}")).next(KINDS));
             }
             _ => return Err(wrong),

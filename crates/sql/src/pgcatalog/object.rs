@@ -126,6 +126,18 @@ pub(super) struct Sequence {
     pub owner: Option<(u32, i64, bool)>,
 }
 
+/// An enum type.
+#[derive(Clone, Debug)]
+pub(super) struct EnumType {
+    pub oid: u32,
+    /// The type of its arrays.
+    pub array: u32,
+    pub schema: u32,
+    pub name: String,
+    pub labels: Vec<String>,
+    pub comment: Option<String>,
+}
+
 /// A schema.
 #[derive(Clone, Debug)]
 pub(super) struct Schema {

@@ -8,7 +8,7 @@ use cellar_instance::catalog::{Catalog, Table, TableKind, name};
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::constants::{FIRST_VIEW_OID, INFORMATION_OID, PG_CATALOG_OID, TEMPORARY_OID, VIEWS_OID};
-use super::object::{Check, Column, Index, Kind, Object, Schema, Sequence};
+use super::object::{Check, Column, EnumType, Index, Kind, Object, Schema, Sequence};
 use super::quoting::quoted;
 use super::relations;
 use super::types;
@@ -27,6 +27,7 @@ pub(super) struct Snapshot {
     pub checks: Vec<Check>,
     pub sequences: Vec<Sequence>,
     pub schemas: Vec<Schema>,
+    pub enums: Vec<EnumType>,
     by_oid: HashMap<u32, usize>,
     by_name: HashMap<(u32, String), usize>,
     /// Schemas in which names are looked for that are said without one, in their order.
@@ -159,6 +160,7 @@ impl Snapshot {
             TableKind::Heap => Kind::Heap,
             TableKind::View => Kind::View,
             TableKind::Sequence => Kind::Sequence,
+            TableKind::Enum => return self.add_enum(table, (schema, own)),
             TableKind::Schema | TableKind::Role => return,
         };
         let oid = self.add(Object {
@@ -188,6 +190,62 @@ impl Snapshot {
             });
         }
         self.add_parts(table, oid, schema);
+    }
+
+    fn add_enum(&mut self, table: &Table, (schema, own): (u32, &str)) {
+        let labels = table.labels.iter().flat_map(|labels| &labels.labels);
+        self.enums.push(EnumType {
+            oid: table.oid(),
+            array: table.array_oid(),
+            schema,
+            name: own.to_owned(),
+            labels: labels.map(|label| label.name.clone()).collect(),
+            comment: table.comments.own.clone(),
+        });
+    }
+
+    /// The enum type of a number, and whether it is that of its arrays.
+    pub fn enum_type(&self, oid: u32) -> Option<(&EnumType, bool)> {
+        let found = self.enums.iter().find(|own| own.oid == oid || own.array == oid);
+        found.map(|own| (own, own.array == oid))
+    }
+
+    /// The name of an enum type as statements find it: with its schema where it needs one.
+    pub fn enum_name(&self, own: &EnumType) -> String {
+        let first = self.path.iter().find_map(|schema| {
+            self.enums.iter().find(|known| known.schema == *schema && known.name == own.name)
+        });
+        match (first.is_some_and(|first| first.oid == own.oid), self.schema(own.schema)) {
+            (false, Some(schema)) => format!("{}.{}", quoted(&schema.name), quoted(&own.name)),
+            _ => quoted(&own.name),
+        }
+    }
+
+    /// How a type is written with its modifier.
+    pub fn format_type(&self, oid: u32, modifier: Option<i64>) -> String {
+        match self.enum_type(oid) {
+            Some((own, true)) => format!("{}[]", self.enum_name(own)),
+            Some((own, false)) => self.enum_name(own),
+            None => types::format(oid, modifier),
+        }
+    }
+
+    /// The enum type that a text names, or that of its arrays.
+    pub fn enum_named(&self, text: &str) -> Option<u32> {
+        let (text, is_array) = match text.trim().strip_suffix("[]") {
+            Some(inner) => (inner.trim_end(), true),
+            None => (text.trim(), false),
+        };
+        let reference = datafusion::common::TableReference::parse_str(text);
+        let named = |schema: u32| {
+            let mut own = self.enums.iter();
+            own.find(|own| own.schema == schema && own.name == reference.table())
+        };
+        let found = match reference.schema() {
+            Some(schema) => named(self.schema_named(schema)?.oid),
+            None => self.path.iter().find_map(|schema| named(*schema)),
+        };
+        found.map(|own| if is_array { own.array } else { own.oid })
     }
 
     /// Indexes and checks of a table.

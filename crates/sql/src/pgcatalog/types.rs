@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 
 use arrow::datatypes::{DataType, Field};
 
-use crate::columnar::table::{form_of, length_of};
+use cellar_instance::catalog::array_of;
+
+use crate::columnar::table::{enum_of, form_of, length_of};
 use crate::json::form::Form;
 
 /// A type for each line, as pg_type has it: number, name, length, by value, kind, category, preferred, element,
@@ -153,6 +155,12 @@ pub(super) fn format(oid: u32, modifier: Option<i64>) -> String {
 /// The type of a column, and its modifier.
 pub(super) fn of_field(field: &Field) -> (u32, i64) {
     let plain = |name: &str| (by_name(name).map_or(25, |own| own.oid), -1);
+    if let Some(oid) = enum_of(field) {
+        return match field.data_type() {
+            DataType::List(_) => (array_of(oid), -1),
+            _ => (oid, -1),
+        };
+    }
     match (form_of(field), length_of(field)) {
         (Some(Form::Uuid), _) => return plain("uuid"),
         (Some(Form::Json), _) => return plain("json"),

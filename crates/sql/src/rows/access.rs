@@ -1,5 +1,6 @@
 //! The ways to the rows of a table that conditions choose: indexes whose first columns have values.
 
+use std::borrow::Cow;
 use std::ops::{Bound, RangeInclusive};
 
 use arrow::array::{ArrayRef, new_null_array};
@@ -9,6 +10,7 @@ use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{Expr, Operator};
 
 use super::table::RowColumns;
+use crate::enums::EnumCall;
 
 /// Ranges of keys that conditions may make, at most.
 const RANGES_MAX: usize = 50_000;
@@ -157,7 +159,7 @@ fn learn(columns: &RowColumns, conjunct: &Expr, known: &mut [Known]) {
     }
     let Some((column, value, op)) = comparison(conjunct) else { return };
     let Some(at) = position(columns, column) else { return };
-    let Some(own) = value_of(value, columns.schema.field(at).data_type()) else { return };
+    let Some(own) = value_of(&value, columns.schema.field(at).data_type()) else { return };
     let of = &mut known[at];
     match op {
         Operator::Eq => of.equal = Some(vec![own]),
@@ -187,12 +189,22 @@ fn position(columns: &RowColumns, name: &str) -> Option<usize> {
 }
 
 /// A column, what it is compared with, and how.
-fn comparison(conjunct: &Expr) -> Option<(&str, &ScalarValue, Operator)> {
+fn comparison(conjunct: &Expr) -> Option<(&str, Cow<'_, ScalarValue>, Operator)> {
     let Expr::BinaryExpr(compared) = conjunct else { return None };
     match (&*compared.left, &*compared.right) {
-        (Expr::Column(column), Expr::Literal(value, _)) => Some((&column.name, value, compared.op)),
+        (Expr::Column(column), Expr::Literal(value, _)) => {
+            Some((&column.name, Cow::Borrowed(value), compared.op))
+        }
         (Expr::Literal(value, _), Expr::Column(column)) => {
-            Some((&column.name, value, compared.op.swap()?))
+            Some((&column.name, Cow::Borrowed(value), compared.op.swap()?))
+        }
+        (own, Expr::Literal(value, _)) => {
+            let (column, label) = EnumCall::label_of(own, value)?;
+            Some((column, Cow::Owned(label), compared.op))
+        }
+        (Expr::Literal(value, _), own) => {
+            let (column, label) = EnumCall::label_of(own, value)?;
+            Some((column, Cow::Owned(label), compared.op.swap()?))
         }
         _ => None,
     }
@@ -233,7 +245,7 @@ fn one_of(conjunct: &Expr) -> Option<(&str, Vec<ScalarValue>)> {
 
 fn equal(conjunct: &Expr) -> Option<(&str, Vec<ScalarValue>)> {
     let (column, value, op) = comparison(conjunct)?;
-    (op == Operator::Eq).then(|| (column, vec![value.clone()]))
+    (op == Operator::Eq).then(|| (column, vec![value.into_owned()]))
 }
 
 /// Notes that a column is one of these values.

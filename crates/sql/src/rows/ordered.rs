@@ -168,10 +168,10 @@ fn by_index(scan: &HeapScanExec, keys: &[Key], wanted: Wanted) -> Option<HeapSca
     let schema = &columns.schema;
     let own = keys.iter().map(|(at, options)| Some((scan.column(*at)?, *options)));
     let own: Vec<Key> = own.collect::<Option<_>>()?;
-    // In a key -0 is 0, and an interval its length: rows with either come in another order than sorts have them.
+    // In a key -0 is 0, an interval its length, a label its code: rows come in another order than sorts have them.
     let is_kept = |(at, _): &Key| {
-        let data_type = schema.field(*at).data_type();
-        !data_type.is_floating() && !matches!(data_type, DataType::Interval(_))
+        let (data_type, is_enum) = (schema.field(*at).data_type(), columns.is_enum(*at));
+        !is_enum && !data_type.is_floating() && !matches!(data_type, DataType::Interval(_))
     };
     let conditions = scan.other_filters() + wanted.conditions;
     let pays = rows_until(wanted.fetch.max(1), conditions) <= rows_by_index(scan.size()) as f64;

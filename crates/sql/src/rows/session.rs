@@ -726,9 +726,11 @@ impl Scope {
             let catalog = self.definitions.catalog()?;
             let now = catalog.row_table(&columns.name);
             match now {
-                Some((_, rows)) if *rows == columns.rows => return Ok(columns),
+                Some((_, rows)) if *rows == columns.rows && columns.has_types_of(&catalog) => {
+                    return Ok(columns);
+                }
                 Some((table, rows)) => {
-                    let found = RowColumns::of(table, rows, &self.zone)?;
+                    let found = RowColumns::of(table, rows, (&self.zone, &*catalog))?;
                     if found.schema != planned.schema {
                         return Err(planned_before(&planned.name));
                     }

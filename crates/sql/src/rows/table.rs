@@ -8,13 +8,13 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cellar_format::rows::{
     KeyWriter, LongValue, RowColumns as Builder, RowError, RowFilter, RowLayout, RowWriter,
 };
-use cellar_instance::catalog::{Missing, RowTable, Table};
+use cellar_instance::catalog::{Catalog, Missing, RowTable, Table};
 use cellar_instance::heap::{IndexKey, MayShare, Statement};
 
-use crate::columnar::table::checked_schema;
+use crate::columnar::table::{checked_schema, enum_of};
+use crate::enums::{field_with_labels, layout_of, no_label, query_metadata};
 use crate::error::Error;
 use crate::instants::zoned::fields_in_zone;
-use crate::json::form::FORM;
 
 /// The column in which rows of a table that is changed have their numbers.
 pub(crate) const ROW_ID: &str = "\u{1}row";
@@ -41,6 +41,7 @@ pub(crate) fn row_error(table: &str, error: &RowError) -> Error {
         RowError::NoOrder { .. } => {
             Error::new(error.number(), "0A000", format!("table \"{table}\": {error}"))
         }
+        RowError::NoLabel { labels, label } => no_label(labels, label),
         _ => Error::new(error.number(), "XX001", format!("table \"{table}\": {error}")),
     }
 }
@@ -54,7 +55,7 @@ pub(crate) fn missing(
     field: &Field,
     value: &ArrayRef,
 ) -> Result<Option<Missing>, RowError> {
-    let layout = RowLayout::of(&Schema::new(vec![field.clone().with_nullable(true)]))?;
+    let layout = layout_of(&Schema::new(vec![field.clone().with_nullable(true)]))?;
     let values = layout.packed(&[Arc::clone(value)])?;
     let writer = RowWriter::new(&layout, &values)?;
     if !writer.long_values(0).is_empty() {
@@ -75,11 +76,28 @@ fn present(schema: &Schema, column: usize, row: &str) -> Result<ArrayRef, RowErr
     let bytes = digits.map(|two| u8::from_str_radix(two, 16));
     // What is no number is damaged as a row would be.
     let bytes: Vec<u8> = bytes.collect::<Result<_, _>>().unwrap_or_default();
-    let layout = RowLayout::of(&Schema::new(vec![field]))?;
+    let layout = layout_of(&Schema::new(vec![field]))?;
     let mut builder = Builder::new(&layout, &[0])?;
     builder.push(&bytes, &[])?;
     let made = builder.finish()?.into_iter().next();
     made.ok_or(RowError::NoColumn { column, columns })
+}
+
+/// Columns with the labels of their types, and these types.
+fn with_types(schema: SchemaRef, catalog: &Catalog) -> (SchemaRef, Vec<Table>) {
+    let mut types = Vec::new();
+    let fields = schema.fields().iter().map(|field| match field_with_labels(field, catalog) {
+        Some((table, field)) => {
+            types.push(table);
+            Arc::new(field)
+        }
+        None => Arc::clone(field),
+    });
+    let fields: Vec<Arc<Field>> = fields.collect();
+    match types.is_empty() {
+        true => (schema, types),
+        false => (Arc::new(Schema::new(fields)), types),
+    }
 }
 
 /// The columns of a table, and how its rows and keys are made of them.
@@ -91,6 +109,8 @@ pub(crate) struct RowColumns {
     pub rows: RowTable,
     /// Its columns, with lengths and defaults.
     pub schema: SchemaRef,
+    /// The enum types of columns.
+    pub types: Vec<Table>,
     layout: RowLayout,
     keys: Vec<KeyWriter>,
     /// Of all columns: finds the long values of rows.
@@ -102,10 +122,15 @@ impl RowColumns {
     ///
     /// # Errors
     /// 70108 the catalog has something else.
-    pub fn of(table: &Table, rows: &RowTable, zone: &Arc<str>) -> Result<RowColumns, Error> {
+    pub fn of(
+        table: &Table,
+        rows: &RowTable,
+        (zone, catalog): (&Arc<str>, &Catalog),
+    ) -> Result<RowColumns, Error> {
         let schema = fields_in_zone(&checked_schema(&table.schema)?, zone);
+        let (schema, types) = with_types(schema, catalog);
         let failed = |error: RowError| row_error(&table.name, &error);
-        let mut layout = RowLayout::of(&schema).map_err(failed)?;
+        let mut layout = layout_of(&schema).map_err(failed)?;
         for Missing { column, row } in &rows.missing {
             let value = present(&schema, *column, row).map_err(failed)?;
             layout = layout.with_default(*column, value).map_err(failed)?;
@@ -118,7 +143,18 @@ impl RowColumns {
         let keys = rows.indexes.iter().map(key).collect::<Result<Vec<_>, Error>>()?;
         let every: Vec<usize> = (0..schema.fields().len()).collect();
         let all = Builder::new(&layout, &every).map_err(failed)?;
-        Ok(RowColumns { name: table.name.clone(), rows: rows.clone(), schema, layout, keys, all })
+        let (name, rows) = (table.name.clone(), rows.clone());
+        Ok(RowColumns { name, rows, schema, types, layout, keys, all })
+    }
+
+    /// Whether a column is of an enum type.
+    pub fn is_enum(&self, column: usize) -> bool {
+        !self.types.is_empty() && enum_of(self.schema.field(column)).is_some()
+    }
+
+    /// Whether a catalog has the types of its columns as they were.
+    pub fn has_types_of(&self, catalog: &Catalog) -> bool {
+        self.types.iter().all(|own| catalog.table(&own.name) == Some(own))
     }
 
     /// How its rows are laid out.
@@ -228,8 +264,7 @@ impl RowColumns {
         let plain = fields.map(|field| {
             let field = field.as_ref().clone();
             // What is JSON is asked of expressions, and clients are told what is a uuid.
-            let form = field.metadata().get(FORM).cloned();
-            let metadata = form.map(|form| (FORM.to_owned(), form)).into_iter().collect();
+            let metadata = query_metadata(&field);
             field.with_metadata(metadata).with_nullable(true)
         });
         let ids = row_ids.then(|| Field::new(ROW_ID, DataType::UInt64, false));

@@ -94,11 +94,15 @@ fn is_visible(call: &Call<'_>) -> Answer {
 }
 
 fn is_type(call: &Call<'_>) -> Answer {
-    Ok(call.oid(0).and_then(types::by_oid).map(|_| true).into())
+    let Some(oid) = call.oid(0) else { return Ok(Value::Null) };
+    if let Some((own, _)) = call.snapshot.enum_type(oid) {
+        return Ok((!call.snapshot.enum_name(own).contains('.')).into());
+    }
+    Ok(types::by_oid(oid).map(|_| true).into())
 }
 
 fn format_type(call: &Call<'_>) -> Answer {
-    Ok(call.oid(0).map(|oid| types::format(oid, call.int(1))).into())
+    Ok(call.oid(0).map(|oid| call.snapshot.format_type(oid, call.int(1))).into())
 }
 
 /// What the catalogs have of expressions is their text.

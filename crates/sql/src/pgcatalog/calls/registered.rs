@@ -71,7 +71,8 @@ fn class(call: &Call<'_>) -> Option<u32> {
 }
 
 fn of_type(call: &Call<'_>) -> Option<u32> {
-    types::named(call.text(0)).map(|own| own.oid)
+    let known = types::named(call.text(0)).map(|own| own.oid);
+    known.or_else(|| call.snapshot.enum_named(call.text(0)))
 }
 
 fn function(call: &Call<'_>) -> Option<u32> {
@@ -108,8 +109,10 @@ fn class_name(call: &Call<'_>) -> Answer {
 }
 
 fn type_name(call: &Call<'_>) -> Answer {
-    let found = call.oid(0).filter(|oid| types::by_oid(*oid).is_some());
-    Ok(found.map_or_else(|| number_text(call), |oid| types::format(oid, None).into()))
+    let is_known =
+        |oid: &u32| types::by_oid(*oid).is_some() || call.snapshot.enum_type(*oid).is_some();
+    let found = call.oid(0).filter(is_known);
+    Ok(found.map_or_else(|| number_text(call), |oid| call.snapshot.format_type(oid, None).into()))
 }
 
 fn function_name(call: &Call<'_>) -> Answer {

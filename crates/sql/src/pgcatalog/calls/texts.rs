@@ -49,7 +49,7 @@ fn type_of(call: &Call<'_>) -> Answer {
         DataType::Null => "unknown".into(),
         // As catalogs have numbers of objects.
         DataType::UInt32 => "oid".into(),
-        _ => types::format(types::of_field(field).0, None).into(),
+        _ => call.snapshot.format_type(types::of_field(field).0, None).into(),
     })
 }
 

@@ -128,9 +128,19 @@ fn columns(seen: &Seen<'_>, rows: &mut Rows) {
         for (column, number) in object.columns.iter().zip(1i64..) {
             let of = types::by_oid(column.of);
             let is_array = of.is_some_and(|of| of.category == "A" && of.name.starts_with('_'));
-            let word = match is_array {
-                true => "ARRAY".to_owned(),
-                false => types::format(column.of, None),
+            let of_enum = seen.snapshot.enum_type(column.of);
+            let word = match (is_array, of_enum) {
+                (true, _) | (_, Some((_, true))) => "ARRAY".to_owned(),
+                (_, Some((_, false))) => "USER-DEFINED".to_owned(),
+                (false, None) => types::format(column.of, None),
+            };
+            let (of_schema, of_name) = match of_enum {
+                Some((own, is_list)) => {
+                    let schema = seen.snapshot.schema(own.schema).map(|own| own.name.clone());
+                    let list = if is_list { "_" } else { "" };
+                    (schema.unwrap_or_default(), format!("{list}{}", own.name))
+                }
+                None => ("pg_catalog".to_owned(), of.map_or("text", |of| of.name).to_owned()),
             };
             let told = measures(column);
             let identity = column.identity.map(|own| match own {
@@ -159,8 +169,8 @@ fn columns(seen: &Seen<'_>, rows: &mut Rows) {
                 ("numeric_scale", told.scale),
                 ("datetime_precision", told.datetime),
                 ("udt_catalog", DATABASE.into()),
-                ("udt_schema", "pg_catalog".into()),
-                ("udt_name", of.map_or("text", |of| of.name).into()),
+                ("udt_schema", of_schema.into()),
+                ("udt_name", of_name.into()),
                 ("dtd_identifier", number.to_string().into()),
                 ("is_self_referencing", yes(false)),
                 ("is_identity", yes(identity.is_some())),

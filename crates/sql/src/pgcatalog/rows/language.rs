@@ -8,6 +8,7 @@ use super::super::constants::{
     BTREE_OID, COLUMNAR_OID, FILES_SERVER_OID, FILES_WRAPPER_OID, HEAP_OID, OWNER_OID,
     PG_CATALOG_OID,
 };
+use super::super::snapshot::number_of;
 use super::super::types;
 use super::super::value::{Rows, Value};
 use super::{Make, Seen};
@@ -29,6 +30,7 @@ const INTERNAL_OID: u32 = 12;
 pub(super) fn of(name: &str) -> Option<Make> {
     Some(match name {
         "pg_type" => all_types,
+        "pg_enum" => labels,
         "pg_proc" => functions,
         "pg_operator" => operators,
         "pg_opclass" => classes,
@@ -131,7 +133,7 @@ fn functions(_: &Seen<'_>, rows: &mut Rows) {
     }
 }
 
-fn all_types(_: &Seen<'_>, rows: &mut Rows) {
+fn all_types(seen: &Seen<'_>, rows: &mut Rows) {
     for own in types::all() {
         let [input, output, receive, send, modifier_in, modifier_out] = own.functions;
         rows.add([
@@ -160,6 +162,59 @@ fn all_types(_: &Seen<'_>, rows: &mut Rows) {
             ("typtypmod", Value::Int(-1)),
             ("typcollation", own.collation.into()),
         ]);
+    }
+    enum_types(seen, rows);
+}
+
+/// PostgreSQL's functions that read and write enums: in, out, receive, send.
+const OF_ENUMS: [u32; 4] = [3504, 3507, 3532, 3533];
+/// The same of arrays.
+const OF_ARRAYS: [u32; 4] = [750, 751, 2400, 2401];
+
+/// An enum type, and the type of its arrays.
+fn enum_types(seen: &Seen<'_>, rows: &mut Rows) {
+    for own in &seen.snapshot.enums {
+        let plain = (own.oid, own.name.clone(), "e", "E", (0, own.array), OF_ENUMS);
+        let arrays = (own.array, format!("_{}", own.name), "b", "A", (own.oid, 0), OF_ARRAYS);
+        for (oid, name, kind, category, (element, array), functions) in [plain, arrays] {
+            let is_list = element != 0;
+            let [input, output, receive, send] = functions;
+            rows.add([
+                ("oid", oid.into()),
+                ("typname", name.into()),
+                ("typnamespace", own.schema.into()),
+                ("typowner", OWNER_OID.into()),
+                ("typlen", Value::Int(if is_list { -1 } else { 4 })),
+                ("typbyval", (!is_list).into()),
+                ("typtype", kind.into()),
+                ("typcategory", category.into()),
+                ("typisdefined", true.into()),
+                ("typdelim", ",".into()),
+                ("typelem", element.into()),
+                ("typarray", array.into()),
+                ("typinput", input.into()),
+                ("typoutput", output.into()),
+                ("typreceive", receive.into()),
+                ("typsend", send.into()),
+                ("typalign", "i".into()),
+                ("typstorage", if is_list { "x" } else { "p" }.into()),
+                ("typtypmod", Value::Int(-1)),
+            ]);
+        }
+    }
+}
+
+/// The labels of enum types.
+fn labels(seen: &Seen<'_>, rows: &mut Rows) {
+    for own in &seen.snapshot.enums {
+        for (label, place) in own.labels.iter().zip(1u16..) {
+            rows.add([
+                ("oid", number_of(own.oid, label).into()),
+                ("enumtypid", own.oid.into()),
+                ("enumsortorder", Value::Real(f64::from(place))),
+                ("enumlabel", label.clone().into()),
+            ]);
+        }
     }
 }
 

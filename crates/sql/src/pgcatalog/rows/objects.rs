@@ -16,6 +16,7 @@ pub(super) const CLASS: u32 = 1259;
 pub(super) const CONSTRAINT: u32 = 2606;
 const NAMESPACE: u32 = 2615;
 const ATTRDEF: u32 = 2604;
+const TYPE: u32 = 1247;
 
 pub(super) fn of(name: &str) -> Option<Make> {
     Some(match name {
@@ -102,23 +103,30 @@ fn attributes(seen: &Seen<'_>, rows: &mut Rows) {
                 None => "",
             };
             let collation = of.map_or(0, |of| of.collation);
+            let of_enum = seen.snapshot.enum_type(column.of);
+            let (is_enum, is_list) = (of_enum.is_some(), of_enum.is_some_and(|(_, list)| list));
+            let is_list = is_list || of.is_some_and(|of| of.category == "A");
+            let length = if is_enum && !is_list { 4 } else { of.map_or(-1, |of| of.length) };
             rows.add([
                 ("attrelid", object.oid.into()),
                 ("attname", column.name.clone().into()),
                 ("atttypid", column.of.into()),
-                ("attlen", Value::Int(of.map_or(-1, |of| of.length))),
+                ("attlen", Value::Int(length)),
                 ("attnum", Value::Int(number)),
                 ("attcacheoff", Value::Int(-1)),
                 ("atttypmod", Value::Int(column.modifier)),
-                ("attbyval", of.is_some_and(|of| of.by_value).into()),
+                ("attbyval", (length == 4 && is_enum || of.is_some_and(|of| of.by_value)).into()),
                 ("attalign", of.map_or("i", |of| of.alignment).into()),
-                ("attstorage", of.map_or("x", |of| of.storage).into()),
+                (
+                    "attstorage",
+                    of.map_or(if length == 4 { "p" } else { "x" }, |of| of.storage).into(),
+                ),
                 ("attstattarget", Value::Int(-1)),
                 ("attnotnull", column.not_null.into()),
                 ("atthasdef", default_of(column).is_some().into()),
                 ("attidentity", identity.into()),
                 ("attislocal", true.into()),
-                ("attndims", Value::Int(i64::from(of.is_some_and(|of| of.category == "A")))),
+                ("attndims", Value::Int(i64::from(is_list))),
                 ("attcollation", if collation == 0 { 0 } else { DEFAULT_COLLATION_OID }.into()),
             ]);
         }
@@ -158,6 +166,9 @@ pub(crate) fn comments(snapshot: &Snapshot) -> Vec<(u32, u32, i64, &str)> {
     }
     for check in &snapshot.checks {
         all.extend(check.comment.as_deref().map(|text| (CONSTRAINT, check.oid, 0, text)));
+    }
+    for own in &snapshot.enums {
+        all.extend(own.comment.as_deref().map(|text| (TYPE, own.oid, 0, text)));
     }
     for schema in &snapshot.schemas {
         all.extend(schema.comment.as_deref().map(|text| (NAMESPACE, schema.oid, 0, text)));

@@ -1,0 +1,11 @@
+//! Enum types in plans: their values are texts whose fields say of which type they are, and with which labels.
+//! What depends on the order of labels asks for codes in their place.
+
+mod call;
+mod extreme;
+mod known;
+mod rule;
+
+pub(crate) use call::EnumCall;
+pub(crate) use known::{EnumInfo, field_with_labels, layout_of, no_label, query_metadata};
+pub(crate) use rule::EnumRule;
