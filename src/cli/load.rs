@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cellar_instance::catalog::name;
 use cellar_io::{SharedEnv, shell};
 use cellar_sql::columnar::source;
 use cellar_sql::columnar::table::table_schema;
@@ -46,7 +47,7 @@ pub struct Args {
     /// Generate TPC-H's tables at this scale: 1 is 8.7 million rows.
     #[arg(long, value_name = "SF")]
     pub tpch: Option<f64>,
-    /// The table to make; the name of the file without its ending if left out.
+    /// The table to make, with its schema if that is not public; the name of the file without its ending if left out.
     #[arg(long, value_name = "T", conflicts_with = "tpch")]
     pub table: Option<String>,
     /// Line 1 of a CSV file names the columns, whatever it looks like.
@@ -258,16 +259,27 @@ fn sources(
         .strip_suffix(&format!(".{}", cellar_sql::path::ending(&path)))
         .unwrap_or(&name)
         .to_owned();
+    // A point is between a schema and a name only where somebody says so: files have points in their names.
+    let is_said = table.is_some();
     let table = table.map_or(stem, |t| t.to_lowercase());
-    let mut letters = table.chars();
-    let legal = letters.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_')
-        && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_$#".contains(c));
-    if !legal {
+    let (schema, own) = match table.split_once('.') {
+        Some((schema, own)) if is_said => (schema, own),
+        _ => (name::PUBLIC, &*table),
+    };
+    if !is_name(own) || !is_name(schema) {
         return Err(Fault::usage(format!(
-            "\"{table}\" is no name for a table: letters, digits, _, $, #. Give --table NAME"
+            "\"{table}\" is no name for a table: letters, digits, _, $, #. Give --table NAME, or SCHEMA.NAME"
         )));
     }
+    let table = name::key_of(schema, own);
     Ok((dir, Source::File { path, format, table }))
+}
+
+/// Whether a name needs no quotes.
+fn is_name(text: &str) -> bool {
+    let mut letters = text.chars();
+    letters.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_')
+        && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_$#".contains(c))
 }
 
 fn tell(notices: &[String]) {
@@ -298,7 +310,7 @@ fn check_free<'a>(host: &dyn Host, source: &'a Source) -> Result<Vec<&'a str>, F
         .next(format!(
             "--append adds the rows to it, --table NAME makes another; to start anew: cellar \
                      sql DIR -c {}",
-            shell::quoted(&format!("drop table {table}"))
+            shell::quoted(&format!("drop table {}", name::shown(table)))
         ))
         .into()),
         None => Ok(wanted),
@@ -316,7 +328,7 @@ pub async fn load(database: &Database, source: &Source, quiet: bool) -> Result<V
     let group = groups.first().ok_or_else(no_group)?;
     let columnar = host.columnar().ok_or_else(no_group)?;
     let of = |table: &str, written: Written| Loaded {
-        table: table.to_owned(),
+        table: name::shown(table).into_owned(),
         path: StorePath::default(),
         rows: written.rows,
         bytes: written.bytes,
@@ -370,7 +382,7 @@ async fn append(database: &Database, source: &Source) -> Result<Vec<Loaded>, Fau
     let how = (cores(), None);
     let written = columnar.append(table, &file.schema, file.batches, how).await?;
     Ok(vec![Loaded {
-        table: table.clone(),
+        table: name::shown(table).into_owned(),
         path: StorePath::default(),
         rows: written.rows,
         bytes: written.bytes,
@@ -386,6 +398,12 @@ async fn load_parquet(
 ) -> Result<Vec<Loaded>, Fault> {
     let host = database.host();
     let wanted = check_free(&*host, source)?;
+    if let Some(table) = wanted.iter().find(|table| table.contains(name::SEPARATOR)) {
+        let (schema, own) = name::parts(table);
+        return Err(Error::not_yet(format!("--parquet into the schema {schema}"))
+            .next(format!("--table {own}, then alter table {own} set schema {schema}"))
+            .into());
+    }
     let groups = host.groups();
     let group = groups.first().ok_or_else(no_group)?;
     let store = host.store(group).ok_or_else(no_group)?;

@@ -15,6 +15,7 @@ mod explain;
 mod external;
 mod fast;
 mod indexes;
+mod like;
 mod made;
 mod namespaces;
 mod open;

@@ -6,6 +6,7 @@ mod copy;
 mod disks;
 mod enums;
 mod explain;
+mod like;
 mod locks;
 mod logfile;
 mod offline;
@@ -266,6 +267,9 @@ impl<'a> Cursor<'a> {
         }
         if let Some(statement) = self.set_schema() {
             return Ok(Some(statement));
+        }
+        if let Some(statement) = self.create_like()? {
+            return self.at_its_end(statement).map(Some);
         }
         let heads: [(&[&str], Rest<'a>); 21] = [
             (&["CREATE", "DISKGROUP"], Self::create_diskgroup),

@@ -222,6 +222,22 @@ impl Define {
     }
 }
 
+/// What LIKE takes of a table beside its columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of the statement")]
+pub struct LikeOptions {
+    /// DEFAULTS.
+    pub defaults: bool,
+    /// CONSTRAINTS: its checks.
+    pub constraints: bool,
+    /// INDEXES, with its keys.
+    pub indexes: bool,
+    /// IDENTITY.
+    pub identity: bool,
+    /// COMMENTS.
+    pub comments: bool,
+}
+
 /// What ALTER TYPE does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnumChange {
@@ -292,6 +308,17 @@ pub enum Define {
         if_exists: bool,
         /// Where it is to be.
         schema: String,
+    },
+    /// CREATE TABLE (LIKE ..).
+    CreateLike {
+        /// Its name.
+        name: TableReference,
+        /// IF NOT EXISTS.
+        if_not_exists: bool,
+        /// The table that it is to be like.
+        source: TableReference,
+        /// INCLUDING and EXCLUDING.
+        options: LikeOptions,
     },
     /// CREATE TYPE .. AS ENUM.
     CreateEnum {

@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(catalog.roles_of(c, false), BTreeSet::from([a, b, c]));
         assert_eq!(catalog.roles_of(c, true), BTreeSet::from([c]));
         assert_eq!(catalog.roles_of(b, true), BTreeSet::from([a, b]));
-        assert_eq!(catalog.version_needed(), super::super::VERSION);
+        assert_eq!(catalog.version_needed(), super::super::VERSION_ROLES);
         assert_eq!(catalog.fault(), None);
         let renamed = catalog.with_role_renamed("a", "z").unwrap_or_default();
         assert_eq!(oid(&renamed, "z"), a);

@@ -3,7 +3,7 @@
 //! Source: PostgreSQL's `pg_type.dat`.
 
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
-use cellar_sql::columnar::table::{array_of, enum_of, length_of, type_of_texts};
+use cellar_sql::columnar::table::{arrays_of_enum, enum_of, length_of, type_of_texts};
 
 /// A type as a row's description has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl PgType {
     pub fn of_field(field: &Field) -> PgType {
         if let Some(oid) = enum_of(field) {
             return match field.data_type() {
-                DataType::List(_) => PgType::new(array_of(oid), -1),
+                DataType::List(_) => PgType::new(arrays_of_enum(oid), -1),
                 _ => PgType::new(oid, 4),
             };
         }

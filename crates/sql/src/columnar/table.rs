@@ -10,8 +10,7 @@ use cellar_format::segment::SCHEMA_MAX;
 use cellar_format::{Aggregate, Header, Predicate, Value, Verdict};
 use cellar_instance::Instance;
 use cellar_instance::budget::Consumer;
-pub use cellar_instance::catalog::array_of;
-use cellar_instance::catalog::enum_of_form;
+use cellar_instance::catalog::{array_of, enum_of_form};
 use cellar_instance::parameters::definitions::SCAN_DEPTH;
 use cellar_instance::scans::{ScanFilter, ScanRecord, scan_error};
 use cellar_wait::{Event, Session};
@@ -49,9 +48,8 @@ pub fn table_schema(rows: &Schema) -> Result<SchemaRef, Error> {
     let field = |field: &Arc<Field>| match column_type(field.data_type()) {
         Some(data_type) => {
             let made = Field::new(field.name(), data_type, true);
-            // Others are said by the statement that makes the table.
-            let form = type_of_texts(field).filter(|form| enum_of_form(form).is_some());
-            Ok(form.map_or(made.clone(), |form| with(made, FORM, form)))
+            // Other forms are said by the statement that makes the table.
+            Ok(with_enum_of(made, field))
         }
         None => {
             let (name, data_type) = (field.name(), field.data_type());
@@ -151,6 +149,19 @@ pub fn type_of_texts(field: &Field) -> Option<&str> {
 /// The number of the enum type of which texts are, if that is said.
 pub fn enum_of(field: &Field) -> Option<u32> {
     type_of_texts(field).and_then(enum_of_form)
+}
+
+/// The number of the type of arrays of an enum type.
+pub fn arrays_of_enum(oid: u32) -> u32 {
+    array_of(oid)
+}
+
+/// A field that says the enum type of another one, if that has any.
+pub(crate) fn with_enum_of(field: Field, other: &Field) -> Field {
+    match type_of_texts(other).filter(|form| enum_of_form(form).is_some()) {
+        Some(form) => with(field, FORM, form),
+        None => field,
+    }
 }
 
 /// A field whose texts are kept so.

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     TableConstraint,
 };
 
-use crate::columnar::table::{form_of, length_of, with_default, without_default};
+use crate::columnar::table::{enum_of, form_of, length_of, with_default, without_default};
 use crate::engine::altered::{Altered, From, NewColumn, renamed};
 use crate::engine::ddl::bare_name;
 use crate::engine::{Engine, Outcome, done};
@@ -350,6 +350,7 @@ impl Engine {
         let (had, has) = (length_of(&old), length_of(&field));
         let fits = old.data_type() == field.data_type()
             && form_of(&field).is_none_or(|form| form_of(&old) == Some(form))
+            && enum_of(&field) == enum_of(&old)
             && (has.is_none() || had.is_some_and(|had| has.is_some_and(|has| has >= had)));
         if fits && using.is_none() {
             altered.columns[at].field = field;

@@ -26,6 +26,7 @@ use crate::columnar::table::{schema_text, table_schema};
 use crate::engine::made::Made;
 use crate::engine::rows::{in_heap, refuse_keys};
 use crate::engine::{Engine, no_such_type};
+use crate::enums::field_with_labels;
 use crate::error::Error;
 use crate::failure::{from_arrow, from_datafusion};
 use crate::grammar::CellarDialect;
@@ -430,7 +431,9 @@ impl Engine {
             if value.is_null(0) {
                 continue;
             }
-            let kept = missing(at, &column.field, &value);
+            let labelled = field_with_labels(&column.field, &*self.catalog()?);
+            let field = labelled.map_or_else(|| column.field.clone(), |(_, field)| field);
+            let kept = missing(at, &field, &value);
             match kept.map_err(|error| row_error(&altered.name, &error))? {
                 Some(kept) => found.push(kept),
                 None => return Ok(None),

@@ -100,7 +100,7 @@ impl Engine {
 
     /// A statement of our own with the keys of what it names.
     pub(super) fn resolve_define(&self, define: &mut Define) -> Result<(), Error> {
-        if let Define::CreateSequence { name, .. } = define
+        if let Define::CreateSequence { name, .. } | Define::CreateLike { name, .. } = define
             && name.schema() == Some(TEMPORARY)
         {
             self.paths.set_temporary();
@@ -117,6 +117,11 @@ impl Engine {
             }
             Define::Maintain { tables, .. } | Define::Lock { tables, .. } => {
                 tables.iter_mut().try_for_each(|table| resolver.resolve_reference(table))
+            }
+            Define::CreateLike { name, source, .. } => {
+                let key = resolver.made(name.schema(), name.table())?;
+                *name = datafusion::common::TableReference::bare(key);
+                resolver.resolve_reference(source)
             }
             Define::CreateEnum { name, .. } => {
                 let key = resolver.made(name.schema(), name.table())?;

@@ -108,6 +108,9 @@ impl Engine {
             Define::SetSchema { kind, name, if_exists, schema } => {
                 self.set_schema_of((kind, &name), if_exists, &schema).await
             }
+            Define::CreateLike { name, if_not_exists, source, options } => {
+                self.create_like((&name, if_not_exists), &source, options).await
+            }
             Define::CreateEnum { name, labels } => self.create_enum(&name, &labels).await,
             Define::AlterEnum { name, change } => self.alter_enum(&name, &change).await,
             Define::DropTypes { names, if_exists, cascades } => {

@@ -284,16 +284,19 @@ impl Engine {
             SqlStatement::Rollback { savepoint: Some(name), .. } => {
                 let name = folded(name);
                 rows.back_to_savepoint(&name).await?;
+                self.paths.back_to(&name);
                 Ok(Some(done(format!("Rolled back to savepoint {name}."))))
             }
             SqlStatement::Savepoint { name } => {
                 let name = folded(name);
                 rows.savepoint(name.clone()).await?;
+                self.paths.savepoint(&name);
                 Ok(Some(done(format!("Savepoint {name} created."))))
             }
             SqlStatement::ReleaseSavepoint { name } => {
                 let name = folded(name);
                 rows.release_savepoint(&name).await?;
+                self.paths.release(&name);
                 Ok(Some(done(format!("Savepoint {name} released."))))
             }
             _ => Ok(None),

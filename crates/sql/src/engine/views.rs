@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{CreateView, Statement as SqlStatement};
 
-use crate::columnar::table::{schema_of_text, schema_text};
+use crate::columnar::table::{schema_of_text, schema_text, with_enum_of};
 use crate::engine::ddl::check_schema;
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
@@ -82,7 +82,11 @@ fn with_columns(
         };
         let Some(own) = own else { return Ok(None) };
         let value = Expr::Column(own.clone());
-        made.push(cast(value, field.data_type().clone()).alias(field.name()));
+        // A cast would make a text of what has a type of its own.
+        let at = plan.schema().index_of_column(own)?;
+        let is_same = plan.schema().field(at).data_type() == field.data_type();
+        let value = if is_same { value } else { cast(value, field.data_type().clone()) };
+        made.push(value.alias(field.name()));
     }
     LogicalPlanBuilder::from(plan).project(made)?.build().map(Some)
 }
@@ -180,11 +184,8 @@ impl Engine {
         }
         let named = settled.schema().fields().iter().enumerate().map(|(at, field)| {
             let name = create.columns.get(at).map(|column| name_of(&column.name));
-            Field::new(
-                name.unwrap_or_else(|| names::shown(field.name()).to_owned()),
-                field.data_type().clone(),
-                true,
-            )
+            let name = name.unwrap_or_else(|| names::shown(field.name()).to_owned());
+            with_enum_of(Field::new(name, field.data_type().clone(), true), field)
         });
         let schema = Schema::new(named.collect::<Vec<_>>());
         names::check_unique(&schema)?;

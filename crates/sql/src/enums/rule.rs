@@ -28,8 +28,17 @@ use crate::walk::{Walk, WalkPlan};
 type Info = Arc<EnumInfo>;
 
 /// Functions that give one of their arguments.
-const CHOICES: [&str; 7] =
-    ["coalesce", "nullif", "greatest", "least", "nvl", "ifnull", "array_element"];
+const CHOICES: [&str; 9] = [
+    "coalesce",
+    "nullif",
+    "greatest",
+    "least",
+    "nvl",
+    "ifnull",
+    "array_element",
+    "array_subscript",
+    "array_subscripts",
+];
 
 /// Functions of texts alone.
 const OF_TEXTS: [&str; 22] = [

@@ -410,11 +410,7 @@ impl Planner<'_> {
             if let Some((made, of)) = called(&item.expr) {
                 let of = match of {
                     None => None,
-                    Some(of) => {
-                        let column = names.column(bare(of));
-                        column.is_none_or(|at| !self.columns.is_enum(at)).then_some(())?;
-                        Some(names.compiled(self.state, of, None)?)
-                    }
+                    Some(of) => Some(self.argument(&names, of)?),
                 };
                 let aggregate = Aggregate { made, of, data_type };
                 if let Some(of) = &aggregate.of {
@@ -466,6 +462,13 @@ impl Planner<'_> {
             offset,
             lock,
         })))
+    }
+
+    /// What an aggregate is of: not labels, of which the least is not that of texts.
+    fn argument(&self, names: &Names<'_>, of: &Expr) -> Option<Made> {
+        let column = names.column(bare(of));
+        column.is_none_or(|at| !self.columns.is_enum(at)).then_some(())?;
+        names.compiled(self.state, of, None)
     }
 
     /// What an ORDER BY sorts by.

@@ -98,6 +98,8 @@ struct State {
     local: Option<SearchPath>,
     /// What it was when the transaction began.
     before: Option<SearchPath>,
+    /// What it was at savepoints, by their names: the session's, and that of SET LOCAL.
+    savepoints: Vec<(String, SearchPath, Option<SearchPath>)>,
 }
 
 impl State {
@@ -168,12 +170,39 @@ impl Paths {
     pub fn begin(&self) {
         let mut state = self.state();
         state.before = Some(state.session.clone());
+        state.savepoints.clear();
+    }
+
+    /// SAVEPOINT.
+    pub fn savepoint(&self, name: &str) {
+        let mut state = self.state();
+        let kept = (name.to_owned(), state.session.clone(), state.local.clone());
+        state.savepoints.push(kept);
+    }
+
+    /// ROLLBACK TO: the path is what it was there.
+    pub fn back_to(&self, name: &str) {
+        let mut state = self.state();
+        let Some(at) = state.savepoints.iter().rposition(|(own, ..)| own == name) else { return };
+        state.savepoints.truncate(at + 1);
+        let (_, session, local) = state.savepoints[at].clone();
+        (state.session, state.local) = (session, local);
+        self.settle(&state);
+    }
+
+    /// RELEASE.
+    pub fn release(&self, name: &str) {
+        let mut state = self.state();
+        if let Some(at) = state.savepoints.iter().rposition(|(own, ..)| own == name) {
+            state.savepoints.truncate(at);
+        }
     }
 
     /// It has ended.
     pub fn end(&self, is_committed: bool) {
         let mut state = self.state();
         let before = state.before.take();
+        state.savepoints.clear();
         if let (Some(before), false) = (before, is_committed) {
             state.session = before;
         }
