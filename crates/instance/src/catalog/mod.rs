@@ -106,9 +106,7 @@ impl Catalog {
             | TableKind::View
             | TableKind::Schema
             | TableKind::Role
-            | TableKind::Enum => {
-                Err(self.no_table(name))
-            }
+            | TableKind::Enum => Err(self.no_table(name)),
             TableKind::Heap => {
                 let text = format!("the rows of table \"{name}\" are in the heap, not in columns");
                 Err(Error::new(70118, text).hint("INSERT adds rows, and DELETE takes them away"))

@@ -50,10 +50,7 @@ impl Table {
 
     /// Whether nothing else tells it from others, whatever its name is.
     fn has_number(&self) -> bool {
-        matches!(
-            self.kind,
-            TableKind::View | TableKind::Schema | TableKind::Role | TableKind::Enum
-        )
+        matches!(self.kind, TableKind::View | TableKind::Schema | TableKind::Role | TableKind::Enum)
     }
 
     /// The number by which clients know it.

@@ -137,7 +137,13 @@ impl Host for InstanceHost {
         match kind {
             None => return Ok(false),
             Some(TableKind::Columnar) => self.database.tables().drop_columnar(name).await?,
-            Some(TableKind::Sequence | TableKind::View | TableKind::Schema | TableKind::Role | TableKind::Enum) => {
+            Some(
+                TableKind::Sequence
+                | TableKind::View
+                | TableKind::Schema
+                | TableKind::Role
+                | TableKind::Enum,
+            ) => {
                 return Ok(false);
             }
             Some(TableKind::External) => self.database.catalog().drop_table(name).await?,
