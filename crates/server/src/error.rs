@@ -36,6 +36,9 @@ pub enum Error {
     /// The rules of who may connect are not as they must be.
     #[error("{0}")]
     Rules(String),
+    /// Queries could not run.
+    #[error("{0}")]
+    Engine(cellar_sql::Error),
 }
 
 /// Why a connection ends.

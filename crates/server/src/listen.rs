@@ -10,7 +10,8 @@ use async_recursion::async_recursion as boxed;
 use cellar_instance::database::Database;
 use cellar_instance::parameters::Spfile;
 use cellar_instance::roles::hba::Rules;
-use cellar_sql::{EngineOptions, WorkMemory};
+use cellar_sql::host::instance::views;
+use cellar_sql::{Common, EngineOptions};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, mpsc, watch};
 
@@ -53,8 +54,7 @@ pub(crate) enum Phase {
 /// What all sessions share.
 pub(crate) struct Shared {
     pub database: Arc<Database>,
-    pub engine: EngineOptions,
-    pub memory: WorkMemory,
+    pub engines: Arc<Common>,
     pub access: Access,
     pub tls: Tls,
     pub keys: Keys,
@@ -101,10 +101,10 @@ impl Server {
         let (phase, seen) = watch::channel(Phase::Running);
         let (held, sessions) = mpsc::channel(1);
         let owner = rustix::process::geteuid().as_raw();
+        let engines = Common::new(views(&database), &options.engine).map_err(Error::Engine)?;
         let shared = Arc::new(Shared {
             database,
-            memory: WorkMemory::new(options.engine.memory_limit),
-            engine: options.engine,
+            engines: Arc::new(engines),
             access: Access::new(owner, &options.directory, rules),
             tls,
             keys: Keys::default(),

@@ -6,6 +6,7 @@ mod altered;
 pub mod cancel;
 mod columnar;
 mod comments;
+mod common;
 mod context;
 mod copy;
 mod ddl;
@@ -19,6 +20,7 @@ mod like;
 mod made;
 mod namespaces;
 mod open;
+mod planner;
 pub mod prepared;
 mod resolving;
 mod roles;
@@ -39,16 +41,16 @@ mod views;
 mod write;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use arrow::array::{RecordBatch, RecordBatchOptions, StringArray};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
 use async_recursion::async_recursion as boxed;
 use cellar_instance::administration::UnderWay;
 use cellar_instance::catalog::{Catalog, name};
-use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
+use datafusion::catalog::SchemaProvider;
 use datafusion::common::TableReference;
 use datafusion::datasource::TableType;
 use datafusion::error::DataFusionError;
@@ -69,34 +71,30 @@ use object_store::ObjectStore;
 use crate::allowed;
 use crate::copy::CopyOutput;
 use crate::engine::cancel::Canceller;
+pub use crate::engine::common::Common;
 use crate::engine::made::Made;
-use crate::engine::namespaces::Namespaces;
+use crate::engine::planner::Planner;
 use crate::engine::run::Planned;
 use crate::engine::tables::Tables;
 use crate::engine::write::writes;
 use crate::error::{Error, shown};
 use crate::explain::Explained;
 use crate::failure::{from_datafusion, ours};
-use crate::fast::{Cache, Prepared};
-use crate::files::csv_format::CsvFormats;
+use crate::fast::{Plans, Prepared};
 use crate::files::host::HostStore;
-use crate::files::json_format::JsonFormats;
-use crate::files::parquet_format::ParquetFormats;
 use crate::host::Host;
 use crate::instants::zoned::rows_in_zone;
-use crate::memory::WorkMemory;
 use crate::names::path::Paths;
 use crate::names::{self, CATALOG};
 use crate::nearest::nearest;
 use crate::noted::{Noted, Notes};
 use crate::parse::parse;
 use crate::path::{SCHEME, group_of_host};
-use crate::pgcatalog::Ask;
 use crate::rows::Scope;
 use crate::settings::Settings;
 use crate::statement::Statement;
 use crate::unwind::{caught, caught_stream};
-use crate::view::{ViewSource, ViewTable, schema_of, to_batch};
+use crate::view::{ViewSource, schema_of, to_batch};
 
 /// The schemas as SQL names them.
 const PUBLIC: &str = "public";
@@ -182,13 +180,10 @@ fn done(message: impl Into<String>) -> Outcome {
 
 /// SQL over an instance. Cheap to share behind an `Arc`; statements may run at the same time.
 pub struct Engine {
-    context: SessionContext,
+    planner: Arc<Planner>,
     host: Arc<dyn Host>,
-    views: Arc<MemorySchemaProvider>,
     /// From where local paths in statements count; `None` means the directory of this process.
     directory: Option<PathBuf>,
-    /// Names that are ours: views of the instance, and dual.
-    system: BTreeSet<String>,
     /// Errors of the groups' stores, which DataFusion may make plain text of.
     notes: Arc<Notes>,
     /// Tables of the catalog, and files by their paths.
@@ -197,8 +192,8 @@ pub struct Engine {
     scope: Mutex<Option<Scope>>,
     /// Held by the statement in progress, where there are tables in the heap.
     turn: futures_util::lock::Mutex<()>,
-    /// Plans of the fast path.
-    plans: Mutex<Cache>,
+    /// Plans of the fast path that only this session may use.
+    plans: Plans,
     /// What SET sets.
     settings: Arc<Settings>,
     /// The search path of the session.
@@ -280,50 +275,56 @@ impl Engine {
         views: Vec<Arc<dyn ViewSource>>,
         options: &EngineOptions,
     ) -> Result<Engine, Error> {
-        let memory = WorkMemory::new(options.memory_limit);
-        Engine::open_sharing(host, views, options, &memory).await
+        Ok(Engine::of_session(host, &Arc::new(Common::new(views, options)?)))
     }
 
-    /// The same, whose queries share their memory with those of other engines.
-    ///
-    /// # Errors
-    /// As of [`Engine::open`].
-    #[boxed]
-    pub async fn open_sharing(
-        host: Arc<dyn Host>,
-        views: Vec<Arc<dyn ViewSource>>,
-        options: &EngineOptions,
-        memory: &WorkMemory,
-    ) -> Result<Engine, Error> {
+    /// The engine of a session that shares with others what they have in common.
+    pub fn of_session(host: Arc<dyn Host>, common: &Arc<Common>) -> Engine {
         let notes = Arc::<Notes>::default();
         let settings = host.rows().map(|rows| Arc::clone(rows.settings())).unwrap_or_default();
         let paths = Arc::new(Paths::new(session_number(&*host)));
-        let ask = Arc::new(Ask::new(&host, &paths, &settings));
-        let own = (&settings, &paths, &ask);
-        let context = context::context(&host, own, &notes, (options, memory));
-        let context = context.map_err(|e| from_datafusion(&e))?;
-        let names = views.iter().map(|v| v.name().to_owned());
-        let tables = Arc::new(Tables::new(&host));
-        let engine = Engine {
-            context,
+        let tables = Arc::new(Tables::new(&host, &common.system));
+        let planner = Arc::new(Planner {
+            common: Arc::clone(common),
+            host: Arc::clone(&host),
+            settings: Arc::clone(&settings),
+            paths: Arc::clone(&paths),
+            notes: Arc::clone(&notes),
+            tables: Arc::clone(&tables),
+            made: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&planner);
+        tables.open_with(move || weak.upgrade().map(|planner| planner.context().state()));
+        Engine {
+            planner,
             host,
-            views: Arc::new(MemorySchemaProvider::new()),
             directory: None,
-            system: names.chain(["dual".to_owned()]).collect(),
             notes,
             tables,
             scope: Mutex::default(),
             turn: futures_util::lock::Mutex::default(),
-            plans: Mutex::default(),
+            plans: Plans::default(),
             settings,
             paths,
             prepared: Mutex::default(),
             looked: Mutex::default(),
             canceller: Canceller::default(),
-        };
-        engine.add_formats().map_err(|e| from_datafusion(&e))?;
-        engine.add_views(views, &ask).map_err(|e| from_datafusion(&e))?;
-        Ok(engine)
+        }
+    }
+
+    /// DataFusion's context of this session.
+    fn context(&self) -> SessionContext {
+        self.planner.context()
+    }
+
+    /// Whether [`Engine::rest`] would give anything up.
+    pub fn can_rest(&self) -> bool {
+        self.planner.is_made()
+    }
+
+    /// Gives up what only makes the next statement quicker, while the session has nothing to do.
+    pub fn rest(&self) {
+        self.planner.rest();
     }
 
     /// This engine with `directory` as its working directory: relative local paths in statements start
@@ -333,52 +334,6 @@ impl Engine {
         self.tables.in_directory(directory.clone());
         self.directory = Some(directory);
         self
-    }
-
-    /// Our readers and writers of files, in place of DataFusion's.
-    fn add_formats(&self) -> Result<(), DataFusionError> {
-        let state = self.context.state_ref();
-        let mut state = state.write();
-        state.register_file_format(Arc::new(CsvFormats), true)?;
-        state.register_file_format(Arc::new(JsonFormats::default()), true)?;
-        state.register_file_format(Arc::new(ParquetFormats::default()), true)
-    }
-
-    fn add_views(
-        &self,
-        views: Vec<Arc<dyn ViewSource>>,
-        ask: &Arc<Ask>,
-    ) -> Result<(), DataFusionError> {
-        let fields = |source: &Arc<dyn ViewSource>| {
-            let schema = schema_of(source.columns());
-            schema.fields().iter().map(|field| field.as_ref().clone()).collect()
-        };
-        let short = |source: &Arc<dyn ViewSource>| {
-            let name = source.name();
-            name.strip_prefix("v$").unwrap_or(name).to_owned()
-        };
-        ask.set_views(views.iter().map(|source| (short(source), fields(source))).collect());
-        let namespaces = Namespaces {
-            ask: Arc::clone(ask),
-            host: Arc::clone(&self.host),
-            tables: Arc::clone(&self.tables),
-            views: Arc::clone(&self.views) as Arc<dyn SchemaProvider>,
-            paths: Arc::clone(&self.paths),
-        };
-        self.context.register_catalog(CATALOG, Arc::new(namespaces));
-        let state = self.context.state_weak_ref();
-        self.tables.open_with(move || state.upgrade().map(|state| state.read().clone()));
-        for source in views {
-            let (name, short) = (source.name(), short(&source));
-            let table = Arc::new(ViewTable::new(source));
-            self.views.register_table(short, Arc::clone(&table) as _)?;
-            self.context.register_table(TableReference::bare(name), table)?;
-        }
-        // Oracle's table of one row, for `select sysdate from dual`.
-        let schema = Arc::new(Schema::new(vec![Field::new("dummy", DataType::Utf8, true)]));
-        let row = RecordBatch::try_new(schema, vec![Arc::new(StringArray::from(vec!["X"]))])?;
-        self.context.register_batch("dual", row)?;
-        Ok(())
     }
 
     /// Tables that could not be opened when a statement last named them, and why.
@@ -398,9 +353,11 @@ impl Engine {
 
     /// The names a shell may complete: tables and views.
     pub fn names(&self) -> Vec<String> {
-        let schema = self.context.catalog(CATALOG).and_then(|c| c.schema(PUBLIC));
+        let schema = self.context().catalog(CATALOG).and_then(|c| c.schema(PUBLIC));
         let mut names = schema.map(|s| s.table_names()).unwrap_or_default();
-        names.extend(self.views.table_names().into_iter().map(|n| format!("{VIEWS}.{n}")));
+        names.extend(
+            self.planner.common.views.table_names().into_iter().map(|n| format!("{VIEWS}.{n}")),
+        );
         let keys = self.tables.keys().into_iter();
         let keys = keys.filter(|key| name::parts(key).0 != PUBLIC);
         names.extend(keys.filter(|key| !name::is_temporary(key)).map(shown));
@@ -550,7 +507,7 @@ impl Engine {
 
     /// What statements are planned with now.
     fn state(&self) -> SessionState {
-        let mut state = self.context.state();
+        let mut state = self.context().state();
         let set = self.host.target_partitions();
         let partitions = set.unwrap_or(state.config().target_partitions());
         let most = match state.runtime_env().memory_pool.memory_limit() {
@@ -581,7 +538,7 @@ impl Engine {
     ) -> Result<SendableRecordBatchStream, DataFusionError> {
         let rows = match plan {
             LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
-                self.context.execute_logical_plan(plan).await?.execute_stream().await?
+                self.context().execute_logical_plan(plan).await?.execute_stream().await?
             }
             // The context would plan it with the options that it began with.
             plan => Planned::of(self.state(), &plan).await?.rows(plan)?,
@@ -661,7 +618,7 @@ impl Engine {
             target.as_deref() != Some(r.table())
                 && (is_broken || !tables::is_file(r.table()))
                 && !state.table_functions().contains_key(r.table())
-                && (is_broken || !self.context.table_exist(r.clone()).unwrap_or(false))
+                && (is_broken || !self.context().table_exist(r.clone()).unwrap_or(false))
         })?;
         let name = missing.to_string();
         if let Some(cause) = broken.remove(missing.table()).map(|e| self.noted(e)) {
@@ -692,15 +649,15 @@ impl Engine {
     }
 
     async fn is_view(&self, reference: &TableReference) -> bool {
-        let found = self.context.table_provider(reference.clone()).await;
+        let found = self.context().table_provider(reference.clone()).await;
         found.is_ok_and(|table| table.table_type() == TableType::View)
     }
 
     /// Refuses a name of ours for anything but reading.
     fn check_own(&self, reference: &TableReference) -> Result<(), Error> {
         let own = match reference.schema() {
-            None | Some(PUBLIC) => self.system.contains(reference.table()),
-            Some(VIEWS) => self.views.table_exist(reference.table()),
+            None | Some(PUBLIC) => self.planner.common.system.table_exist(reference.table()),
+            Some(VIEWS) => self.planner.common.views.table_exist(reference.table()),
             Some(schema) => schema == "information_schema",
         };
         if !own {

@@ -35,7 +35,7 @@ pub struct Memory {
 
 /// Memory for the work of queries, which several sessions share.
 #[derive(Clone, Debug)]
-pub struct WorkMemory(pub(crate) Arc<Memory>);
+pub(crate) struct WorkMemory(pub(crate) Arc<Memory>);
 
 impl WorkMemory {
     /// Of so many bytes.

@@ -12,6 +12,7 @@ mod simple;
 mod start;
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
@@ -46,6 +47,9 @@ const REPORTED: [&str; 13] = [
     "default_transaction_read_only",
     "in_hot_standby",
 ];
+
+/// A session that is idle for longer gives up what only makes its next statement quicker.
+const BEFORE_REST: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// How long a client that is to go is waited for.
 const LAST_WORDS: std::time::Duration = std::time::Duration::from_secs(1);
@@ -202,17 +206,25 @@ impl Session {
             _ => (self.engine.idle_in_transaction_timeout(), Phase::Stopping),
         };
         let wait = self.account.begin(Event::SQLNET_MESSAGE_FROM_CLIENT, [0, 1, 0]);
-        let next = tokio::select! {
-            biased;
-            message = self.frames.next() => message,
-            _ = self.phase.wait_for(|phase| *phase >= last) => Err(Refusal::new(
-                "57P01",
-                "terminating connection due to administrator command",
-            ).into()),
-            () = after(idle) => Err(Refusal::new(
-                "25P03",
-                "terminating connection due to idle-in-transaction timeout",
-            ).into()),
+        let mut rest = pin!(after(self.engine.can_rest().then_some(BEFORE_REST)));
+        let mut idle = pin!(after(idle));
+        let next = loop {
+            tokio::select! {
+                biased;
+                message = self.frames.next() => break message,
+                _ = self.phase.wait_for(|phase| *phase >= last) => break Err(Refusal::new(
+                    "57P01",
+                    "terminating connection due to administrator command",
+                ).into()),
+                () = &mut idle => break Err(Refusal::new(
+                    "25P03",
+                    "terminating connection due to idle-in-transaction timeout",
+                ).into()),
+                () = &mut rest => {
+                    self.engine.rest();
+                    rest.set(after(None));
+                }
+            }
         };
         wait.end(self.account.now());
         next

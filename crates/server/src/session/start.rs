@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cellar_instance::session::Session as Account;
 use cellar_sql::Engine;
-use cellar_sql::host::instance::{InstanceHost, views};
+use cellar_sql::host::instance::InstanceHost;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Session;
@@ -191,9 +191,7 @@ async fn engine(
         Refusal::new(error.sqlstate, format!("CELLAR-{:05}: {}", error.number, error.message))
     };
     let host = Arc::new(InstanceHost::new(Arc::clone(&shared.database), account.clone()));
-    let views = views(&shared.database);
-    let engine = Engine::open_sharing(host, views, &shared.engine, &shared.memory).await;
-    let engine = engine.map_err(refusal)?;
+    let engine = Engine::of_session(host, &shared.engines);
     engine.connected_as(role).map_err(refusal)?;
     for (name, value) in &startup.settings {
         match &**name {

@@ -162,7 +162,7 @@ impl Engine {
         }
         check_name(name)?;
         check_plain(create)?;
-        let known = self.context.table_exist(reference.clone()).unwrap_or(false);
+        let known = self.context().table_exist(reference.clone()).unwrap_or(false);
         if known && create.if_not_exists {
             return Ok(None);
         }

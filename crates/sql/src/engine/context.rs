@@ -1,12 +1,16 @@
-//! The session context for planning and execution: DataFusion's options, memory, rules.
+//! DataFusion's state for planning and execution: options, memory, rules, functions; what is the same for all sessions
+//! is made once.
 
 use std::sync::Arc;
 
+use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::error::DataFusionError;
+use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionStateDefaults;
+use datafusion::execution::context::SessionState;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::object_store::DefaultObjectStoreRegistry;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
@@ -28,6 +32,9 @@ use crate::engine::sequence_calls::OfSequence;
 use crate::engine::session_calls::SessionCall;
 use crate::engine::{EngineOptions, PUBLIC, Stores};
 use crate::enums::{EnumCall, EnumRule};
+use crate::files::csv_format::CsvFormats;
+use crate::files::json_format::JsonFormats;
+use crate::files::parquet_format::ParquetFormats;
 use crate::guarded::Guarded;
 use crate::host::Host;
 use crate::in_subquery::ThreeValuedIn;
@@ -82,29 +89,52 @@ pub(super) fn most_partitions(memory_limit: usize) -> usize {
     (memory_limit / PART_BYTES).max(1)
 }
 
-/// A context for a host.
-pub(super) fn context(
-    host: &Arc<dyn Host>,
-    (settings, paths, ask): (&Arc<Settings>, &Arc<Paths>, &Arc<Ask>),
-    notes: &Arc<Notes>,
-    (options, memory): (&EngineOptions, &WorkMemory),
-) -> Result<SessionContext, DataFusionError> {
-    let stores = Stores {
-        host: Arc::clone(host),
-        notes: Arc::clone(notes),
-        others: DefaultObjectStoreRegistry::new(),
-    };
-    let mut runtime = RuntimeEnvBuilder::new()
+/// What is the same for all sessions: options, rules, and functions that ask no session.
+///
+/// # Errors
+/// DataFusion takes no formats of files other than its own.
+pub(super) fn common(
+    options: &EngineOptions,
+    memory: &WorkMemory,
+) -> Result<SessionState, DataFusionError> {
+    let runtime = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::clone(&memory.0) as _)
-        .with_object_store_registry(Arc::new(stores))
         // A listing that is kept would hide files that came or went since.
         .with_object_list_cache_limit(0);
-    // A database that may not be written takes what other programs do: files of the operating system.
-    if let Some(columnar) = host.columnar().filter(|columnar| columnar.is_writable()) {
-        let files = Arc::new(TempFiles::new(columnar.clone()));
-        let files = DiskManagerBuilder::default().with_temp_file_factory(files);
-        runtime = runtime.with_disk_manager_builder(files);
+    let mut state = SessionStateBuilder::new()
+        .with_config(config(options))
+        .with_runtime_env(runtime.build_arc()?)
+        .with_default_features()
+        // Before DataFusion's own.
+        .with_expr_planners(expr_planners())
+        .with_analyzer_rules(analyzer_rules())
+        .with_physical_optimizer_rules(physical_rules())
+        .build();
+    state.register_udaf(Arc::new(Sum::udaf()))?;
+    state.register_udaf(Arc::new(Average::udaf()))?;
+    for function in Sliding::udafs().into_iter().chain(Extreme::udafs()) {
+        state.register_udaf(Arc::new(function))?;
     }
+    let uuid = datafusion::functions::string::uuid();
+    let uuid = uuid.as_ref().clone().with_aliases(["gen_random_uuid"]);
+    let own =
+        [DateTrunc::udf(), ToChar::udf(), Coalesce::udf(), LikeEscape::udf(), Apart::udf(), uuid];
+    let more = EnumCall::udfs()
+        .into_iter()
+        .chain(ArrayCall::udfs())
+        .chain(MakeJson::udfs())
+        .chain(JsonCall::udfs());
+    for function in own.into_iter().chain(more) {
+        state.register_udf(Arc::new(function))?;
+    }
+    // Our readers and writers of files, in place of DataFusion's.
+    state.register_file_format(Arc::new(CsvFormats), true)?;
+    state.register_file_format(Arc::new(JsonFormats::default()), true)?;
+    state.register_file_format(Arc::new(ParquetFormats::default()), true)?;
+    Ok(state)
+}
+
+fn config(options: &EngineOptions) -> SessionConfig {
     let partitions = options.target_partitions.clamp(1, most_partitions(options.memory_limit));
     let mut config = SessionConfig::new()
         .with_target_partitions(partitions)
@@ -127,40 +157,46 @@ pub(super) fn context(
     config.options_mut().execution.parquet.coerce_int96 = Some("us".to_owned());
     // A large CSV file is else cut at line ends for several readers, also at those inside quotes.
     config.options_mut().catalog.newlines_in_values = true;
-    let state = SessionStateBuilder::new()
-        .with_config(config)
-        .with_runtime_env(runtime.build_arc()?)
-        .with_default_features()
-        // Before DataFusion's own.
-        .with_expr_planners(expr_planners())
+    config
+}
+
+/// The context of a session, of what is the same for all.
+pub(super) fn of_session(
+    common: &SessionState,
+    host: &Arc<dyn Host>,
+    (settings, paths, ask): (&Arc<Settings>, &Arc<Paths>, &Arc<Ask>),
+    notes: &Arc<Notes>,
+) -> SessionContext {
+    let stores = Stores {
+        host: Arc::clone(host),
+        notes: Arc::clone(notes),
+        others: DefaultObjectStoreRegistry::new(),
+    };
+    let base = common.runtime_env();
+    let mut runtime = RuntimeEnv::clone(base);
+    runtime.object_store_registry = Arc::new(stores);
+    // A database that may not be written takes what other programs do: files of the operating system.
+    if let Some(columnar) = host.columnar().filter(|columnar| columnar.is_writable()) {
+        let files = Arc::new(TempFiles::new(columnar.clone()));
+        let files = DiskManagerBuilder::default().with_temp_file_factory(files);
+        runtime.disk_manager =
+            files.build().map_or_else(|_| Arc::clone(&base.disk_manager), Arc::new);
+    }
+    let state = SessionStateBuilder::new_from_existing(common.clone())
+        // Each session has schemas of its own.
+        .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))
+        .with_runtime_env(Arc::new(runtime))
         .with_type_planner(Arc::new(EnumTypes { host: Arc::clone(host), paths: Arc::clone(paths) }))
-        .with_analyzer_rules(analyzer_rules())
-        .with_physical_optimizer_rules(physical_rules())
         .build();
     let context = SessionContext::new_with_state(state);
-    context.register_udaf(Sum::udaf());
-    context.register_udaf(Average::udaf());
-    Sliding::udafs().into_iter().for_each(|function| context.register_udaf(function));
-    Extreme::udafs().into_iter().for_each(|function| context.register_udaf(function));
-    context.register_udf(DateTrunc::udf());
-    context.register_udf(ToChar::udf());
-    context.register_udf(Coalesce::udf());
-    context.register_udf(LikeEscape::udf());
-    context.register_udf(Apart::udf());
-    pgcatalog::udfs(ask).into_iter().for_each(|function| context.register_udf(function));
-    OfPath::udfs(host, paths).into_iter().for_each(|function| context.register_udf(function));
-    SessionCall::udfs(settings, paths)
+    let functions = pgcatalog::udfs(ask)
         .into_iter()
-        .for_each(|function| context.register_udf(function));
-    let uuid = datafusion::functions::string::uuid();
-    context.register_udf(uuid.as_ref().clone().with_aliases(["gen_random_uuid"]));
-    EnumCall::udfs().into_iter().for_each(|function| context.register_udf(function));
-    ArrayCall::udfs().into_iter().for_each(|function| context.register_udf(function));
-    MakeJson::udfs().into_iter().for_each(|function| context.register_udf(function));
-    JsonCall::udfs().into_iter().for_each(|function| context.register_udf(function));
-    AdvisoryCall::udfs(host).into_iter().for_each(|function| context.register_udf(function));
-    OfSequence::udfs(host).into_iter().for_each(|function| context.register_udf(function));
-    Ok(context)
+        .chain(OfPath::udfs(host, paths))
+        .chain(SessionCall::udfs(settings, paths))
+        .chain(AdvisoryCall::udfs(host))
+        .chain(OfSequence::udfs(host));
+    functions.for_each(|function| context.register_udf(function));
+    context
 }
 
 /// What operators mean: ours, then DataFusion's.

@@ -68,7 +68,7 @@ impl Engine {
 
     /// What has a name: in the catalog, or a view of this session, or one of ours.
     pub(super) fn kind_of(&self, catalog: &Catalog, name: &str) -> Option<&'static str> {
-        let is_own = || self.context.table_exist(TableReference::bare(name)).unwrap_or(false);
+        let is_own = || self.context().table_exist(TableReference::bare(name)).unwrap_or(false);
         catalog.kind_of(name).or_else(|| is_own().then_some("view"))
     }
 

@@ -146,7 +146,7 @@ impl Engine {
                 (Arc::unwrap_or_clone(create.input), Some(write))
             }
             LogicalPlan::Statement(LogicalStatement::Execute(_)) => {
-                let frame = self.context.execute_logical_plan(plan).await;
+                let frame = self.context().execute_logical_plan(plan).await;
                 (frame.map_err(|e| self.failure(&e))?.into_unoptimized_plan(), None)
             }
             LogicalPlan::Ddl(DdlStatement::CreateView(_)) => {

@@ -26,7 +26,7 @@ impl Engine {
             let what = format!("a table \"{reference}\" outside the schema public");
             return Err(Error::not_yet(what).next(format!("create external table {name} ...")));
         }
-        let known = self.context.table_exist(reference).unwrap_or(false);
+        let known = self.context().table_exist(reference).unwrap_or(false);
         if known && create.if_not_exists {
             return Ok(done(format!("Table {name} is there already.")));
         }
@@ -110,7 +110,7 @@ impl Engine {
             }
             self.tables.set_broken(name, None);
             let reference = TableReference::bare(name.as_str());
-            self.context.deregister_table(reference).map_err(|e| from_datafusion(&e))?;
+            self.context().deregister_table(reference).map_err(|e| from_datafusion(&e))?;
         }
         if dropped.is_empty() {
             return Ok(done("There was no such table."));

@@ -1,6 +1,6 @@
 //! Where statements enter the fast path: their plans are found or made, run, and what they tell is given out.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, TimestampNanosecondArray};
 use arrow::datatypes::{DataType, SchemaRef};
@@ -14,9 +14,7 @@ use futures_util::stream;
 use crate::engine::dml::{Effect, TRIES, changed_again_and_again};
 use crate::engine::{Engine, Outcome};
 use crate::error::{Error, shown};
-use crate::fast::{
-    Cache, Constant, Found, Lexed, Parts, Plan, Ran, Shape, Slots, lex, literals_for,
-};
+use crate::fast::{Constant, Found, Lexed, Parts, Plan, Ran, Shape, Slots, lex, literals_for};
 use crate::names;
 use crate::parse::parse;
 use crate::rows::{PLANNED_BEFORE, RowTables, Scope};
@@ -56,10 +54,6 @@ impl Engine {
         self.host.rows().filter(|rows| is_fast && rows.are_open())
     }
 
-    fn plans(&self) -> MutexGuard<'_, Cache> {
-        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Runs a statement by the fast path; `None`: it goes the common way, and nothing has happened.
     pub(super) async fn by_fast_path(&self, sql: &str) -> Result<Option<Outcome>, Error> {
         let Some(rows) = self.fast_rows() else { return Ok(None) };
@@ -84,40 +78,65 @@ impl Engine {
         let catalog = rows.catalog().ok()?;
         let library = rows.database().instance().library();
         let key = &*self.plan_key(key);
-        let zone = Arc::clone(&self.settings.now().zone);
+        let zone = &self.settings.now().zone;
         // What others make may come before what a name stood for.
         let is_plain = self.paths.is_plain();
-        let found = self.plans().in_zone(&zone).find(key, &catalog, is_plain);
-        match found {
-            Found::Plan(plan) => {
-                library.hit(&plan.cursor);
-                return Some(plan);
+        // What a transaction defines is its own.
+        let is_common = is_plain && rows.is_common(&catalog);
+        let common = is_common.then_some(&self.planner.common.plans);
+        for plans in common.into_iter().chain([&self.plans]) {
+            match plans.find(zone, key, &catalog, is_plain) {
+                Found::Plan(plan) => {
+                    library.hit(&plan.cursor);
+                    return Some(plan);
+                }
+                Found::Declined => return None,
+                Found::Stale => library.invalidated(),
+                Found::Nothing => {}
             }
-            Found::Declined => return None,
-            Found::Stale => library.invalidated(),
-            Found::Nothing => {}
         }
         library.missed();
-        let plan = self.planned(rows, library, lexed, parameters).await.map(Arc::new);
-        if self.plans().keep(key.to_owned(), catalog, plan.clone()) {
+        let (plan, is_own) = match self.parts(rows, lexed, parameters).await {
+            Some(parts) => self.planned(parts, library, is_common),
+            None => (None, !is_common),
+        };
+        let plan = plan.map(Arc::new);
+        let plans = if is_own { &self.plans } else { &self.planner.common.plans };
+        if plans.keep(zone, key.to_owned(), catalog, plan.clone()) {
             library.evicted();
         }
         plan
     }
 
-    /// Makes a plan; `None`: the fast path has none for the statement.
-    async fn planned(
+    /// Makes a plan, and tells whether only this session may use it; no plan: the fast path has none for the
+    /// statement.
+    fn planned(&self, parts: Parts, library: &Library, is_common: bool) -> (Option<Plan>, bool) {
+        if is_common {
+            let mut state = self.planner.common.state.clone();
+            let zone = parts.slots.zone.to_string();
+            state.config_mut().options_mut().execution.time_zone = Some(zone);
+            // Functions that ask a session for something are not known there.
+            if let Some(plan) = Plan::of(&state, library, parts.clone()) {
+                return (Some(plan), false);
+            }
+        }
+        let plan = Plan::of(&self.state(), library, parts);
+        let is_own = plan.is_some() || !is_common;
+        (plan, is_own)
+    }
+
+    /// What a plan is made of; `None`: the fast path has none for the statement.
+    async fn parts(
         &self,
         rows: &RowTables,
-        library: &Library,
         lexed: &Lexed,
         parameters: &[DataType],
-    ) -> Option<Plan> {
+    ) -> Option<Parts> {
         let Ok(Statement::Query(statement)) = parse(&lexed.text) else { return None };
         let DfStatement::Statement(statement) = *statement else { return None };
         let statement = Box::new(self.resolved_sql(*statement).ok()?);
         let is_query = matches!(*statement, SqlStatement::Query(_));
-        let shape = Shape::of((*statement).clone())?;
+        let shape = Arc::new(Shape::of((*statement).clone())?);
         let reference = TableReference::parse_str(&shape.table.to_string());
         self.check_own(&reference).ok()?;
         let columns = Arc::new(self.row_table(&reference).ok()??);
@@ -135,9 +154,8 @@ impl Engine {
             has_now: false,
             zone: Arc::clone(&self.settings.now().zone),
         };
-        let (state, cursor) = (self.state(), library.load(&lexed.text));
-        let shape = &shape;
-        Plan::of(Parts { state: &state, table, columns, shape, slots, cursor, schema })
+        let text = lexed.text.clone();
+        Some(Parts { table, columns, shape, slots, text, schema })
     }
 
     /// The rows that a query gives, by DataFusion's plan of it.

@@ -23,7 +23,7 @@ use crate::statement::{About, Define, OwnedBy};
 impl Engine {
     /// Whether a name without a schema is no table of the catalog: a view of the session, one of ours, a file.
     fn is_own_name(&self, name: &str) -> bool {
-        self.system.contains(name) || self.tables.is_own(name) || tables::is_file(name)
+        self.tables.is_own(name) || tables::is_file(name)
     }
 
     /// Does something with what names stand for now; `None`: each stands for itself.

@@ -32,7 +32,9 @@ type FoundColumns = HashMap<String, (TableDefinition, SchemaRef)>;
 
 /// All that can be named without a schema.
 pub(super) struct Tables {
-    /// Views, and tables that are ours.
+    /// What is ours: views of the instance, and dual.
+    system: Arc<MemorySchemaProvider>,
+    /// Views of the session, and what a statement names for itself.
     own: MemorySchemaProvider,
     host: Arc<dyn Host>,
     /// What statements are planned with; it knows this schema, and is not kept alive by it.
@@ -75,8 +77,9 @@ pub(super) fn is_file(name: &str) -> bool {
 
 impl Tables {
     /// The tables of a host.
-    pub(super) fn new(host: &Arc<dyn Host>) -> Tables {
+    pub(super) fn new(host: &Arc<dyn Host>, system: &Arc<MemorySchemaProvider>) -> Tables {
         Tables {
+            system: Arc::clone(system),
             own: MemorySchemaProvider::new(),
             host: Arc::clone(host),
             state: OnceLock::new(),
@@ -115,7 +118,7 @@ impl Tables {
 
     /// Whether it is one of ours, or a view of the session.
     pub(super) fn is_own(&self, name: &str) -> bool {
-        self.own.table_exist(name)
+        self.own.table_exist(name) || self.system.table_exist(name)
     }
 
     /// The keys of all tables and views of the catalog.
@@ -288,12 +291,16 @@ async fn kind_in(
 impl SchemaProvider for Tables {
     fn table_names(&self) -> Vec<String> {
         let mut names: BTreeSet<String> = self.own.table_names().into_iter().collect();
+        names.extend(self.system.table_names());
         names.extend(self.keys().into_iter().filter(|key| !key.contains(name::SEPARATOR)));
         names.into_iter().collect()
     }
 
     async fn table(&self, name: &str) -> DataFusionResult<Option<Arc<dyn TableProvider>>> {
         if let Some(own) = self.own.table(name).await? {
+            return Ok(Some(own));
+        }
+        if let Some(own) = self.system.table(name).await? {
             return Ok(Some(own));
         }
         // A table that cannot be opened must not keep others from being listed: who wanted this one
@@ -311,7 +318,11 @@ impl SchemaProvider for Tables {
     }
 
     async fn table_type(&self, name: &str) -> DataFusionResult<Option<TableType>> {
-        match self.own.table_type(name).await? {
+        let own = match self.own.table_type(name).await? {
+            None => self.system.table_type(name).await?,
+            own => own,
+        };
+        match own {
             Some(own) => Ok(Some(own)),
             None if self.view(name).is_some() => Ok(Some(TableType::View)),
             None => Ok(self.table_exist(name).then_some(TableType::Base)),
@@ -331,7 +342,7 @@ impl SchemaProvider for Tables {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.own.table_exist(name)
+        self.is_own(name)
             || self.host.columnar().is_some_and(|columnar| columnar.has(name))
             || self
                 .host

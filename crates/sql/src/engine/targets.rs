@@ -87,7 +87,7 @@ impl Engine {
             self.host.tables().iter().any(|t| t.name == name && t.location.ends_with('/'));
         if takes_rows
             || self.is_columnar(&reference.to_string())
-            || !self.context.table_exist(reference.clone()).unwrap_or(false)
+            || !self.context().table_exist(reference.clone()).unwrap_or(false)
         {
             return Ok(());
         }
@@ -109,7 +109,7 @@ impl Engine {
         for number in 2..1000 {
             let path = format!("{name}.parquet");
             let taken = tables.iter().any(|t| t.name == name)
-                || self.context.table_exist(name.as_str()).unwrap_or(false)
+                || self.context().table_exist(name.as_str()).unwrap_or(false)
                 || self.exists(group, &path).await;
             if !taken {
                 break;

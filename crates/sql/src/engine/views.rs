@@ -257,7 +257,7 @@ impl Engine {
                     )
                     .next(format!("drop table {bare}")));
                 }
-                None if self.context.table_exist(reference.clone()).unwrap_or(false) => {
+                None if self.context().table_exist(reference.clone()).unwrap_or(false) => {
                     own.push(reference.clone());
                 }
                 None if if_exists => continue,
@@ -273,7 +273,7 @@ impl Engine {
             shown.push(bare.to_owned());
         }
         for reference in own {
-            self.context.deregister_table(reference).map_err(|e| from_datafusion(&e))?;
+            self.context().deregister_table(reference).map_err(|e| from_datafusion(&e))?;
         }
         let also = self.views_over(&kept, cascades)?;
         kept.extend(also.iter().cloned());

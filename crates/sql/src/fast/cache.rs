@@ -1,15 +1,17 @@
-//! The plans of a session, by the statements without their constants. The one that was used least lately goes
-//! where there are too many.
+//! Plans by the statements without their constants: those that all sessions may use, and those of one session. The
+//! one that was used least lately goes where there are too many.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellar_instance::catalog::Catalog;
 
 use super::plan::Plan;
 
-/// The most plans that a session keeps.
+/// The most plans that are kept of a time zone.
 const PLANS_MAX: usize = 500;
+/// The most time zones of which plans are kept.
+const ZONES_MAX: usize = 8;
 
 /// A statement that was seen.
 struct Entry {
@@ -20,14 +22,16 @@ struct Entry {
     used: u64,
 }
 
-/// The plans.
+/// The plans of a time zone: with another one statements mean something else.
 #[derive(Default)]
-pub(crate) struct Cache {
+struct Cache {
     entries: HashMap<String, Entry>,
     clock: u64,
-    /// The time zone with which plans were made.
-    zone: Arc<str>,
 }
+
+/// Plans, the time zone that was met last behind the others.
+#[derive(Default)]
+pub(crate) struct Plans(Mutex<Vec<(Arc<str>, Cache)>>);
 
 /// What is known of a statement.
 pub(crate) enum Found {
@@ -41,19 +45,46 @@ pub(crate) enum Found {
     Stale,
 }
 
-impl Cache {
-    /// The same where this is the time zone: with another one statements mean something else.
-    pub fn in_zone(&mut self, zone: &Arc<str>) -> &mut Cache {
-        if self.zone != *zone {
-            self.entries.clear();
-            self.zone = Arc::clone(zone);
-        }
-        self
+impl Plans {
+    fn zones(&self) -> MutexGuard<'_, Vec<(Arc<str>, Cache)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The plan of a statement with the tables as they are now. `is_plain`: its names are always those of the same
     /// schema.
-    pub fn find(&mut self, text: &str, catalog: &Arc<Catalog>, is_plain: bool) -> Found {
+    pub fn find(&self, zone: &str, text: &str, catalog: &Arc<Catalog>, is_plain: bool) -> Found {
+        let mut zones = self.zones();
+        match zones.iter_mut().find(|(own, _)| **own == *zone) {
+            Some((_, cache)) => cache.find(text, catalog, is_plain),
+            None => Found::Nothing,
+        }
+    }
+
+    /// Keeps a plan; whether another one had to go.
+    pub fn keep(
+        &self,
+        zone: &Arc<str>,
+        text: String,
+        catalog: Arc<Catalog>,
+        plan: Option<Arc<Plan>>,
+    ) -> bool {
+        let mut zones = self.zones();
+        let at = match zones.iter().position(|(own, _)| own == zone) {
+            Some(at) => at,
+            None => {
+                if zones.len() == ZONES_MAX {
+                    zones.remove(0);
+                }
+                zones.push((Arc::clone(zone), Cache::default()));
+                zones.len() - 1
+            }
+        };
+        zones[at].1.keep(text, catalog, plan)
+    }
+}
+
+impl Cache {
+    fn find(&mut self, text: &str, catalog: &Arc<Catalog>, is_plain: bool) -> Found {
         self.clock += 1;
         let Some(entry) = self.entries.get_mut(text) else { return Found::Nothing };
         entry.used = self.clock;
@@ -70,8 +101,7 @@ impl Cache {
         }
     }
 
-    /// Keeps a plan; whether another one had to go.
-    pub fn keep(&mut self, text: String, catalog: Arc<Catalog>, plan: Option<Arc<Plan>>) -> bool {
+    fn keep(&mut self, text: String, catalog: Arc<Catalog>, plan: Option<Arc<Plan>>) -> bool {
         let is_full = self.entries.len() >= PLANS_MAX && !self.entries.contains_key(&text);
         if is_full
             && let Some(oldest) = self

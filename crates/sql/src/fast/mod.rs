@@ -17,7 +17,7 @@ mod run;
 mod shape;
 mod way;
 
-pub(crate) use cache::{Cache, Found};
+pub(crate) use cache::{Found, Plans};
 pub(crate) use lex::{Constant, Lexed, Place, lex};
 pub(crate) use names::Slots;
 pub(crate) use plan::{Parts, Plan};

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cellar_format::rows::RowColumns as Builder;
 use cellar_instance::catalog::{Catalog, Identity, Table};
 use cellar_instance::heap::RowLock;
-use cellar_instance::library::Cursor;
+use cellar_instance::library::{Cursor, Library};
 use datafusion::execution::context::SessionState;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
@@ -151,23 +151,24 @@ pub(super) struct Change {
 }
 
 /// What a plan is made of.
-pub(crate) struct Parts<'a> {
-    pub state: &'a SessionState,
+#[derive(Clone)]
+pub(crate) struct Parts {
     pub table: Table,
     pub columns: Arc<RowColumns>,
-    pub shape: &'a Shape,
+    pub shape: Arc<Shape>,
     pub slots: Slots,
-    pub cursor: Arc<Cursor>,
+    /// The statement without its constants.
+    pub text: String,
     /// Of a SELECT: the rows that come out, as DataFusion has them.
     pub schema: Option<SchemaRef>,
 }
 
 impl Plan {
     /// A plan; `None`: the statement goes the common way.
-    pub fn of(parts: Parts<'_>) -> Option<Plan> {
-        let Parts { state, table, columns, shape, mut slots, cursor, schema } = parts;
-        slots.has_now = asks_for_now(shape, &columns);
-        let planner = Planner { state, columns: &columns, shape, slots: &slots };
+    pub fn of(state: &SessionState, library: &Library, parts: Parts) -> Option<Plan> {
+        let Parts { table, columns, shape, mut slots, text, schema } = parts;
+        slots.has_now = asks_for_now(&shape, &columns);
+        let planner = Planner { state, columns: &columns, shape: &shape, slots: &slots };
         let (work, schema) = match &shape.work {
             ShapeOf::Select { .. } => {
                 let schema = schema?;
@@ -181,6 +182,7 @@ impl Plan {
             }
             ShapeOf::Delete => planner.change(None)?,
         };
+        let cursor = library.load(&text);
         Some(Plan { table, columns, slots, cursor, schema, work })
     }
 

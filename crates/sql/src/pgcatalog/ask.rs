@@ -23,7 +23,7 @@ pub(crate) struct Ask {
     pub(super) paths: Arc<Paths>,
     pub(super) settings: Arc<Settings>,
     /// Our views, with their columns.
-    views: Mutex<Vec<(String, Vec<Field>)>>,
+    views: Arc<[(String, Vec<Field>)]>,
     /// The last one, while the catalog is the same.
     kept: Mutex<Option<Kept>>,
     /// Bytes of what is in the heap, as they were when pg_class was last read.
@@ -38,20 +38,20 @@ impl std::fmt::Debug for Ask {
 
 impl Ask {
     /// One for a session.
-    pub fn new(host: &Arc<dyn Host>, paths: &Arc<Paths>, settings: &Arc<Settings>) -> Ask {
+    pub fn new(
+        host: &Arc<dyn Host>,
+        paths: &Arc<Paths>,
+        settings: &Arc<Settings>,
+        views: &Arc<[(String, Vec<Field>)]>,
+    ) -> Ask {
         Ask {
             host: Arc::clone(host),
             paths: Arc::clone(paths),
             settings: Arc::clone(settings),
-            views: Mutex::default(),
+            views: Arc::clone(views),
             kept: Mutex::default(),
             sizes: Mutex::default(),
         }
-    }
-
-    /// Tells of our views.
-    pub fn set_views(&self, views: Vec<(String, Vec<Field>)>) {
-        *self.views.lock().unwrap_or_else(PoisonError::into_inner) = views;
     }
 
     /// Whether the session acts as a superuser.
@@ -66,8 +66,7 @@ impl Ask {
     }
 
     fn made(&self, catalog: &Catalog, path: &[String], found: &Found) -> Snapshot {
-        let views = self.views.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut made = Snapshot::of(catalog, self.paths.temporary(), (found, &views));
+        let mut made = Snapshot::of(catalog, self.paths.temporary(), (found, &self.views));
         let own = path.iter().filter_map(|own| made.schema_named(own)).map(|schema| schema.oid);
         let own: Vec<u32> = own.collect();
         let first = (!own.contains(&PG_CATALOG_OID)).then_some(PG_CATALOG_OID);

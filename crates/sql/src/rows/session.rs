@@ -229,6 +229,11 @@ impl RowTables {
         self.catalog.known()
     }
 
+    /// Whether a catalog is the one that all sessions see.
+    pub(crate) fn is_common(&self, catalog: &Arc<Catalog>) -> bool {
+        self.database().catalog().known().is_ok_and(|shared| Arc::ptr_eq(&shared, catalog))
+    }
+
     /// A table as the session sees it.
     pub(crate) fn table(&self, name: &str) -> Option<(Table, RowTable)> {
         let catalog = self.catalog.current();

@@ -25,7 +25,7 @@ pub(super) struct Made<'a> {
 impl Drop for Made<'_> {
     fn drop(&mut self) {
         // That it is not there is no fault.
-        let _ = self.engine.context.deregister_table(TableReference::bare(self.name.as_str()));
+        let _ = self.engine.context().deregister_table(TableReference::bare(self.name.as_str()));
     }
 }
 
@@ -42,7 +42,7 @@ impl Engine {
         name: String,
         table: Arc<dyn TableProvider>,
     ) -> Result<Made<'_>, Error> {
-        let registered = self.context.register_table(TableReference::bare(name.as_str()), table);
+        let registered = self.context().register_table(TableReference::bare(name.as_str()), table);
         registered.map_err(|error| from_datafusion(&error))?;
         Ok(Made { engine: self, name })
     }

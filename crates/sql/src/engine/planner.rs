@@ -1,0 +1,64 @@
+//! DataFusion's context of a session: made when a statement first needs it, and given up while the session rests. A
+//! session whose statements all take the fast path has none.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use datafusion::catalog::SchemaProvider;
+use datafusion::prelude::SessionContext;
+
+use crate::engine::common::Common;
+use crate::engine::context;
+use crate::engine::namespaces::Namespaces;
+use crate::engine::tables::Tables;
+use crate::host::Host;
+use crate::names::CATALOG;
+use crate::names::path::Paths;
+use crate::noted::Notes;
+use crate::pgcatalog::Ask;
+use crate::settings::Settings;
+
+/// What a context is made of, and the context while there is one.
+pub(super) struct Planner {
+    pub common: Arc<Common>,
+    pub host: Arc<dyn Host>,
+    pub settings: Arc<Settings>,
+    pub paths: Arc<Paths>,
+    pub notes: Arc<Notes>,
+    pub tables: Arc<Tables>,
+    pub made: Mutex<Option<SessionContext>>,
+}
+
+impl Planner {
+    /// The context. All that a session keeps is elsewhere, so that one is as good as the next.
+    pub fn context(&self) -> SessionContext {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.get_or_insert_with(|| self.make()).clone()
+    }
+
+    /// Whether there is a context.
+    pub fn is_made(&self) -> bool {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Gives the context up; what runs goes on with it.
+    pub fn rest(&self) {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(made);
+    }
+
+    fn make(&self) -> SessionContext {
+        let (common, paths) = (&self.common, &self.paths);
+        let ask = Arc::new(Ask::new(&self.host, paths, &self.settings, &common.columns));
+        let own = (&self.settings, paths, &ask);
+        let context = context::of_session(&common.state, &self.host, own, &self.notes);
+        let namespaces = Namespaces {
+            ask: Arc::clone(&ask),
+            host: Arc::clone(&self.host),
+            tables: Arc::clone(&self.tables),
+            views: Arc::clone(&common.views) as Arc<dyn SchemaProvider>,
+            paths: Arc::clone(paths),
+        };
+        context.register_catalog(CATALOG, Arc::new(namespaces));
+        context
+    }
+}
