@@ -151,7 +151,8 @@ fn what_is_wrong_is_told_with_its_line_and_changes_nothing() {
         ("copy t from stdin with (quote 'x');\n1\n", "COPY QUOTE is of CSV"),
         ("copy t from stdin with (format csv, format text);\n1\n", "FORMAT is said twice"),
         ("copy t from stdin with (fromat csv);\n1\n", "COPY has no option FROMAT"),
-        ("copy t from stdin with (format binary);\n1\n", "COPY in the binary format"),
+        ("copy t from stdin with (format binary);\n1\n", "signature not recognized"),
+        ("copy t from stdin with (format binary, delimiter ';')", "cannot specify DELIMITER"),
         ("copy t from stdin where a > 1;\n1\n", "COPY .. WHERE"),
         ("copy t from program 'ls'", "COPY with PROGRAM"),
         ("copy t from stdin", "nothing is given to it"),
@@ -206,4 +207,45 @@ fn files_are_read_and_written_whole() {
     ]);
     assert!(!directory.path().join("t.txt.2").exists());
     assert_eq!(session.run("select count(*) from k"), "20001");
+}
+
+#[test]
+fn binary_files_are_written_and_read() {
+    let (database, directory) = (TestDatabase::new(), tempfile::tempdir().unwrap());
+    let session = database.session();
+    let path = directory.path().join("t.bin").to_string_lossy().into_owned();
+    let columns = "a int primary key, b text, c numeric(10, 2), d date, e timestamptz, f bytea, g uuid, h jsonb, \
+                   i int[], j text[], k double precision, l boolean, m smallint, n bigint, o time, p varchar(5)";
+    session.done(&[
+        &format!("create table t ({columns})"),
+        "insert into t values (1, 'one', -1.5, '1999-12-31', '2026-01-02 03:04:05.000006+00', '\\x00ff', \
+         'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '{\"a\": [1]}', '{1,null,3}', array['x', null, 'q\"'], 2.5, true, 3, \
+         4, '01:02:03.000004', 'five'), (2, '', 0, '2000-01-01', null, '', null, null, '{}', '{}', null, false, \
+         null, null, null, '')",
+        "insert into t (a) values (3)",
+        &format!("copy t to '{path}' with (format binary)"),
+        &format!("create table u ({columns})"),
+    ]);
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(
+        bytes.starts_with(b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\x10\0\0\0\x04\0\0\0\x01"),
+        "{bytes:?}"
+    );
+    assert!(bytes.ends_with(b"\xff\xff"));
+    session.answers(&[
+        (&format!("copy u from '{path}' with (format binary)"), "3 rows copied."),
+        ("select count(*) from (select * from t except select * from u) x", "0"),
+        ("select count(*) from u where b = '' and i = '{}' and f = ''", "1"),
+        (&format!("copy (select a, b from t) to '{path}' (format binary)"), "3 rows copied."),
+    ]);
+    session.refuses(&[
+        (&format!("copy u from '{path}' (format binary)"), "row field count is 2, expected 16"),
+        (&format!("copy u (b, a) from '{path}' (format binary)"), "row 1, column a: incorrect"),
+        (&format!("copy u (a, b) from '{path}' (format binary)"), "u_pkey"),
+    ]);
+    // One that was cut off is taken as a whole or not at all.
+    std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    session.done(&["delete from u"]);
+    session.refuses(&[(&format!("copy u from '{path}' (format binary)"), "unexpected EOF")]);
+    session.answers(&[("select count(*) from u", "0")]);
 }

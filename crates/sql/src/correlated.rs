@@ -5,6 +5,8 @@
 //! DataFusion groups the rows of a subquery by what they are equal to outside, which here nothing is.
 //! So each row outside gets a number, is joined with its rows, and these are aggregated by the number.
 
+mod items;
+
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -245,6 +247,10 @@ fn lateral(join: Join, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
 }
 
 fn is_own_subquery(own: &Subquery) -> bool {
+    // Items of an array outside are behind a subquery of their own, where DataFusion does not look.
+    if items::has_items(&own.subquery).unwrap_or_default() {
+        return true;
+    }
     if own.outer_ref_columns.is_empty() {
         return false;
     }
@@ -471,6 +477,9 @@ struct Pairs {
 
 impl Pairs {
     fn new(input: &LogicalPlan, rows: &LogicalPlan, names: &mut Names) -> Result<Option<Pairs>> {
+        if let Some(pairs) = items::pairs(input, rows, names)? {
+            return Ok(Some(pairs));
+        }
         let mut pull_up = PullUpCorrelatedExpr::new();
         let rows = rows.clone().rewrite(&mut pull_up).data()?;
         if !pull_up.can_pull_up {

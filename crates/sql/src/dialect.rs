@@ -5,6 +5,7 @@ mod any;
 mod fetch;
 mod interval;
 mod json;
+mod ordinality;
 mod pattern;
 mod rows;
 mod using;
@@ -106,6 +107,7 @@ impl VisitorMut for Rewriter {
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Box<Error>> {
         json::from_rows(factor);
+        ordinality::rewrite(factor);
         name_of_items(factor);
         ControlFlow::Continue(())
     }
@@ -362,6 +364,10 @@ fn rewrite_type(data_type: &mut DataType) -> Result<(), Error> {
     match data_type {
         DataType::Clob(_) => *data_type = DataType::Text,
         DataType::Blob(_) => *data_type = DataType::Bytea,
+        DataType::CharacterVarying(length) | DataType::CharVarying(length) => {
+            *data_type = DataType::Varchar(*length);
+        }
+        DataType::Character(length) => *data_type = DataType::Char(*length),
         _ => {}
     }
     let DataType::Custom(name, modifiers) = data_type else {

@@ -29,6 +29,7 @@ mod run;
 mod schema_calls;
 mod schemas;
 mod sequence_calls;
+mod sequence_row;
 mod sequences;
 mod session_calls;
 mod settings;

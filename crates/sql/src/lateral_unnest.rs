@@ -25,15 +25,15 @@ impl AnalyzerRule for LateralUnnest {
     }
 }
 
-/// One side of a join, which unnests values of the other.
-struct Items {
+/// Rows that are items of values outside: one side of a join, or a part of a subquery.
+pub(crate) struct Items {
     /// What the columns are called by.
-    alias: Option<TableReference>,
+    pub alias: Option<TableReference>,
     /// What is chosen of the items: the last first.
-    chosen: Vec<Projection>,
-    unnest: Unnest,
+    pub chosen: Vec<Projection>,
+    pub unnest: Unnest,
     /// The arrays.
-    arrays: Projection,
+    pub arrays: Projection,
 }
 
 fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
@@ -45,7 +45,8 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-fn items_of(
+/// The items that a plan gives; `None`: it is another one.
+pub(crate) fn items_of(
     plan: &LogicalPlan,
     alias: Option<&TableReference>,
     mut chosen: Vec<Projection>,
@@ -71,7 +72,7 @@ fn items_of(
 }
 
 /// An expression over columns of a projection, as one over what that is made of.
-fn of_projection(expr: Expr, below: &Projection) -> Result<Expr> {
+pub(crate) fn of_projection(expr: Expr, below: &Projection) -> Result<Expr> {
     let made = expr.transform_up(|expr| match &expr {
         Expr::Column(column) => {
             let names = below.schema.columns();

@@ -5,6 +5,7 @@
 
 #![cfg(feature = "engine")]
 
+pub mod binary;
 pub mod columnar;
 pub mod copy;
 pub mod csv;
@@ -68,12 +69,13 @@ mod set_operation;
 mod settings;
 mod spill;
 mod subquery_values;
+mod texts;
 mod tied;
 mod unwind;
 mod walk;
 mod words;
 
-pub use copy::{CopyInput, CopyOutput, Texts};
+pub use copy::{CopyInput, CopyOutput};
 pub use engine::cancel::Canceller;
 pub use engine::prepared::{Answer, Parameter};
 pub use engine::{Common, Engine, EngineOptions, Outcome};
@@ -85,3 +87,4 @@ pub use parse::parse;
 pub use path::GroupPath;
 pub use rows::Standing;
 pub use split::{Open, Piece, Split, first, split};
+pub use texts::Texts;

@@ -6,11 +6,14 @@ mod copy;
 mod disks;
 mod enums;
 mod explain;
+mod identity;
 mod like;
 mod locks;
 mod logfile;
 mod offline;
+mod only;
 pub(crate) mod overriding;
+mod owner;
 mod role;
 mod schema;
 mod scrub;
@@ -86,6 +89,11 @@ pub fn parse(sql: &str) -> Result<Statement, Error> {
     })
 }
 
+/// Whether a COPY is in the binary format.
+pub fn is_binary_copy(sql: &str) -> bool {
+    matches!(parse(sql), Ok(Statement::Copy(copy)) if copy.is_binary())
+}
+
 /// Whether a statement is a COPY FROM STDIN: what it copies is given beside it.
 pub fn reads_stream(sql: &str) -> bool {
     // Of other statements not all need be read.
@@ -124,6 +132,7 @@ fn one_of(mut tokens: Vec<TokenWithSpan>) -> Result<DfStatement, Error> {
     abort_is_rollback(&mut tokens);
     table_kind::take_out(&mut tokens)?;
     locks::take_out(&mut tokens);
+    only::take_out(&mut tokens);
     let overriding = overriding::take_out(&mut tokens);
     sequence::order_identities(&mut tokens)?;
     let mut statements = DFParserBuilder::new(tokens)
@@ -265,10 +274,16 @@ impl<'a> Cursor<'a> {
             let statement = self.setting()?;
             return self.at_its_end(statement).map(Some);
         }
-        if let Some(statement) = self.set_schema() {
+        let own = self.set_schema().or_else(|| self.owner_to());
+        if let Some(statement) = own {
+            // Nothing but semicolons is behind it.
+            self.at = self.tokens.len();
             return Ok(Some(statement));
         }
         if let Some(statement) = self.create_like()? {
+            return self.at_its_end(statement).map(Some);
+        }
+        if let Some(statement) = self.add_identity()? {
             return self.at_its_end(statement).map(Some);
         }
         let heads: [(&[&str], Rest<'a>); 21] = [

@@ -218,6 +218,7 @@ impl Define {
                 | Define::CreateEnum { .. }
                 | Define::AlterEnum { .. }
                 | Define::DropTypes { .. }
+                | Define::SetOwner { .. }
         )
     }
 }
@@ -353,6 +354,28 @@ pub enum Define {
         options: SequenceOptions,
         /// OWNED BY.
         owned_by: Option<OwnedBy>,
+    },
+    /// ALTER .. OWNER TO.
+    SetOwner {
+        /// What it is about.
+        of: About,
+        /// IF EXISTS.
+        if_exists: bool,
+        /// Who is to own it.
+        role: String,
+    },
+    /// ALTER TABLE .. ADD GENERATED, with the name of the sequence.
+    AddIdentity {
+        /// The table.
+        table: TableReference,
+        /// The column.
+        column: String,
+        /// ALWAYS, not BY DEFAULT.
+        is_always: bool,
+        /// The name of the sequence.
+        sequence: TableReference,
+        /// What is said of it.
+        options: SequenceOptions,
     },
     /// VACUUM, or ANALYZE.
     Maintain {

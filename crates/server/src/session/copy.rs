@@ -56,12 +56,13 @@ impl Session {
     ) -> Result<Result<Outcome, Error>, Ended> {
         let canceller = self.engine.canceller();
         let (frames, out, phase) = (&mut self.frames, &mut self.out, &mut self.phase);
+        let is_binary = cellar_sql::parse::is_binary_copy(sql);
         let work = self.engine.copy_in(sql, input);
         let mut rows = Some(rows);
         let feeding = async {
             // What is wrong with the statement itself is told before the client is asked for rows.
             asked.notified().await;
-            out.copying(b'G', 0, 0);
+            out.copying(b'G', i16::from(is_binary), 0);
             match out.flush().await {
                 Ok(()) => fed(frames, &mut rows, phase).await,
                 Err(error) => End::Gone(error.into()),

@@ -13,8 +13,8 @@ use super::{Done, Session, watched};
 use crate::error::Refusal;
 use crate::values::parameters::parameter;
 use crate::values::rows::columns;
-use crate::values::types::{self, PgType};
 use crate::wire::frontend::{Bind, Target};
+use cellar_sql::binary::types::{self, PgType};
 
 fn no_statement(name: &str) -> Refusal {
     let what = match name {

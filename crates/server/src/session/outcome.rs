@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
+use bytes::{Buf, Bytes};
 use cellar_sql::{Answer, Error, Outcome};
 use futures_util::{StreamExt, TryStreamExt};
 
@@ -68,6 +69,26 @@ pub(super) fn tag_with(tag: &str, count: Option<u64>) -> String {
         }
         _ => tag.to_owned(),
     }
+}
+
+/// The length of the first line; all of them if there is but a part of one.
+fn line(bytes: &[u8]) -> usize {
+    bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1)
+}
+
+/// The length of the first row in binary; of the header and the end all that there is.
+fn tuple(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    let count = rest.try_get_i16().unwrap_or(-1);
+    for _ in 0..count.max(0) {
+        let length = rest.try_get_i32().unwrap_or(-1);
+        let length = usize::try_from(length).unwrap_or(0);
+        if length > rest.len() {
+            return bytes.len();
+        }
+        rest.advance(length);
+    }
+    if count < 0 { bytes.len() } else { bytes.len() - rest.len() }
 }
 
 impl Session {
@@ -143,9 +164,9 @@ impl Session {
 
     /// Tells the bytes of a COPY TO STDOUT; how many rows they are.
     pub(super) async fn copy_out(&mut self, copied: cellar_sql::CopyOutput) -> Done<u64> {
-        self.out.copying(b'H', 0, copied.columns);
+        self.out.copying(b'H', i16::from(copied.is_binary), copied.columns);
         let counter = copied.counter();
-        let mut bytes = copied.bytes;
+        let (mut bytes, mut is_first, mut before) = (copied.bytes, true, Bytes::new());
         loop {
             let next = {
                 let canceller = self.engine.canceller();
@@ -154,8 +175,23 @@ impl Session {
                     .await?
             };
             let Some(next) = next else { break };
-            for line in next?.split_inclusive(|byte| *byte == b'\n') {
-                self.out.copy_data(line);
+            let mut rest = next?;
+            while !rest.is_empty() {
+                let length = match copied.is_binary {
+                    true if is_first => rest.len(),
+                    true => tuple(&rest),
+                    false => line(&rest),
+                };
+                let row = rest.split_to(length);
+                // What comes before the rows is in the message of the first one.
+                if is_first && copied.is_binary {
+                    before = row;
+                } else if before.is_empty() {
+                    self.out.copy_data(&row);
+                } else {
+                    self.out.copy_data(&[std::mem::take(&mut before), row].concat());
+                }
+                is_first = false;
                 self.out.flush_much().await?;
             }
         }

@@ -10,9 +10,8 @@ use arrow::array::{
 use arrow::datatypes::IntervalMonthDayNano;
 use bytes::Bytes;
 use cellar_sql::Parameter;
+use cellar_sql::binary::{EPOCH_DAYS, EPOCH_MICROS, numeric_text, types};
 
-use super::binary::{EPOCH_DAYS, EPOCH_MICROS};
-use super::{numeric, types};
 use crate::error::Refusal;
 use crate::wire::body::{Body, text};
 
@@ -52,7 +51,10 @@ fn of_binary(body: &mut Body, oid: u32) -> Result<Parameter, Refusal> {
         types::INT8 => Parameter::Integer(i64_of(body)?),
         types::FLOAT4 => Parameter::Real(f64::from(f32::from_bits(body.u32()?))),
         types::FLOAT8 => Parameter::Real(f64::from_bits(i64_of(body)?.cast_unsigned())),
-        types::NUMERIC => Parameter::Text(numeric::read(body)?),
+        types::NUMERIC => {
+            let text = numeric_text(&all(body));
+            Parameter::Text(text.map_err(|own| Refusal::new(own.sqlstate, own.message))?)
+        }
         types::BYTEA => Parameter::Bytes(all(body).to_vec()),
         types::UUID => Parameter::Text(uuid(&body.bytes(16)?)),
         types::DATE => {

@@ -4,10 +4,9 @@ use arrow::array::{Array, RecordBatch};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::Schema;
 use bytes::{BufMut, BytesMut};
+use cellar_sql::binary::{Binary, PgType};
 use cellar_sql::{Error, Texts};
 
-use super::binary::Binary;
-use super::types::PgType;
 use crate::error::Refusal;
 use crate::wire::backend::{Column, Out};
 

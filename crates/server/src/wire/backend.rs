@@ -6,7 +6,7 @@ use bytes::{BufMut, BytesMut};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::error::Refusal;
-use crate::values::types::PgType;
+use cellar_sql::binary::PgType;
 
 /// Bytes that are gathered before they are written.
 const GATHERED: usize = 32 << 10;

@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
-use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
 };
@@ -138,7 +138,18 @@ impl AnalyzerRule for AnyOfArray {
     }
 }
 
-fn one(expr: Expr, _: &DFSchema) -> Result<Transformed<Expr>> {
+/// A CASE of arrays and texts without a type, which are arrays: `CASE WHEN .. THEN list ELSE '{}' END`.
+fn case_of_lists(mut case: Case, schema: &DFSchema) -> Case {
+    let values = case.when_then_expr.iter().map(|(_, own)| own).chain(&case.else_expr);
+    let Some(item) = values.into_iter().find_map(|own| list_item(own, schema)) else { return case };
+    let values = case.when_then_expr.iter_mut().map(|(_, own)| own).chain(&mut case.else_expr);
+    for own in values.filter(|own| is_text(own)) {
+        **own = cast(own.as_ref().clone(), DataType::List(Arc::clone(&item)));
+    }
+    case
+}
+
+fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let is_constant = |expr: &Expr| !expr.any_column_refs() && !expr.contains_outer();
     match expr {
         // What is constant becomes a list, of which indexes know.
@@ -148,6 +159,7 @@ fn one(expr: Expr, _: &DFSchema) -> Result<Transformed<Expr>> {
             let (wanted, list) = (args.remove(1), args.remove(0));
             Ok(Transformed::yes(call(Asked::Any, vec![wanted, list])))
         }
+        Expr::Case(case) => Ok(Transformed::yes(Expr::Case(case_of_lists(case, schema)))),
         other => Ok(Transformed::no(other)),
     }
 }

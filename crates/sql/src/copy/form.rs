@@ -47,6 +47,8 @@ impl Columns {
 /// The form of a COPY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
+    /// PostgreSQL's binary format: nothing else is said then.
+    pub is_binary: bool,
     /// CSV, not PostgreSQL's text format.
     pub is_csv: bool,
     pub delimiter: u8,
@@ -66,6 +68,7 @@ impl Form {
     /// PostgreSQL's text format.
     pub fn text() -> Form {
         Form {
+            is_binary: false,
             is_csv: false,
             delimiter: b'\t',
             null: b"\\N".to_vec(),

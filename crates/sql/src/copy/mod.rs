@@ -1,5 +1,6 @@
-//! COPY in PostgreSQL's text and CSV formats: rows from a stream of bytes, and rows as one.
+//! COPY in PostgreSQL's text, CSV and binary formats: rows from a stream of bytes, and rows as one.
 
+mod binary;
 pub(crate) mod form;
 pub(crate) mod read;
 pub(crate) mod records;
@@ -17,7 +18,6 @@ use futures_util::Stream;
 
 use crate::error::Error;
 use form::Form;
-pub use write::Texts;
 
 /// A COPY.
 #[derive(Clone, Debug)]
@@ -52,6 +52,11 @@ impl Copy {
         self.is_from && matches!(self.place, Place::Stream)
     }
 
+    /// Whether it is in the binary format.
+    pub fn is_binary(&self) -> bool {
+        self.form.is_binary
+    }
+
     /// Whether it is in the CSV format, not in that of texts.
     pub fn is_csv(&self) -> bool {
         self.form.is_csv
@@ -67,6 +72,8 @@ pub struct CopyOutput {
     pub bytes: CopyInput,
     /// Whether it is in the CSV format, not in that of texts.
     pub is_csv: bool,
+    /// Whether it is in the binary format.
+    pub is_binary: bool,
     /// How many columns it has.
     pub columns: usize,
     pub(crate) rows: Arc<AtomicU64>,

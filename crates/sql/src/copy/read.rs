@@ -7,6 +7,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use futures_util::StreamExt;
 
 use super::CopyInput;
+use super::binary::{Column, Tuples};
 use super::form::Form;
 use super::records::{Records, Rows};
 use super::values::Fields;
@@ -21,11 +22,42 @@ const BYTES: usize = 4 << 20;
 /// Rows that are looked for at once.
 const STEP: usize = 256;
 
+/// What makes rows of bytes.
+enum Source {
+    /// Of the text format and CSV.
+    Records(Box<Records>),
+    /// Of the binary format.
+    Tuples(Tuples),
+}
+
+impl Source {
+    fn push(&mut self, bytes: &[u8]) {
+        match self {
+            Source::Records(own) => own.push(bytes),
+            Source::Tuples(own) => own.push(bytes),
+        }
+    }
+
+    fn read(&mut self, rows: &mut Rows, most: usize, is_last: bool) -> Result<(), Error> {
+        match self {
+            Source::Records(own) => own.read(rows, most, is_last),
+            Source::Tuples(own) => own.read(rows, most, is_last),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        match self {
+            Source::Records(own) => own.is_over(),
+            Source::Tuples(own) => own.is_over(),
+        }
+    }
+}
+
 /// Rows of a COPY FROM.
 pub(crate) struct Reader {
     input: CopyInput,
     decoder: Option<encoding_rs::Decoder>,
-    records: Records,
+    source: Source,
     rows: Rows,
     /// All columns of the table.
     schema: SchemaRef,
@@ -49,11 +81,15 @@ impl Reader {
         places: Vec<usize>,
     ) -> Result<Reader, Error> {
         let names = places.iter().map(|at| schema.field(*at).name().clone()).collect();
+        let source = match form.is_binary {
+            true => Source::Tuples(Tuples::new(table, places.len())),
+            false => Source::Records(Box::new(Records::new(form, table, names)?)),
+        };
         let other = form.encoding.filter(|encoding| *encoding != encoding_rs::UTF_8);
         Ok(Reader {
             input,
             decoder: other.map(|encoding| encoding.new_decoder_with_bom_removal()),
-            records: Records::new(form, table, names)?,
+            source,
             rows: Rows::new(places.len()),
             schema,
             places,
@@ -71,13 +107,13 @@ impl Reader {
         loop {
             while self.rows.len() < ROWS && self.rows.bytes().len() < BYTES {
                 let before = self.rows.len();
-                self.records.read(&mut self.rows, before + STEP, self.has_ended)?;
+                self.source.read(&mut self.rows, before + STEP, self.has_ended)?;
                 if self.rows.len() == before {
                     break;
                 }
             }
             let is_full = self.rows.len() >= ROWS || self.rows.bytes().len() >= BYTES;
-            if is_full || self.records.is_over() || self.has_ended {
+            if is_full || self.source.is_over() || self.has_ended {
                 break;
             }
             match self.input.next().await {
@@ -103,7 +139,7 @@ impl Reader {
 
     fn decode(&mut self, bytes: &[u8], is_last: bool) -> Result<(), Error> {
         let Some(decoder) = &mut self.decoder else {
-            self.records.push(bytes);
+            self.source.push(bytes);
             return Ok(());
         };
         let room = decoder.max_utf8_buffer_length_without_replacement(bytes.len()).unwrap_or(0);
@@ -113,7 +149,7 @@ impl Reader {
             let text = format!("COPY {}: bytes that are no letters of the encoding", self.table);
             return Err(Error::new(29913, "22021", text).next("name another: WITH (ENCODING '..')"));
         }
-        self.records.push(text.as_bytes());
+        self.source.push(text.as_bytes());
         Ok(())
     }
 
@@ -124,7 +160,10 @@ impl Reader {
         for (column, at) in self.places.iter().enumerate() {
             let fields =
                 Fields { rows: &self.rows, column, field: &fields[*at], table: &self.table };
-            arrays[*at] = Some(fields.array()?);
+            arrays[*at] = Some(match self.source {
+                Source::Records(_) => fields.array()?,
+                Source::Tuples(_) => Column(fields).array()?,
+            });
         }
         let null = |(at, array): (usize, Option<ArrayRef>)| {
             array.unwrap_or_else(|| new_null_array(fields[at].data_type(), count))

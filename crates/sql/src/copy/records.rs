@@ -63,6 +63,29 @@ impl Rows {
         Some(&self.data[from..to])
     }
 
+    /// Adds a field.
+    pub fn add_field(&mut self, bytes: Option<&[u8]>) {
+        self.data.extend_from_slice(bytes.unwrap_or_default());
+        self.end_field(bytes.is_none());
+    }
+
+    /// Ends a record, which has its fields.
+    pub fn end_row(&mut self, line: u64) {
+        self.lines.push(line);
+    }
+
+    /// A place to which the fields of a record can be taken back.
+    pub fn mark(&self) -> (usize, usize) {
+        (self.data.len(), self.ends.len())
+    }
+
+    /// Takes away the fields behind a place.
+    pub fn back_to(&mut self, (data, fields): (usize, usize)) {
+        self.data.truncate(data);
+        self.ends.truncate(fields);
+        self.nulls.truncate(fields);
+    }
+
     fn end_field(&mut self, is_null: bool) {
         self.ends.push(self.data.len());
         self.nulls.push(is_null);

@@ -1,12 +1,14 @@
 //! Rows as the bytes of a COPY TO.
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::Schema;
 use arrow::util::display::FormatOptions;
 
+use super::binary;
 use super::form::{Columns, Form, Header};
 use super::text::escape;
 use crate::arrays::shown::Shown;
+use crate::binary::PgType;
 use crate::error::Error;
 use crate::failure::from_arrow;
 
@@ -14,30 +16,10 @@ use crate::failure::from_arrow;
 pub(crate) struct Writer {
     form: Form,
     force_quote: Vec<bool>,
+    /// Of the binary format.
+    types: Vec<PgType>,
     /// Values that have one in CSV stand in quotes.
     special: [bool; 256],
-}
-
-/// The values of a column as PostgreSQL writes them.
-pub struct Texts<'a>(Shown<'a>);
-
-impl<'a> Texts<'a> {
-    /// Of a column.
-    ///
-    /// # Errors
-    /// Its values cannot be shown.
-    pub fn of(column: &'a ArrayRef) -> Result<Texts<'a>, Error> {
-        let options = FormatOptions::new().with_display_error(false);
-        Shown::of(column, &options).map(Texts).map_err(|error| from_arrow(&error))
-    }
-
-    /// Writes the value of a row that is not NULL.
-    ///
-    /// # Errors
-    /// It cannot be shown.
-    pub fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<(), Error> {
-        self.0.write(row, out).map_err(|error| from_arrow(&error))
-    }
 }
 
 impl Writer {
@@ -52,12 +34,16 @@ impl Writer {
             special[usize::from(byte)] = true;
         }
         let force_quote = form.force_quote.among(&names, "FORCE_QUOTE")?;
-        Ok(Writer { form: form.clone(), force_quote, special })
+        let types = binary::types_of(schema);
+        Ok(Writer { form: form.clone(), force_quote, types, special })
     }
 
-    /// The first line, if there is one.
+    /// What comes before the rows, if anything.
     pub fn header(&self, schema: &Schema) -> Vec<u8> {
         let mut out = Vec::new();
+        if self.form.is_binary {
+            return binary::header();
+        }
         if self.form.header == Header::No {
             return out;
         }
@@ -72,11 +58,19 @@ impl Writer {
         out
     }
 
+    /// What comes behind the rows.
+    pub fn trailer(&self) -> Vec<u8> {
+        if self.form.is_binary { binary::trailer() } else { Vec::new() }
+    }
+
     /// Rows.
     ///
     /// # Errors
     /// A value cannot be shown; 22P05 the encoding has not its letters.
     pub fn rows(&self, batch: &RecordBatch) -> Result<Vec<u8>, Error> {
+        if self.form.is_binary {
+            return binary::rows(batch, &self.types);
+        }
         let options = FormatOptions::new().with_display_error(false);
         let columns = batch.columns().iter();
         let shown =

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use async_recursion::async_recursion as boxed;
-use cellar_instance::catalog::{Constraint, Table, name};
+use cellar_instance::catalog::{Constraint, Identity, Table, name};
 use cellar_instance::database::Alteration;
+use datafusion::common::TableReference;
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation as Action,
     ColumnDef, DropBehavior, Expr as SqlExpr, GeneratedAs, Ident, ObjectName, RenameTableNameKind,
@@ -14,9 +15,12 @@ use datafusion::sql::sqlparser::ast::{
 use crate::columnar::table::{enum_of, form_of, length_of, with_default, without_default};
 use crate::engine::altered::{Altered, From, NewColumn, renamed};
 use crate::engine::ddl::bare_name;
+use crate::engine::sequences::{bare, quoted};
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
-use crate::rows::{Definition, NewSequence, RowColumns, added, default_value, identity, name_of};
+use crate::rows::{
+    Definition, NewSequence, RowColumns, SequenceOptions, added, default_value, identity, name_of,
+};
 
 /// An action that there is not, in its words.
 fn not_yet(action: &impl std::fmt::Display) -> Error {
@@ -304,6 +308,27 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// ALTER TABLE .. ADD GENERATED, with the name of the sequence.
+    #[boxed]
+    pub(super) async fn add_named_identity(
+        &self,
+        (table, column): (&TableReference, &str),
+        kind: Identity,
+        (sequence, options): (String, SequenceOptions),
+    ) -> Result<Outcome, Error> {
+        let mut alteration = self.alteration(&quoted(&bare(table)?)).await?;
+        let old = RowColumns::of(alteration.table(), alteration.rows(), &self.settings.now().zone)?;
+        let mut altered = Altered::of(old);
+        let at = altered.column(column)?;
+        let (identity, name) = (Some(kind), Some(sequence));
+        let sequence = NewSequence { column: at, identity, options, name };
+        self.add_identity(&mut altered, at, sequence).await?;
+        let table = self.carried_out(&mut altered, &mut alteration).await?;
+        let name = table.name.clone();
+        self.finish(alteration, table).await?;
+        Ok(done(format!("Table {name} altered.")))
     }
 
     /// Gives a column a sequence of its own.

@@ -12,6 +12,9 @@ use crate::names::path::SYSTEM;
 use crate::names::resolve::no_schema;
 use crate::statement::About;
 
+/// The role that owns everything.
+const OWNER: &str = "cellar";
+
 /// Which comment of an object.
 enum Part {
     Own,
@@ -85,6 +88,47 @@ impl Engine {
         let change = move |comments: &mut Comments| put(comments, &part, text.clone());
         scope.definitions.comment(&mut open, &key, &change).await?;
         Ok(done("Comment created."))
+    }
+
+    /// ALTER .. OWNER TO: everything is of the one role that there is.
+    pub(super) fn set_owner(
+        &self,
+        of: &About,
+        if_exists: bool,
+        role: &str,
+    ) -> Result<Outcome, Error> {
+        let catalog = self.catalog()?;
+        let found = match of {
+            About::Schema(schema) => self.commented_schema(&catalog, schema),
+            About::Table(own) => {
+                // ALTER TABLE is of all that has columns.
+                let key = bare(own)?;
+                let kinds = ["view", "sequence"];
+                let kind = catalog.kind_of(&key).filter(|kind| kinds.contains(kind));
+                self.commented(&catalog, kind.unwrap_or("table"), own)
+            }
+            About::View(own) => self.commented(&catalog, "view", own),
+            About::Sequence(own) => self.commented(&catalog, "sequence", own),
+            About::Index(own) => self.commented(&catalog, "index", own),
+            About::Column(own, _) | About::Constraint(own, _) => {
+                self.commented(&catalog, "table", own)
+            }
+        };
+        match found {
+            Err(error) if if_exists && matches!(error.sqlstate, "42P01" | "3F000") => {
+                return Ok(done("There was no such object."));
+            }
+            found => drop(found?),
+        }
+        let is_here = [OWNER, "current_user", "session_user", "current_role"].contains(&role);
+        match is_here {
+            true => Ok(done(format!("The owner is {OWNER}."))),
+            false => {
+                let text = format!("role \"{role}\" does not exist");
+                Err(Error::new(1917, "42704", text)
+                    .next(format!("everything is of the role {OWNER}: pg_dump --no-owner")))
+            }
+        }
     }
 
     fn commented_schema(&self, catalog: &Catalog, schema: &str) -> Result<String, Error> {

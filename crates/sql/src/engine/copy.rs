@@ -16,6 +16,7 @@ use object_store::buffered::BufWriter;
 use object_store::{ObjectStore, ObjectStoreExt};
 use tokio::io::AsyncWriteExt;
 
+use crate::copy::form::Form;
 use crate::copy::read::Reader;
 use crate::copy::write::Writer;
 use crate::copy::{Copy, CopyInput, CopyOutput, Place, What};
@@ -259,7 +260,7 @@ impl Engine {
             }
         };
         let writer = Writer::new(&copy.form, &rows.schema())?;
-        let mut output = output(rows, writer, copy.form.is_csv);
+        let mut output = output(rows, writer, &copy.form);
         // What cannot be written fails the transaction, as what cannot be read does.
         let host = Arc::clone(&self.host);
         output.bytes = Box::pin(output.bytes.inspect_err(move |_| {
@@ -293,19 +294,21 @@ impl Engine {
 }
 
 /// The bytes of rows.
-fn output(rows: SendableRecordBatchStream, writer: Writer, is_csv: bool) -> CopyOutput {
+fn output(rows: SendableRecordBatchStream, writer: Writer, form: &Form) -> CopyOutput {
     let (schema, count) = (rows.schema(), Arc::new(AtomicU64::new(0)));
     let counted = Arc::clone(&count);
     let header = Bytes::from(writer.header(&schema));
+    let trailer = Bytes::from(writer.trailer());
     let lines = rows.map(move |batch| {
         let batch = batch.map_err(|error| from_datafusion(&error))?;
         let bytes = writer.rows(&batch)?;
         counted.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
         Ok(Bytes::from(bytes))
     });
-    let header = (!header.is_empty()).then_some(Ok(header));
-    let bytes = Box::pin(stream::iter(header).chain(lines));
-    CopyOutput { bytes, is_csv, columns: schema.fields().len(), rows: count }
+    let some = |bytes: Bytes| stream::iter((!bytes.is_empty()).then_some(Ok(bytes)));
+    let bytes = Box::pin(some(header).chain(lines).chain(some(trailer)));
+    let Form { is_csv, is_binary, .. } = *form;
+    CopyOutput { bytes, is_csv, is_binary, columns: schema.fields().len(), rows: count }
 }
 
 /// Where the named columns are; none are named: all.

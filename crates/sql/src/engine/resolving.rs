@@ -133,7 +133,13 @@ impl Engine {
                 names.iter_mut().try_for_each(|name| resolver.resolve_reference(name))
             }
             Define::SetSchema { name, .. } => resolver.resolve_reference(name),
-            Define::Comment { about, .. } => match about {
+            Define::AddIdentity { table, sequence, .. } => {
+                resolver.resolve_reference(table)?;
+                let key = resolver.made(sequence.schema(), sequence.table())?;
+                *sequence = datafusion::common::TableReference::bare(key);
+                Ok(())
+            }
+            Define::Comment { about, .. } | Define::SetOwner { of: about, .. } => match about {
                 About::Schema(_) => Ok(()),
                 About::Table(name)
                 | About::View(name)

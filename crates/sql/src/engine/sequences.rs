@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use async_recursion::async_recursion as boxed;
-use cellar_instance::catalog::{Catalog, Owned, Sequence, SequenceType, Table};
+use cellar_instance::catalog::{Catalog, Identity, Owned, Sequence, SequenceType, Table};
 use datafusion::common::TableReference;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
@@ -118,6 +118,12 @@ impl Engine {
             }
             Define::CreateSequence { name, if_not_exists, options, owned_by } => {
                 self.create_sequence(&name, if_not_exists, (&options, owned_by)).await
+            }
+            Define::SetOwner { of, if_exists, role } => self.set_owner(&of, if_exists, &role),
+            Define::AddIdentity { table, column, is_always, sequence, options } => {
+                let kind = if is_always { Identity::Always } else { Identity::Default };
+                let sequence = bare(&sequence)?;
+                self.add_named_identity((&table, &column), kind, (sequence, options)).await
             }
             Define::Maintain { verb, tables } => self.maintain(verb, &tables).await,
             Define::Lock { tables, lock, is_nowait } => {
@@ -362,7 +368,7 @@ impl Engine {
     ) -> Result<(Vec<NamedSequence>, Vec<Owned>), Error> {
         let (mut made, mut owned): (Vec<NamedSequence>, Vec<Owned>) = (Vec::new(), Vec::new());
         let catalog = self.catalog()?;
-        for NewSequence { column, identity, options } in sequences {
+        for NewSequence { column, identity, options, name: said } in sequences {
             let field = fields[*column].clone();
             let name = field.name().clone();
             let Some(of) = type_of_column(&field) else {
@@ -376,7 +382,13 @@ impl Engine {
                     && name != table
                     && !made.iter().any(|(own, _)| own == name)
             };
-            let sequence = free_name((table, &name, "seq"), is_free);
+            let sequence = match said {
+                Some(said) => {
+                    self.check_free(&catalog, said)?;
+                    said.clone()
+                }
+                None => free_name((table, &name, "seq"), is_free),
+            };
             fields[*column] = with_default(field, &default_of_sequence(&sequence));
             made.push((sequence.clone(), options.made()?));
             owned.push(Owned { column: *column, sequence, identity: *identity });

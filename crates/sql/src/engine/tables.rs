@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use cellar_instance::catalog::{Table, name};
+use cellar_instance::catalog::{Sequence, Table, name};
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::Result as DataFusionResult;
 use datafusion::datasource::{TableProvider, TableType};
@@ -18,6 +18,7 @@ use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Value};
 use crate::columnar::provider::ColumnarTable;
 use crate::columnar::table::schema_of_text;
 use crate::engine::open::{Known, Opened, open};
+use crate::engine::sequence_row;
 use crate::engine::views::open_view;
 use crate::error::Error;
 use crate::host::{Host, TableDefinition};
@@ -227,6 +228,11 @@ impl Tables {
         catalog.view(name).map(|(table, _)| table.clone())
     }
 
+    /// A sequence of the catalog.
+    fn sequence(&self, name: &str) -> Option<Sequence> {
+        self.host.rows()?.catalog().ok()?.sequence(name).cloned()
+    }
+
     async fn open(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, Error> {
         if let Some(columnar) = self.host.columnar().filter(|columnar| columnar.has(name)) {
             let schema = columnar.schema(name)?;
@@ -245,6 +251,9 @@ impl Tables {
             && let Some(view) = &table.view
         {
             return Ok(Some(Arc::new(open_view(&self.state()?, &table, view).await?)));
+        }
+        if let (Some(rows), Some(sequence)) = (self.host.rows(), self.sequence(name)) {
+            return Ok(Some(Arc::new(sequence_row::table_of(rows, &sequence)?)));
         }
         let opened = match self.definition(name) {
             Some(table) => self.open_external(&table).await?,
@@ -350,5 +359,6 @@ impl SchemaProvider for Tables {
                 .is_some_and(|rows| rows.table(without_row_ids(name).unwrap_or(name)).is_some())
             || self.definition(name).is_some()
             || self.view(name).is_some()
+            || self.sequence(name).is_some()
     }
 }

@@ -288,6 +288,18 @@ fn text_of(name: &str, value: &Value) -> Result<String, Error> {
     }
 }
 
+/// The binary form, which has nothing to be said of it.
+fn binary_form(options: &Options) -> Result<Form, Error> {
+    let mut others = options.iter().filter(|(name, ..)| name != "FORMAT" && name != "FREEZE");
+    match others.next() {
+        Some((name, ..)) => {
+            let text = format!("cannot specify {name} in BINARY mode");
+            Err(Error::new(70012, "42601", text).next("leave it out, or take FORMAT csv"))
+        }
+        None => Ok(Form { is_binary: true, ..Form::text() }),
+    }
+}
+
 /// The form that options describe.
 fn form_of(options: &Options, is_from: bool) -> Result<Form, Error> {
     let mut seen: Vec<&str> = Vec::new();
@@ -296,11 +308,10 @@ fn form_of(options: &Options, is_from: bool) -> Result<Form, Error> {
     let is_csv = match format.as_deref().map(str::to_ascii_lowercase).as_deref() {
         None | Some("text") => false,
         Some("csv") => true,
-        Some("binary") => {
-            return Err(Error::not_yet("COPY in the binary format").next("FORMAT text, or csv"));
-        }
+        Some("binary") => return binary_form(options),
         Some(other) => {
-            return Err(wrong(format!("there is no COPY format {other:?}")).next("text, or csv"));
+            let next = "text, csv, or binary";
+            return Err(wrong(format!("there is no COPY format {other:?}")).next(next));
         }
     };
     let mut form = if is_csv { Form::csv() } else { Form::text() };

@@ -46,9 +46,6 @@ impl Cursor<'_> {
 
     pub(super) fn alter_schema(&mut self) -> Result<Statement, Error> {
         let name = self.folded_name("the name of a schema")?;
-        if self.accept_word("OWNER") {
-            return Err(Error::not_yet("ALTER SCHEMA .. OWNER"));
-        }
         self.word("RENAME")?;
         self.word("TO")?;
         let to = self.folded_name("a name")?;

@@ -112,7 +112,7 @@ impl Cursor<'_> {
         Ok(Statement::Define(Define::AlterSequence { name, if_exists, options, owned_by }))
     }
 
-    fn sequence_options(
+    pub(super) fn sequence_options(
         &mut self,
         expected: &str,
     ) -> Result<(SequenceOptions, Option<OwnedBy>), Error> {
@@ -123,7 +123,10 @@ impl Cursor<'_> {
                 Some(_) => Err(Error::syntax("conflicting or redundant options")),
             }
         }
-        while self.at < self.tokens.len() && !self.is_at(&Token::SemiColon) {
+        while self.at < self.tokens.len()
+            && !self.is_at(&Token::SemiColon)
+            && !self.is_at(&Token::RParen)
+        {
             if self.accept_word("AS") {
                 let wrong = self.expected("smallint, integer or bigint");
                 let word = self.folded_name("a type")?;

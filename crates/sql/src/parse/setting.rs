@@ -50,7 +50,7 @@ impl Cursor<'_> {
         } else if self.accept_word("NAMES") {
             ("client_encoding".to_owned(), self.value()?)
         } else if self.accept_words(&["XML", "OPTION"]) {
-            return Err(Error::not_yet("XML"));
+            ("xmloption".to_owned(), self.value()?)
         } else {
             let name = self.names("the name of a setting")?.join(".");
             if !self.accept(&Token::Eq) {

@@ -16,6 +16,13 @@ pub(super) const OWNER_OID: u32 = 10;
 /// Its name.
 pub(super) const OWNER: &str = "cellar";
 
+/// The role that stands for whoever owns the database, as PostgreSQL has it: the schema public is its.
+pub(super) const PUBLIC_OWNER_OID: u32 = 6_171;
+/// Its name.
+pub(super) const PUBLIC_OWNER: &str = "pg_database_owner";
+/// The schema public.
+pub(super) const PUBLIC_OID: u32 = 2_200;
+
 /// The database.
 pub(super) const DATABASE_OID: u32 = 16_384;
 /// Its name.
@@ -29,6 +36,9 @@ pub(super) const COLUMNAR_OID: u32 = 9_001;
 /// The server of external tables, and its wrapper.
 pub(super) const FILES_SERVER_OID: u32 = 9_002;
 pub(super) const FILES_WRAPPER_OID: u32 = 9_003;
+
+/// The extension that our own schema, its views and the server of external tables belong to.
+pub(super) const EXTENSION_OID: u32 = 9_004;
 
 /// Tablespaces that PostgreSQL always has.
 pub(super) const DEFAULT_SPACE_OID: u32 = 1_663;

@@ -1,8 +1,12 @@
 //! Definitions as SQL: of indexes, constraints and names.
 
+use std::borrow::Cow;
+
 use cellar_instance::catalog::Constraint;
+use datafusion::common::TableReference;
 
 use super::object::{Check, Index, Object};
+use super::qualified;
 pub(super) use super::quoting::quoted;
 use super::snapshot::Snapshot;
 
@@ -81,8 +85,36 @@ pub(super) fn of_constraint(snapshot: &Snapshot, oid: u32, is_pretty: bool) -> O
     Some(format!("{word} ({})", columns(table, index, false)))
 }
 
-/// The query of a view, as it was written.
+/// The sequence that a DEFAULT asks for values.
+pub(super) fn sequence_of<'s>(snapshot: &'s Snapshot, default: &str) -> Option<&'s Object> {
+    let own = default.strip_prefix("nextval('")?.strip_suffix("'::regclass)")?;
+    let reference = TableReference::parse_str(&own.replace("''", "'"));
+    let schema = snapshot.schema_named(reference.schema()?)?;
+    snapshot.named(schema.oid, reference.table())
+}
+
+/// A DEFAULT or a condition as it is written where names are looked for as they are now.
+pub(super) fn expression<'t>(snapshot: &Snapshot, text: &'t str) -> Cow<'t, str> {
+    match sequence_of(snapshot, text) {
+        Some(sequence) => {
+            let name = short_name(snapshot, sequence).replace('\'', "''");
+            format!("nextval('{name}'::regclass)").into()
+        }
+        None => text.into(),
+    }
+}
+
+/// The query of a view: as it was written, where it means the same with the search path of now.
 pub(super) fn of_view(snapshot: &Snapshot, oid: u32) -> Option<String> {
-    let query = snapshot.queries.get(&oid)?;
-    Some(format!(" {};", query.trim().trim_end_matches(';').trim_end()))
+    let (query, renamed) = snapshot.queries.get(&oid)?;
+    let query = query.trim().trim_end_matches(';').trim_end();
+    let query = qualified::query(snapshot, query).map_or(Cow::Borrowed(query), Cow::Owned);
+    if !renamed {
+        return Some(format!(" {query};"));
+    }
+    // The names of its columns are not those of its query.
+    let view = snapshot.object(oid)?;
+    let names: Vec<String> = view.columns.iter().map(|column| quoted(&column.name)).collect();
+    let (own, names) = (quoted(&view.name), names.join(", "));
+    Some(format!(" SELECT * FROM ({query}) AS {own} ({names});"))
 }

@@ -62,6 +62,11 @@ pub(super) fn find(is_information: bool, name: &str) -> Option<&'static Relation
     if is_information { INFORMATION.get(name) } else { CATALOG.get(name) }
 }
 
+/// The one of a number.
+pub(super) fn by_oid(oid: u32) -> Option<&'static Relation> {
+    all().find(|own| own.oid == oid)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

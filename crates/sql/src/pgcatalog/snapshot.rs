@@ -7,7 +7,9 @@ use arrow::datatypes::{Field, SchemaRef};
 use cellar_instance::catalog::{Catalog, Table, TableKind, name};
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
-use super::constants::{FIRST_VIEW_OID, INFORMATION_OID, PG_CATALOG_OID, TEMPORARY_OID, VIEWS_OID};
+use super::constants::{
+    FIRST_VIEW_OID, INFORMATION_OID, PG_CATALOG_OID, PUBLIC_OID, TEMPORARY_OID, VIEWS_OID,
+};
 use super::object::{Check, Column, EnumType, Index, Kind, Object, Schema, Sequence};
 use super::quoting::quoted;
 use super::relations;
@@ -32,8 +34,8 @@ pub(super) struct Snapshot {
     by_name: HashMap<(u32, String), usize>,
     /// Schemas in which names are looked for that are said without one, in their order.
     pub path: Vec<u32>,
-    /// The queries of views, by their numbers.
-    pub queries: HashMap<u32, String>,
+    /// The queries of views, by their numbers, and whether the view has other names for their columns.
+    pub queries: HashMap<u32, (String, bool)>,
 }
 
 /// A number for what has none of its own: of its table, and a text that tells it from others there.
@@ -49,7 +51,10 @@ pub(super) fn number_of(table: u32, own: &str) -> u32 {
 /// A text of the catalog as people write it: without the keys of objects.
 pub(super) fn plain(text: &str) -> String {
     // A key is always quoted there.
-    text.replace(name::SEPARATOR, "\".\"")
+    let text = text.replace(name::SEPARATOR, "\".\"");
+    // What the time of day was made into.
+    let text = text.replace("CAST(now() AS TIMESTAMP(6) WITH TIME ZONE)", "now()");
+    text.replace("CAST(now() AS TIMESTAMP(6))", "LOCALTIMESTAMP")
 }
 
 /// The names that a condition says.
@@ -174,7 +179,10 @@ impl Snapshot {
             is_temporary: name::is_temporary(name::parts(&table.name).0),
         });
         if let Some(view) = &table.view {
-            self.queries.insert(oid, plain(&view.query));
+            let names = self.object(oid).map(|object| object.columns.clone()).unwrap_or_default();
+            let own = view.columns.iter().map(|own| crate::names::shown(own));
+            let is_renamed = names.iter().map(|own| own.name.as_str()).ne(own);
+            self.queries.insert(oid, (plain(&view.query), is_renamed));
         }
         if let Some(own) = &table.sequence {
             self.sequences.push(Sequence {
@@ -330,6 +338,11 @@ impl Snapshot {
         self.by_name.get(&(schema, own.to_owned())).and_then(|at| self.objects.get(*at))
     }
 
+    /// The object of a name in `public`.
+    pub fn public_object(&self, own: &str) -> Option<&Object> {
+        self.named(PUBLIC_OID, own)
+    }
+
     /// The schema of a number.
     pub fn schema(&self, oid: u32) -> Option<&Schema> {
         self.schemas.iter().find(|schema| schema.oid == oid)
@@ -361,16 +374,13 @@ impl Snapshot {
     }
 }
 
-/// `nextval('key')` as PostgreSQL writes it.
+/// `nextval('key')` as PostgreSQL writes it, always with the schema.
 fn of_sequence(default: &str) -> Option<String> {
     let own = default.strip_prefix("nextval('")?.strip_suffix("')")?;
     let own = own.strip_prefix('"').and_then(|own| own.strip_suffix('"')).unwrap_or(own);
     let own = own.replace("\"\"", "\"").replace("''", "'");
     let (schema, name) = name::parts(&own);
-    let text = match schema {
-        name::PUBLIC => quoted(name),
-        _ => format!("{}.{}", quoted(schema), quoted(name)),
-    };
+    let text = format!("{}.{}", quoted(schema), quoted(name));
     Some(format!("nextval('{}'::regclass)", text.replace('\'', "''")))
 }
 

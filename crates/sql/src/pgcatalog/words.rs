@@ -2,23 +2,25 @@
 //! functions, types and operators, types of objects, vectors, tables' own numbers.
 
 mod cast;
+mod options;
 mod query;
-mod said;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, Expr, Function, Ident, ObjectName, Query, Select, SelectItem,
-    SetExpr, Statement, Subscript, TableAlias, TableFactor, Value, VisitorMut,
+    AccessExpr, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, ObjectName, Query, Select, SelectItem, SetExpr, Statement, Subscript,
+    TableAlias, TableFactor, Value, VisitorMut,
 };
 
 use self::cast::{Registered, registered_in, registered_out};
-use self::said::{column, is_vector, parts};
 use super::calls::is_here;
 use super::provider::{INFORMATION, PG_CATALOG};
 use super::relations;
+use super::said::{column, is_vector, parts};
+use crate::call::call;
 use crate::names::folded;
 use crate::walk::visit;
 
@@ -38,6 +40,9 @@ pub(crate) fn rewrite(statement: &mut DfStatement) {
 }
 
 fn rewrite_sql(statement: &mut Statement) {
+    if let Statement::Prepare { data_types, .. } = &mut *statement {
+        data_types.iter_mut().for_each(cast::settle);
+    }
     let mut walk = Walk::default();
     if let Statement::Query(query) = &mut *statement {
         note_results(query.body.as_mut(), &mut walk);
@@ -193,6 +198,10 @@ impl Walk {
             }
             Expr::CompoundFieldAccess { root, access_chain } => {
                 self.column_of_table(root, access_chain);
+                if let Some(letter) = self.letter_of_name(root, access_chain) {
+                    *expr = letter;
+                    return;
+                }
                 from_zero(root, access_chain);
             }
             Expr::Function(function) => {
@@ -216,15 +225,47 @@ impl Walk {
         }
     }
 
+    /// `typname[0]`: a name is an array of letters, whose first one has the number 0.
+    fn letter_of_name(&self, root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
+        let [AccessExpr::Subscript(Subscript::Index { index })] = chain else { return None };
+        let own = column(root)?;
+        let relations = self.scopes.iter().flatten();
+        let mut relations = relations.filter_map(|(_, oid)| relations::by_oid(*oid));
+        let is_name = relations
+            .any(|known| known.columns.iter().any(|one| one.name == own && one.of == "name"));
+        is_name.then(|| {
+            let one = || Expr::Value(Value::Number("1".to_owned(), false).into());
+            call("substr", vec![root.clone(), plus_one(index), one()])
+        })
+    }
+
     fn function(&mut self, function: &mut Function) {
         if function.name.0.len() == 2 && parts(&function.name)[0] == PG_CATALOG {
             function.name.0.remove(0);
             self.has_changed = true;
         }
+        let said = parts(&function.name).pop().unwrap_or_default();
+        if OF_SEQUENCES.contains(&said.as_str())
+            && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(own))) = first_argument(function)
+            && let Expr::Cast { expr, data_type: DataType::Regclass, .. } = &*own
+            && let Expr::Value(_) = expr.as_ref()
+        {
+            *own = expr.as_ref().clone();
+        }
         let named = function.name.0.len() == 1;
         if named && query::SIZES.contains(&parts(&function.name)[0].as_str()) {
             self.asks_sizes = true;
         }
+    }
+}
+
+/// Functions that take the name of a sequence; `'s'::regclass` is that name.
+const OF_SEQUENCES: [&str; 3] = ["nextval", "currval", "setval"];
+
+fn first_argument(function: &mut Function) -> Option<&mut FunctionArg> {
+    match &mut function.args {
+        FunctionArguments::List(list) => list.args.first_mut(),
+        _ => None,
     }
 }
 
@@ -261,6 +302,12 @@ fn operator(op: &BinaryOperator) -> Option<BinaryOperator> {
     })
 }
 
+fn plus_one(index: &Expr) -> Expr {
+    let one = Expr::Value(Value::Number("1".to_owned(), false).into());
+    let (left, right) = (Box::new(Expr::Nested(Box::new(index.clone()))), Box::new(one));
+    Expr::BinaryOp { left, op: BinaryOperator::Plus, right }
+}
+
 /// `indkey[0]` is the first of a vector; lists of ours count from 1.
 fn from_zero(root: &Expr, chain: &mut [AccessExpr]) {
     let mut is_own = is_vector(root);
@@ -268,10 +315,7 @@ fn from_zero(root: &Expr, chain: &mut [AccessExpr]) {
         match access {
             AccessExpr::Dot(name) => is_own = is_vector(name),
             AccessExpr::Subscript(Subscript::Index { index }) if is_own => {
-                let one = Expr::Value(Value::Number("1".to_owned(), false).into());
-                let whole = Expr::Nested(Box::new(index.clone()));
-                let (left, right) = (Box::new(whole), Box::new(one));
-                *index = Expr::BinaryOp { left, op: BinaryOperator::Plus, right };
+                *index = plus_one(index);
                 is_own = false;
             }
             AccessExpr::Subscript(_) => is_own = false,
@@ -286,6 +330,7 @@ impl VisitorMut for Walk {
         if let Some(with) = &query.with {
             self.ctes.extend(with.cte_tables.iter().map(|cte| folded(&cte.alias.name)));
         }
+        options::rewrite(query);
         ControlFlow::Continue(())
     }
 
@@ -294,6 +339,11 @@ impl VisitorMut for Walk {
         for item in &mut select.projection {
             // As PostgreSQL calls the column.
             let SelectItem::UnnamedExpr(expr) = &*item else { continue };
+            if let Some(expr) = self.number_of_table(expr) {
+                let alias = Ident::new("tableoid");
+                *item = SelectItem::ExprWithAlias { expr, alias };
+                continue;
+            }
             let Expr::Function(function) = expr else { continue };
             let said = parts(&function.name);
             if let Some(own) = said.last()

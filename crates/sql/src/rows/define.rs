@@ -38,6 +38,8 @@ pub(crate) struct NewSequence {
     pub identity: Option<Identity>,
     /// What is said of it.
     pub options: SequenceOptions,
+    /// Its name, where that is said.
+    pub name: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -106,7 +108,7 @@ impl Definition {
             column.data_type = data_type;
             let options = SequenceOptions { of: Some(of), ..SequenceOptions::default() };
             self.not_null.push(at);
-            self.sequences.push(NewSequence { column: at, identity: None, options });
+            self.sequences.push(NewSequence { column: at, identity: None, options, name: None });
         }
         for option in std::mem::take(&mut column.options) {
             let name = option.name.as_ref().map(name_of);
@@ -219,6 +221,10 @@ impl Definition {
     fn add_check(&mut self, name: Option<String>, check: CheckConstraint, table: &str) {
         let name = name.or_else(|| check.name.as_ref().map(name_of));
         let mut condition = *check.expr;
+        // CHECK has parentheses of its own.
+        while let Expr::Nested(inner) = condition {
+            condition = *inner;
+        }
         take_table_away(&mut condition, table);
         // A name is made up when that of the table is known: with the column, where it is about one alone.
         let name = name.unwrap_or_else(|| match &self.columns_in(&condition)[..] {
@@ -333,7 +339,7 @@ pub(crate) fn identity(
         GeneratedAs::Always => Identity::Always,
         _ => Identity::Default,
     };
-    Ok(NewSequence { column, identity: Some(identity), options })
+    Ok(NewSequence { column, identity: Some(identity), options, name: None })
 }
 
 /// Names columns without their table, which may have another name later.

@@ -119,8 +119,20 @@ static KNOWN: &[Definition] = &[
     one("integer_datetimes", Kind::Told, "on", "times are whole microseconds"),
     one("IntervalStyle", Kind::Only(&["postgres"]), "postgres", "how lengths of time are written"),
     one("is_superuser", Kind::Told, "on", "the role that is in force may do everything"),
+    one("jit", Kind::Flag, "off", "of no effect: plans are not compiled"),
+    one("lc_collate", Kind::Told, "C", "texts are in the order of their bytes"),
+    one("lc_ctype", Kind::Told, "C", "what the letters of a text are"),
+    one("lc_messages", Kind::Only(&["", "en_US.UTF-8", "C.UTF-8"]), "C", "the language of errors"),
     one("lock_timeout", Kind::Time, "0", "how long a lock is waited for"),
+    one("max_identifier_length", Kind::Told, "63", "bytes of a name that PostgreSQL keeps"),
+    one("max_index_keys", Kind::Told, "32", "columns of a key that PostgreSQL keeps"),
     one("password_encryption", Kind::Only(&[]), "scram-sha-256", "how passwords are kept"),
+    one(
+        "quote_all_identifiers",
+        Kind::Flag,
+        "off",
+        "names are written in quotes, also where they need none",
+    ),
     one("role", Kind::Told, "none", "the role that SET ROLE has chosen"),
     one("row_security", Kind::Flag, "on", "of no effect: there are no policies"),
     one("server_encoding", Kind::Told, "UTF8", "the encoding of texts in the database"),
@@ -136,12 +148,24 @@ static KNOWN: &[Definition] = &[
     ),
     one("statement_timeout", Kind::Time, "0", "how long a statement may take"),
     one(
+        "synchronize_seqscans",
+        Kind::Flag,
+        "on",
+        "of no effect: each scan begins where its table begins",
+    ),
+    one(
         "synchronous_commit",
         Kind::Only(&["true", "yes", "1"]),
         "on",
         "a COMMIT is durable when it is done",
     ),
     one("TimeZone", Kind::Zone, "UTC", "in which timestamps with a time zone are read and written"),
+    one(
+        "xmloption",
+        Kind::OneOf(&["content", "document"]),
+        "content",
+        "of no effect: there is no XML",
+    ),
 ];
 
 /// All settings, by name.

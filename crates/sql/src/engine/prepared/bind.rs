@@ -316,6 +316,7 @@ fn sql_type(data_type: &DataType) -> Option<SqlType> {
         DataType::Int16 => SqlType::SmallInt(None),
         DataType::Int32 => SqlType::Integer(None),
         DataType::Int64 => SqlType::BigInt(None),
+        DataType::UInt32 => SqlType::IntegerUnsigned(None),
         DataType::Float32 => SqlType::Real,
         DataType::Float64 => SqlType::DoublePrecision,
         DataType::Decimal128(precision, scale) => SqlType::Decimal(

@@ -87,6 +87,8 @@ fn arrow_type(own: &SqlType) -> Option<DataType> {
         SqlType::Text | SqlType::Varchar(None) => DataType::Utf8,
         SqlType::Date => DataType::Date32,
         SqlType::Custom(name, _) if is_oid(name) => DataType::UInt32,
+        // What a number of an object is written as by then.
+        SqlType::IntegerUnsigned(None) => DataType::UInt32,
         SqlType::Array(ArrayElemTypeDef::SquareBracket(item, _)) => {
             DataType::List(Arc::new(Field::new_list_field(arrow_type(item)?, true)))
         }

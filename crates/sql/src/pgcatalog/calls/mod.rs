@@ -153,7 +153,8 @@ impl Hash for CatalogCall {
 pub(crate) fn udfs(ask: &Arc<Ask>) -> Vec<ScalarUDF> {
     let all = [of_objects::ALL, of_server::ALL, registered::ALL, texts::ALL];
     let udf = |own: &'static Definition| {
-        let signature = Signature::user_defined(Volatility::Volatile);
+        // The catalog is the same for all of a statement.
+        let signature = Signature::user_defined(Volatility::Stable);
         ScalarUDF::new_from_impl(CatalogCall { ask: Arc::clone(ask), own, signature })
     };
     all.into_iter().flatten().map(udf).collect()

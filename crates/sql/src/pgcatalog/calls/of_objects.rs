@@ -1,9 +1,10 @@
 //! Functions about objects: their definitions, sizes, comments and privileges.
 
+use super::super::constants::{PUBLIC_OWNER, PUBLIC_OWNER_OID};
 use super::super::definition;
 use super::super::object::{Kind, Object};
 use super::super::rows::language::all_functions;
-use super::super::rows::objects::comments;
+use super::super::rows::objects::{CLASS, CONSTRAINT, NAMESPACE, comments};
 use super::super::types;
 use super::super::value::Value;
 use super::Takes::{Any, Bool, Int, Name, Text};
@@ -11,6 +12,10 @@ use super::{Call, Definition, Gives, of_null, one};
 use crate::error::Error;
 
 type Answer = Result<Value, Error>;
+
+/// Numbers of catalogs.
+const TYPE: u32 = 1247;
+const FUNCTION: u32 = 1255;
 
 pub(super) static ALL: &[Definition] = &[
     one("pg_table_is_visible", &[&[Name]], Gives::Bool, is_visible),
@@ -69,6 +74,8 @@ pub(super) static ALL: &[Definition] = &[
     one("has_server_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
     one("pg_has_role", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
     one("pg_get_userbyid", &[&[Name]], Gives::Text, user_name),
+    one("acldefault", &[&[Text, Name]], Gives::Texts, acl_default),
+    one("pg_describe_object", &[&[Name, Name, Int]], Gives::Text, described),
 ];
 
 fn none(_: &Call<'_>) -> Answer {
@@ -107,7 +114,7 @@ fn format_type(call: &Call<'_>) -> Answer {
 
 /// What the catalogs have of expressions is their text.
 fn expression(call: &Call<'_>) -> Answer {
-    Ok(call.text(0).into())
+    Ok(definition::expression(call.snapshot, call.text(0)).into_owned().into())
 }
 
 fn view_text(call: &Call<'_>) -> Answer {
@@ -226,8 +233,91 @@ fn exists(call: &Call<'_>, at: usize) -> Answer {
     }
 }
 
-fn user_name(call: &Call<'_>) -> Answer {
-    let Some(oid) = call.oid(0) else { return Ok(Value::Null) };
+fn role_name(call: &Call<'_>, oid: u32) -> String {
+    if oid == PUBLIC_OWNER_OID {
+        return PUBLIC_OWNER.to_owned();
+    }
     let name = call.ask.catalog().role_name(oid).map(str::to_owned);
-    Ok(name.unwrap_or_else(|| format!("unknown (OID={oid})")).into())
+    name.unwrap_or_else(|| format!("unknown (OID={oid})"))
+}
+
+fn user_name(call: &Call<'_>) -> Answer {
+    Ok(call.oid(0).map(|oid| role_name(call, oid)).into())
+}
+
+/// What everybody and what the owner may do with an object of a kind where nobody has said it.
+fn acl_default(call: &Call<'_>) -> Answer {
+    let (of_all, of_owner) = match call.text(0) {
+        "c" => ("", ""),
+        "r" => ("", "arwdDxt"),
+        "s" => ("", "rwU"),
+        "d" => ("Tc", "CTc"),
+        "f" => ("X", "X"),
+        "l" | "T" => ("U", "U"),
+        "L" => ("", "rw"),
+        "n" => ("", "UC"),
+        "t" => ("", "C"),
+        "F" | "S" => ("", "U"),
+        "p" => ("", "sA"),
+        other => {
+            let text = format!("unrecognized object type abbreviation: {other}");
+            return Err(Error::new(1722, "22023", text).next("r is a table, s a sequence"));
+        }
+    };
+    let owner =
+        definition::quoted(&call.oid(1).map_or_else(String::new, |oid| role_name(call, oid)));
+    let of = |who: &str, what: &str| (!what.is_empty()).then(|| format!("{who}={what}/{owner}"));
+    Ok(Value::Texts(of("", of_all).into_iter().chain(of(&owner, of_owner)).collect()))
+}
+
+/// An object of a catalog in words, as PostgreSQL says them.
+fn described(call: &Call<'_>) -> Answer {
+    let (Some(class), Some(oid)) = (call.oid(0), call.oid(1)) else { return Ok(Value::Null) };
+    let snapshot = call.snapshot;
+    let named = |own: &Object| {
+        let word = match own.kind.letter() {
+            "v" => "view",
+            "S" => "sequence",
+            "i" => "index",
+            "f" => "foreign table",
+            _ => "table",
+        };
+        format!("{word} {}", definition::short_name(snapshot, own))
+    };
+    Ok(match class {
+        CLASS => {
+            let own = snapshot.object(oid);
+            let column = call.int(2).filter(|number| *number > 0).and_then(|number| {
+                let at = usize::try_from(number - 1).ok()?;
+                own?.columns.get(at)
+            });
+            let column = column.map(|own| format!("column {} of ", definition::quoted(&own.name)));
+            own.map(|own| format!("{}{}", column.unwrap_or_default(), named(own))).into()
+        }
+        CONSTRAINT => {
+            let check = snapshot.checks.iter().find(|own| own.oid == oid);
+            let found = check.map(|own| (&own.name, own.table));
+            let key = snapshot.index(oid).map(|own| (&own.name, own.table));
+            let found = found.or(key).and_then(|(own, table)| Some((own, snapshot.object(table)?)));
+            found
+                .map(|(own, of)| format!("constraint {} on {}", definition::quoted(own), named(of)))
+                .into()
+        }
+        NAMESPACE => snapshot
+            .schema(oid)
+            .map(|own| format!("schema {}", definition::quoted(&own.name)))
+            .into(),
+        TYPE => types::by_oid(oid).map(|_| format!("type {}", types::format(oid, None))).into(),
+        FUNCTION => {
+            let found = all_functions().iter().find(|own| own.oid == oid);
+            found
+                .map(|own| {
+                    let takes: Vec<String> =
+                        own.takes.iter().map(|of| types::format(*of, None)).collect();
+                    format!("function {}({})", own.name, takes.join(","))
+                })
+                .into()
+        }
+        _ => Value::Null,
+    })
 }

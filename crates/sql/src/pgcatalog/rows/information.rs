@@ -153,13 +153,14 @@ fn columns(seen: &Seen<'_>, rows: &mut Rows) {
                 _ => Value::Null,
             };
             let takes_rows = matches!(object.kind, Kind::Heap | Kind::Columnar { .. });
+            let default = default_of(column).map(|own| definition::expression(&seen.snapshot, own));
             rows.add([
                 ("table_catalog", DATABASE.into()),
                 ("table_schema", schema_of(seen, object)),
                 ("table_name", object.name.clone().into()),
                 ("column_name", column.name.clone().into()),
                 ("ordinal_position", number.into()),
-                ("column_default", default_of(column).into()),
+                ("column_default", default.map(|text| text.into_owned()).into()),
                 ("is_nullable", yes(!column.not_null)),
                 ("data_type", word.into()),
                 ("character_maximum_length", told.characters),

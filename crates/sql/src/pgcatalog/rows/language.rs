@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::super::constants::{
-    BTREE_OID, COLUMNAR_OID, FILES_SERVER_OID, FILES_WRAPPER_OID, HEAP_OID, OWNER_OID,
-    PG_CATALOG_OID,
+    BTREE_OID, COLUMNAR_OID, EXTENSION_OID, FILES_SERVER_OID, FILES_WRAPPER_OID, HEAP_OID,
+    OWNER_OID, PG_CATALOG_OID, VIEWS_OID,
 };
 use super::super::snapshot::number_of;
 use super::super::types;
@@ -38,6 +38,7 @@ pub(super) fn of(name: &str) -> Option<Make> {
         "pg_am" => methods,
         "pg_collation" => collations,
         "pg_language" => languages,
+        "pg_extension" => extensions,
         "pg_foreign_server" => servers,
         "pg_foreign_data_wrapper" => wrappers,
         _ => return None,
@@ -297,6 +298,17 @@ fn languages(_: &Seen<'_>, rows: &mut Rows) {
         ("oid", INTERNAL_OID.into()),
         ("lanname", "internal".into()),
         ("lanowner", OWNER_OID.into()),
+    ]);
+}
+
+/// What every database of ours has beside PostgreSQL's: as members of an extension they are in no dump.
+fn extensions(_: &Seen<'_>, rows: &mut Rows) {
+    rows.add([
+        ("oid", EXTENSION_OID.into()),
+        ("extname", "cellar".into()),
+        ("extowner", OWNER_OID.into()),
+        ("extnamespace", VIEWS_OID.into()),
+        ("extversion", env!("CARGO_PKG_VERSION").into()),
     ]);
 }
 

@@ -1,7 +1,9 @@
 //! Rows about objects: pg_class and what is beside it.
 
 use super::super::constants::{
-    BTREE_OID, COLUMNAR_OID, DEFAULT_COLLATION_OID, FILES_SERVER_OID, HEAP_OID, OWNER, OWNER_OID,
+    BTREE_OID, COLUMNAR_OID, DEFAULT_COLLATION_OID, EXTENSION_OID, FILES_SERVER_OID,
+    FILES_WRAPPER_OID, HEAP_OID, OWNER, OWNER_OID, PUBLIC_OID, PUBLIC_OWNER, PUBLIC_OWNER_OID,
+    VIEWS_OID,
 };
 use super::super::definition;
 use super::super::object::{Column, Kind, Object};
@@ -12,11 +14,15 @@ use super::{Make, Seen};
 use cellar_instance::catalog::Identity;
 
 /// Numbers of catalogs, where others tell of what is in them.
-pub(super) const CLASS: u32 = 1259;
-pub(super) const CONSTRAINT: u32 = 2606;
-const NAMESPACE: u32 = 2615;
+pub(crate) const CLASS: u32 = 1259;
+pub(crate) const CONSTRAINT: u32 = 2606;
+pub(crate) const NAMESPACE: u32 = 2615;
 const ATTRDEF: u32 = 2604;
 const TYPE: u32 = 1247;
+const REWRITE: u32 = 2618;
+const EXTENSION: u32 = 3079;
+const SERVER: u32 = 1417;
+const WRAPPER: u32 = 2328;
 
 pub(super) fn of(name: &str) -> Option<Make> {
     Some(match name {
@@ -26,6 +32,7 @@ pub(super) fn of(name: &str) -> Option<Make> {
         "pg_attrdef" => defaults,
         "pg_description" => descriptions,
         "pg_depend" => dependencies,
+        "pg_rewrite" => rules,
         "pg_tables" => tables,
         "pg_views" => views,
         "pg_foreign_table" => foreign_tables,
@@ -78,12 +85,19 @@ fn classes(seen: &Seen<'_>, rows: &mut Rows) {
     }
 }
 
+/// Who may do what in the schema public, as PostgreSQL makes it.
+fn public_acl() -> Vec<String> {
+    vec![format!("{PUBLIC_OWNER}=UC/{PUBLIC_OWNER}"), format!("=U/{PUBLIC_OWNER}")]
+}
+
 fn namespaces(seen: &Seen<'_>, rows: &mut Rows) {
     for schema in &seen.snapshot.schemas {
+        let is_public = schema.oid == PUBLIC_OID;
         rows.add([
             ("oid", schema.oid.into()),
             ("nspname", schema.name.clone().into()),
-            ("nspowner", OWNER_OID.into()),
+            ("nspowner", if is_public { PUBLIC_OWNER_OID } else { OWNER_OID }.into()),
+            ("nspacl", if is_public { Value::Texts(public_acl()) } else { Value::Null }),
         ]);
     }
 }
@@ -187,18 +201,32 @@ fn descriptions(seen: &Seen<'_>, rows: &mut Rows) {
     }
 }
 
-fn dependencies(seen: &Seen<'_>, rows: &mut Rows) {
-    let mut add = |(class, object): (u32, u32), (of, number): (u32, i64), kind: &str| {
+/// The number of the rule that a view is, as PostgreSQL has it.
+fn rule_oid(view: u32) -> u32 {
+    number_of(view, "_RETURN")
+}
+
+fn rules(seen: &Seen<'_>, rows: &mut Rows) {
+    for view in seen.snapshot.objects.iter().filter(|object| object.kind == Kind::View) {
         rows.add([
-            ("classid", class.into()),
-            ("objid", object.into()),
-            ("refclassid", CLASS.into()),
-            ("refobjid", of.into()),
-            ("refobjsubid", Value::Int(number)),
-            ("deptype", kind.into()),
+            ("oid", rule_oid(view.oid).into()),
+            ("rulename", "_RETURN".into()),
+            ("ev_class", view.oid.into()),
+            ("ev_type", "1".into()),
+            ("ev_enabled", "O".into()),
+            ("is_instead", true.into()),
         ]);
-    };
+    }
+}
+
+/// What depends on what: catalog, number and column of both, and how.
+type Depends = ((u32, u32), (u32, u32, i64), &'static str);
+
+/// Each object that needs another one, as PostgreSQL notes it.
+fn all_dependencies(seen: &Seen<'_>) -> Vec<Depends> {
+    let mut all: Vec<Depends> = Vec::new();
     let snapshot = &seen.snapshot;
+    let mut add = |own, of: (u32, i64), kind| all.push((own, (CLASS, of.0, of.1), kind));
     for sequence in &snapshot.sequences {
         if let Some((table, number, is_identity)) = sequence.owner {
             let kind = if is_identity { "i" } else { "a" };
@@ -207,8 +235,11 @@ fn dependencies(seen: &Seen<'_>, rows: &mut Rows) {
     }
     for object in snapshot.objects.iter().filter(|object| object.kind.is_of_people()) {
         for (column, number) in object.columns.iter().zip(1i64..) {
-            if default_of(column).is_some() {
-                add((ATTRDEF, default_oid(object.oid, number)), (object.oid, number), "a");
+            let Some(text) = default_of(column) else { continue };
+            let own = (ATTRDEF, default_oid(object.oid, number));
+            add(own, (object.oid, number), "a");
+            if let Some(sequence) = definition::sequence_of(snapshot, text) {
+                add(own, (sequence.oid, 0), "n");
             }
         }
     }
@@ -222,6 +253,38 @@ fn dependencies(seen: &Seen<'_>, rows: &mut Rows) {
         for number in &check.columns {
             add((CONSTRAINT, check.oid), (check.table, *number), "a");
         }
+    }
+    let catalog = seen.ask.catalog();
+    for view in snapshot.objects.iter().filter(|object| object.kind == Kind::View) {
+        let rule = (REWRITE, rule_oid(view.oid));
+        add(rule, (view.oid, 0), "i");
+        let uses = catalog.view(&view.key).into_iter().flat_map(|(_, own)| own.uses.keys());
+        for key in uses {
+            if let Some(used) = snapshot.objects.iter().find(|object| object.key == *key) {
+                add(rule, (used.oid, 0), "n");
+            }
+        }
+    }
+    let members = snapshot.objects.iter().filter(|object| object.kind == Kind::Ours);
+    let members = members.map(|object| (CLASS, object.oid)).chain([
+        (NAMESPACE, VIEWS_OID),
+        (SERVER, FILES_SERVER_OID),
+        (WRAPPER, FILES_WRAPPER_OID),
+    ]);
+    all.extend(members.map(|own| (own, (EXTENSION, EXTENSION_OID, 0), "e")));
+    all
+}
+
+fn dependencies(seen: &Seen<'_>, rows: &mut Rows) {
+    for ((class, object), (of_class, of, number), kind) in all_dependencies(seen) {
+        rows.add([
+            ("classid", class.into()),
+            ("objid", object.into()),
+            ("refclassid", of_class.into()),
+            ("refobjid", of.into()),
+            ("refobjsubid", Value::Int(number)),
+            ("deptype", kind.into()),
+        ]);
     }
 }
 

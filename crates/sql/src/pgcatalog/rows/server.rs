@@ -4,7 +4,7 @@ use cellar_instance::catalog::Role;
 
 use super::super::constants::{
     DATABASE, DATABASE_OID, DEFAULT_SPACE_OID, FIRST_SPACE_OID, GLOBAL_SPACE_OID, OWNER, OWNER_OID,
-    UTF8,
+    PUBLIC_OWNER, PUBLIC_OWNER_OID, UTF8,
 };
 use super::super::object::Kind;
 use super::super::value::{Rows, Value};
@@ -53,9 +53,16 @@ struct Told {
 fn all_roles(seen: &Seen<'_>) -> Vec<Told> {
     let catalog = seen.ask.catalog();
     let roles = catalog.roles().into_iter();
-    roles
-        .map(|(name, oid, role)| Told { name: name.into(), oid, role: role.into_owned() })
-        .collect()
+    let told = |(name, oid, role): (_, _, std::borrow::Cow<'_, Role>)| Told {
+        name: String::from(name),
+        oid,
+        role: role.into_owned(),
+    };
+    let mut all: Vec<Told> = roles.map(told).collect();
+    // Whose the schema public is, as in PostgreSQL.
+    let role = Role { inherits: true, connections: -1, ..Role::default() };
+    all.push(Told { name: PUBLIC_OWNER.to_owned(), oid: PUBLIC_OWNER_OID, role });
+    all
 }
 
 impl Told {

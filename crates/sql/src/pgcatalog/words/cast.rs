@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, ObjectName, TimezoneInfo, Value,
 };
 
-use super::said::{column, is_vector, parts, vector_text};
+use super::super::said::{column, is_vector, parts, vector_text};
 use crate::call::call;
 
 /// A type whose values are numbers of objects.

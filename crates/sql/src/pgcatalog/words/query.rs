@@ -9,8 +9,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
+use super::super::said::{is_vector, parts};
 use super::cast;
-use super::said::{is_vector, parts};
 use crate::call::call;
 use crate::grammar::CellarDialect;
 use crate::walk::visit;
@@ -142,9 +142,14 @@ const COLUMNS_MAX: i64 = 1600;
 
 /// Functions in FROM: without the schema before them.
 pub(super) fn functions(factor: &mut TableFactor) {
-    let TableFactor::Table { name, args: Some(args), alias, .. } = factor else { return };
+    let TableFactor::Table { name, args: Some(args), alias, with_ordinality, .. } = factor else {
+        return;
+    };
     if name.0.len() == 2 && parts(name)[0] == "pg_catalog" {
         name.0.remove(0);
+    }
+    if *with_ordinality {
+        return;
     }
     let own = parts(name).pop().unwrap_or_default();
     let exprs = args.args.iter().map(|arg| match arg {

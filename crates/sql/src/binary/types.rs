@@ -2,12 +2,13 @@
 //!
 //! Source: PostgreSQL's `pg_type.dat`.
 
+use crate::columnar::table::{arrays_of_enum, enum_of, length_of, type_of_texts};
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
-use cellar_sql::columnar::table::{arrays_of_enum, enum_of, length_of, type_of_texts};
 
 /// A type as a row's description has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PgType {
+pub struct PgType {
+    /// Its number.
     pub oid: u32,
     /// Bytes of a value; -1: it has any length.
     pub size: i16,
@@ -15,29 +16,52 @@ pub(crate) struct PgType {
     pub modifier: i32,
 }
 
-pub(crate) const BOOL: u32 = 16;
-pub(crate) const BYTEA: u32 = 17;
-pub(crate) const CHAR: u32 = 18;
-pub(crate) const NAME: u32 = 19;
-pub(crate) const INT8: u32 = 20;
-pub(crate) const INT2: u32 = 21;
-pub(crate) const INT4: u32 = 23;
-pub(crate) const TEXT: u32 = 25;
-pub(crate) const OID: u32 = 26;
-pub(crate) const JSON: u32 = 114;
-pub(crate) const FLOAT4: u32 = 700;
-pub(crate) const FLOAT8: u32 = 701;
-pub(crate) const UNKNOWN: u32 = 705;
-pub(crate) const BPCHAR: u32 = 1042;
-pub(crate) const VARCHAR: u32 = 1043;
-pub(crate) const DATE: u32 = 1082;
-pub(crate) const TIME: u32 = 1083;
-pub(crate) const TIMESTAMP: u32 = 1114;
-pub(crate) const TIMESTAMPTZ: u32 = 1184;
-pub(crate) const INTERVAL: u32 = 1186;
-pub(crate) const NUMERIC: u32 = 1700;
-pub(crate) const UUID: u32 = 2950;
-pub(crate) const JSONB: u32 = 3802;
+/// The type boolean.
+pub const BOOL: u32 = 16;
+/// The type bytea.
+pub const BYTEA: u32 = 17;
+/// The type "char".
+pub const CHAR: u32 = 18;
+/// The type name.
+pub const NAME: u32 = 19;
+/// The type bigint.
+pub const INT8: u32 = 20;
+/// The type smallint.
+pub const INT2: u32 = 21;
+/// The type integer.
+pub const INT4: u32 = 23;
+/// The type text.
+pub const TEXT: u32 = 25;
+/// The type oid.
+pub const OID: u32 = 26;
+/// The type json.
+pub const JSON: u32 = 114;
+/// The type real.
+pub const FLOAT4: u32 = 700;
+/// The type double precision.
+pub const FLOAT8: u32 = 701;
+/// The type unknown.
+pub const UNKNOWN: u32 = 705;
+/// The type character.
+pub const BPCHAR: u32 = 1042;
+/// The type character varying.
+pub const VARCHAR: u32 = 1043;
+/// The type date.
+pub const DATE: u32 = 1082;
+/// The type time.
+pub const TIME: u32 = 1083;
+/// The type timestamp.
+pub const TIMESTAMP: u32 = 1114;
+/// The type timestamp with time zone.
+pub const TIMESTAMPTZ: u32 = 1184;
+/// The type interval.
+pub const INTERVAL: u32 = 1186;
+/// The type numeric.
+pub const NUMERIC: u32 = 1700;
+/// The type uuid.
+pub const UUID: u32 = 2950;
+/// The type jsonb.
+pub const JSONB: u32 = 3802;
 
 /// The array of a type, by the type's oid.
 const ARRAYS: [(u32, u32); 23] = [
@@ -67,7 +91,7 @@ const ARRAYS: [(u32, u32); 23] = [
 ];
 
 /// The type of an array's elements, by the array's oid.
-pub(crate) fn element(array: u32) -> Option<u32> {
+pub fn element(array: u32) -> Option<u32> {
     ARRAYS.iter().find(|(_, own)| *own == array).map(|(element, _)| *element)
 }
 
@@ -151,7 +175,7 @@ impl PgType {
 }
 
 /// The type of a parameter that a client names; `None`: it is found out as if it had named none.
-pub(crate) fn data_type(oid: u32) -> Option<DataType> {
+pub fn data_type(oid: u32) -> Option<DataType> {
     plain(oid, false)
 }
 

@@ -2,10 +2,9 @@
 //!
 //! Source: `numeric_send` and `numeric_recv` of PostgreSQL.
 
-use bytes::BufMut;
+use bytes::{Buf, BufMut};
 
-use crate::error::Refusal;
-use crate::wire::body::Body;
+use super::Malformed;
 
 const POSITIVE: u16 = 0x0000;
 const NEGATIVE: u16 = 0x4000;
@@ -17,7 +16,7 @@ const MINUS_INFINITY: u16 = 0xf000;
 const GROUPS_MAX: u16 = 100;
 
 /// Writes a decimal as its text is: `-12.340`.
-pub(crate) fn write(text: &str, out: &mut impl BufMut) {
+pub(super) fn write(text: &str, out: &mut impl BufMut) {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (NEGATIVE, rest),
         None => (POSITIVE, text),
@@ -65,25 +64,31 @@ fn group(digits: &[u8]) -> u16 {
 ///
 /// # Errors
 /// 22P03 it is none; 22003 it is larger than numbers here can be.
-pub(crate) fn read(body: &mut Body) -> Result<String, Refusal> {
-    let (count, weight) = (body.u16()?, body.i16()?);
-    let (sign, scale) = (body.u16()?, body.u16()?);
+pub fn read(mut bytes: &[u8]) -> Result<String, Malformed> {
+    if bytes.len() < 8 || !bytes.len().is_multiple_of(2) {
+        return Err(Malformed::INCORRECT);
+    }
+    let (count, weight) = (bytes.get_u16(), bytes.get_i16());
+    let (sign, scale) = (bytes.get_u16(), bytes.get_u16());
+    if bytes.len() != 2 * usize::from(count) {
+        return Err(Malformed::INCORRECT);
+    }
+    let wrong = |message| Malformed { sqlstate: "22P03", message };
     match sign {
         NAN => return Ok("NaN".to_owned()),
         INFINITY => return Ok("Infinity".to_owned()),
         MINUS_INFINITY => return Ok("-Infinity".to_owned()),
         POSITIVE | NEGATIVE => {}
-        _ => return Err(Refusal::new("22P03", "invalid sign in external \"numeric\" value")),
+        _ => return Err(wrong("invalid sign in external \"numeric\" value")),
     }
-    let is_too_large = || Refusal::new("22003", "value overflows numeric format");
     if count > GROUPS_MAX || weight.unsigned_abs() > GROUPS_MAX || scale > 4 * GROUPS_MAX {
-        return Err(is_too_large());
+        return Err(Malformed { sqlstate: "22003", message: "value overflows numeric format" });
     }
     let mut groups = Vec::with_capacity(usize::from(count));
     for _ in 0..count {
-        match body.u16()? {
+        match bytes.get_u16() {
             own @ 0..=9999 => groups.push(own),
-            _ => return Err(Refusal::new("22P03", "invalid digit in external \"numeric\" value")),
+            _ => return Err(wrong("invalid digit in external \"numeric\" value")),
         }
     }
     let at = |place: i16| -> u16 {
@@ -105,7 +110,7 @@ pub(crate) fn read(body: &mut Body) -> Result<String, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::{Bytes, BytesMut};
+    use bytes::BytesMut;
 
     use super::*;
 
@@ -130,11 +135,11 @@ mod tests {
         for text in ["0", "1", "-1", "12345.678", "-0.00012", "10000", "0.00", "99999999.0001"] {
             let mut out = BytesMut::new();
             write(text, &mut out);
-            assert_eq!(read(&mut Body::new(out.freeze())), Ok(text.to_owned()));
+            assert_eq!(read(&out), Ok(text.to_owned()));
         }
         let wrong: &[u8] = b"\xff\xff\x00\x00\x00\x00\x00\x00";
-        assert!(read(&mut Body::new(Bytes::from_static(wrong))).is_err());
+        assert!(read(wrong).is_err());
         let digit: &[u8] = b"\x00\x01\x00\x00\x00\x00\x00\x00\x27\x10";
-        assert!(read(&mut Body::new(Bytes::from_static(digit))).is_err());
+        assert!(read(digit).is_err());
     }
 }

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use crate::error::Error;
+use crate::texts::Texts;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
@@ -13,17 +15,19 @@ use arrow::datatypes::{
     TimestampMicrosecondType, UInt32Type,
 };
 use bytes::{BufMut, BytesMut};
-use cellar_sql::{Error, Texts};
 
 use super::numeric;
 use super::types::{self, PgType};
 
-/// From 1970-01-01 to 2000-01-01.
-pub(crate) const EPOCH_DAYS: i32 = 10_957;
-pub(crate) const EPOCH_MICROS: i64 = 946_684_800_000_000;
+/// Days from 1970-01-01 to 2000-01-01.
+pub const EPOCH_DAYS: i32 = 10_957;
+/// The same in microseconds.
+pub const EPOCH_MICROS: i64 = 946_684_800_000_000;
 
 /// The values of a column.
-pub(crate) enum Binary {
+pub struct Binary(Column);
+
+enum Column {
     Bool(ArrayRef),
     Int2(ArrayRef),
     Int4(ArrayRef),
@@ -42,9 +46,9 @@ pub(crate) enum Binary {
 }
 
 /// Values, and which of them are NULL.
-pub(crate) struct Values {
+struct Values {
     nulls: Option<NullBuffer>,
-    own: Binary,
+    own: Column,
 }
 
 fn failed(error: &arrow::error::ArrowError) -> Error {
@@ -57,44 +61,7 @@ impl Binary {
     /// # Errors
     /// They cannot be read.
     pub fn of(array: &ArrayRef, own: PgType) -> Result<Binary, Error> {
-        let to = |data_type: &DataType| cast(array, data_type).map_err(|error| failed(&error));
-        let list = |item: PgType| -> Result<Binary, Error> {
-            let field = Arc::new(arrow::datatypes::Field::new_list_field(
-                element_of(array.data_type()).unwrap_or(DataType::Null),
-                true,
-            ));
-            let list = to(&DataType::List(field))?;
-            let values = Values::of(list.as_list::<i32>().values(), item)?;
-            Ok(Binary::List(list, Box::new(values), item.oid))
-        };
-        Ok(match own.oid {
-            types::BOOL => Binary::Bool(to(&DataType::Boolean)?),
-            types::INT2 => Binary::Int2(to(&DataType::Int16)?),
-            types::INT4 => Binary::Int4(to(&DataType::Int32)?),
-            types::INT8 => Binary::Int8(to(&DataType::Int64)?),
-            types::OID => Binary::Oid(to(&DataType::UInt32)?),
-            types::FLOAT4 => Binary::Float4(to(&DataType::Float32)?),
-            types::FLOAT8 => Binary::Float8(to(&DataType::Float64)?),
-            types::BYTEA => Binary::Bytes(to(&DataType::Binary)?),
-            types::DATE => Binary::Date(to(&DataType::Date32)?),
-            types::TIME => Binary::Time(to(&DataType::Time64(TimeUnit::Microsecond))?),
-            types::TIMESTAMP => {
-                Binary::Timestamp(to(&DataType::Timestamp(TimeUnit::Microsecond, None))?)
-            }
-            types::TIMESTAMPTZ => {
-                let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-                Binary::Timestamp(to(&utc)?)
-            }
-            types::INTERVAL => {
-                Binary::Interval(to(&DataType::Interval(IntervalUnit::MonthDayNano))?)
-            }
-            oid => match types::element(oid) {
-                Some(item) if element_of(array.data_type()).is_some() => {
-                    list(PgType { oid: item, size: -1, modifier: -1 })?
-                }
-                _ => Binary::Text(Arc::clone(array), oid),
-            },
-        })
+        Column::of(array, own).map(Binary)
     }
 
     /// Writes the value of a row that is not NULL, without its length.
@@ -102,38 +69,85 @@ impl Binary {
     /// # Errors
     /// It cannot be shown.
     pub fn write(&self, row: usize, out: &mut BytesMut) -> Result<(), Error> {
+        self.0.write(row, out)
+    }
+}
+
+impl Column {
+    fn of(array: &ArrayRef, own: PgType) -> Result<Column, Error> {
+        let to = |data_type: &DataType| cast(array, data_type).map_err(|error| failed(&error));
+        let list = |item: PgType| -> Result<Column, Error> {
+            let field = Arc::new(arrow::datatypes::Field::new_list_field(
+                element_of(array.data_type()).unwrap_or(DataType::Null),
+                true,
+            ));
+            let list = to(&DataType::List(field))?;
+            let values = Values::of(list.as_list::<i32>().values(), item)?;
+            Ok(Column::List(list, Box::new(values), item.oid))
+        };
+        Ok(match own.oid {
+            types::BOOL => Column::Bool(to(&DataType::Boolean)?),
+            types::INT2 => Column::Int2(to(&DataType::Int16)?),
+            types::INT4 => Column::Int4(to(&DataType::Int32)?),
+            types::INT8 => Column::Int8(to(&DataType::Int64)?),
+            types::OID => Column::Oid(to(&DataType::UInt32)?),
+            types::FLOAT4 => Column::Float4(to(&DataType::Float32)?),
+            types::FLOAT8 => Column::Float8(to(&DataType::Float64)?),
+            types::BYTEA => Column::Bytes(to(&DataType::Binary)?),
+            types::DATE => Column::Date(to(&DataType::Date32)?),
+            types::TIME => Column::Time(to(&DataType::Time64(TimeUnit::Microsecond))?),
+            types::TIMESTAMP => {
+                Column::Timestamp(to(&DataType::Timestamp(TimeUnit::Microsecond, None))?)
+            }
+            types::TIMESTAMPTZ => {
+                let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+                Column::Timestamp(to(&utc)?)
+            }
+            types::INTERVAL => {
+                Column::Interval(to(&DataType::Interval(IntervalUnit::MonthDayNano))?)
+            }
+            oid => match types::element(oid) {
+                Some(item) if element_of(array.data_type()).is_some() => {
+                    list(PgType { oid: item, size: -1, modifier: -1 })?
+                }
+                _ => Column::Text(Arc::clone(array), oid),
+            },
+        })
+    }
+
+    fn write(&self, row: usize, out: &mut BytesMut) -> Result<(), Error> {
         match self {
-            Binary::Bool(array) => out.put_u8(u8::from(array.as_boolean().value(row))),
-            Binary::Int2(array) => out.put_i16(array.as_primitive::<Int16Type>().value(row)),
-            Binary::Int4(array) => out.put_i32(array.as_primitive::<Int32Type>().value(row)),
-            Binary::Int8(array) => out.put_i64(array.as_primitive::<Int64Type>().value(row)),
-            Binary::Oid(array) => out.put_u32(array.as_primitive::<UInt32Type>().value(row)),
-            Binary::Float4(array) => out.put_f32(array.as_primitive::<Float32Type>().value(row)),
-            Binary::Float8(array) => out.put_f64(array.as_primitive::<Float64Type>().value(row)),
-            Binary::Bytes(array) => out.put_slice(array.as_binary::<i32>().value(row)),
-            Binary::Date(array) => {
+            Column::Bool(array) => out.put_u8(u8::from(array.as_boolean().value(row))),
+            Column::Int2(array) => out.put_i16(array.as_primitive::<Int16Type>().value(row)),
+            Column::Int4(array) => out.put_i32(array.as_primitive::<Int32Type>().value(row)),
+            Column::Int8(array) => out.put_i64(array.as_primitive::<Int64Type>().value(row)),
+            Column::Oid(array) => out.put_u32(array.as_primitive::<UInt32Type>().value(row)),
+            Column::Float4(array) => out.put_f32(array.as_primitive::<Float32Type>().value(row)),
+            Column::Float8(array) => out.put_f64(array.as_primitive::<Float64Type>().value(row)),
+            Column::Bytes(array) => out.put_slice(array.as_binary::<i32>().value(row)),
+            Column::Date(array) => {
                 let days = array.as_primitive::<Date32Type>().value(row);
                 out.put_i32(days.saturating_sub(EPOCH_DAYS));
             }
-            Binary::Time(array) => {
+            Column::Time(array) => {
                 out.put_i64(array.as_primitive::<Time64MicrosecondType>().value(row));
             }
-            Binary::Timestamp(array) => {
+            Column::Timestamp(array) => {
                 let micros = array.as_primitive::<TimestampMicrosecondType>().value(row);
                 out.put_i64(micros.saturating_sub(EPOCH_MICROS));
             }
-            Binary::Interval(array) => {
+            Column::Interval(array) => {
                 let own = array.as_primitive::<IntervalMonthDayNanoType>().value(row);
                 out.put_i64(own.nanoseconds / 1000);
                 out.put_i32(own.days);
                 out.put_i32(own.months);
             }
-            Binary::Text(array, oid) => {
+            Column::Text(array, oid) => {
                 let mut text = Vec::new();
                 Texts::of(array)?.write(row, &mut text)?;
                 of_text(&text, *oid, out);
             }
-            Binary::List(lists, values, item) => {
+            Column::List(lists, values, item) => {
                 let (from, to) = bounds(lists, row);
                 values.write_list(from..to, *item, out)?;
             }
@@ -176,7 +190,7 @@ fn of_text(text: &[u8], oid: u32, out: &mut BytesMut) {
 
 impl Values {
     fn of(array: &ArrayRef, own: PgType) -> Result<Values, Error> {
-        Ok(Values { nulls: array.logical_nulls(), own: Binary::of(array, own)? })
+        Ok(Values { nulls: array.logical_nulls(), own: Column::of(array, own)? })
     }
 
     /// An array of one dimension, whose first element has the number 1.

@@ -1,0 +1,25 @@
+//! Values in PostgreSQL's binary formats, and the types that they have there: on the wire and in COPY.
+
+mod numeric;
+pub(crate) mod read;
+pub mod types;
+mod write;
+
+pub use numeric::read as numeric_text;
+pub use types::PgType;
+pub use write::{Binary, EPOCH_DAYS, EPOCH_MICROS};
+
+/// Bytes that are no value of a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// 22P03, 22003, 22021.
+    pub sqlstate: &'static str,
+    /// What is wrong.
+    pub message: &'static str,
+}
+
+impl Malformed {
+    /// Bytes that are not those of a value.
+    pub const INCORRECT: Malformed =
+        Malformed { sqlstate: "22P03", message: "incorrect binary data format" };
+}

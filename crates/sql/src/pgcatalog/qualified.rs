@@ -1,0 +1,71 @@
+//! Queries with the schemas of what they read, where names alone would not find it.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Ident, ObjectName, Query, TableAlias, TableFactor, VisitorMut,
+};
+
+use super::definition::quoted;
+use super::said::parts;
+use super::snapshot::Snapshot;
+use crate::parse::changed_query;
+use crate::walk::visit;
+
+/// A query as the catalog keeps it, which names what is in `public` without a schema, with that schema where it is
+/// needed; `None`: it is not.
+pub(super) fn query(snapshot: &Snapshot, query: &str) -> Option<String> {
+    let changed = changed_query(query, |statement| {
+        let mut walk = Walk { snapshot, ctes: Vec::new(), has_changed: false };
+        // It ends by itself.
+        let _ = visit(statement, &mut walk);
+        Ok(walk.has_changed)
+    });
+    changed.ok().flatten()
+}
+
+struct Walk<'a> {
+    snapshot: &'a Snapshot,
+    /// The names that WITH gives, from outside to inside.
+    ctes: Vec<BTreeSet<String>>,
+    has_changed: bool,
+}
+
+impl VisitorMut for Walk<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.ctes.push(ctes.map(|cte| crate::names::folded(&cte.alias.name)).collect());
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.ctes.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        let TableFactor::Table { name, alias, args: None, .. } = factor else {
+            return ControlFlow::Continue(());
+        };
+        let said = parts(name);
+        let [own] = &said[..] else { return ControlFlow::Continue(()) };
+        let is_cte = self.ctes.iter().any(|names| names.contains(own));
+        let found = self.snapshot.public_object(own).filter(|_| !is_cte);
+        if found.is_some_and(|object| !self.snapshot.is_visible(object)) {
+            let ident = |text: &str| match quoted(text) {
+                plain if plain == text => Ident::new(text),
+                _ => Ident::with_quote('"', text),
+            };
+            *name = ObjectName::from(vec![ident("public"), ident(own)]);
+            if alias.is_none() {
+                let name = ident(own);
+                *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+            }
+            self.has_changed = true;
+        }
+        ControlFlow::Continue(())
+    }
+}

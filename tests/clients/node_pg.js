@@ -1,0 +1,31 @@
+// node-pg: parameters, types, prepared statements, errors, cursors of rows, a pool.
+const { Client, Pool, types } = require('pg');
+const assert = require('assert');
+const at = { host: '127.0.0.1', port: Number(process.argv[2]), user: 'cellar', database: 'cellar' };
+(async () => {
+  const c = new Client(at);
+  await c.connect();
+  await c.query('create table t (id int primary key, word text, n numeric(10,2), at timestamptz, j jsonb, a int[], b bytea)');
+  const when = new Date('2026-01-02T03:04:05.678Z');
+  const put = 'insert into t values ($1,$2,$3,$4,$5,$6,$7) returning id';
+  const done = await c.query(put, [1, 'a', '1.50', when, { k: [1] }, [1, null, 3], Buffer.from([0, 255])]);
+  assert.deepStrictEqual([done.rowCount, done.rows, done.command], [1, [{ id: 1 }], 'INSERT']);
+  const got = (await c.query({ name: 'one', text: 'select * from t where id = $1', values: [1] })).rows[0];
+  assert.deepStrictEqual(got, { id: 1, word: 'a', n: '1.50', at: when, j: { k: [1] }, a: [1, null, 3], b: Buffer.from([0, 255]) });
+  assert.strictEqual((await c.query({ name: 'one', text: 'select * from t where id = $1', values: [2] })).rowCount, 0);
+  assert.strictEqual((await c.query('select count(*)::int as n from t where id = any($1)', [[1, 2]])).rows[0].n, 1);
+  await assert.rejects(c.query(put, [1, null, null, null, null, null, null]), { code: '23505', constraint: 't_pkey' });
+  await c.query('begin');
+  await c.query('delete from t');
+  await c.query('rollback');
+  const both = await c.query('select 1 as a; select 2 as b');
+  assert.deepStrictEqual(both.map((r) => r.rows[0]), [{ a: 1 }, { b: 2 }]);
+  const listed = await c.query("select table_name from information_schema.tables where table_schema = 'public'");
+  assert.deepStrictEqual(listed.rows, [{ table_name: 't' }]);
+  await c.end();
+  const pool = new Pool({ ...at, max: 4 });
+  const all = await Promise.all([...Array(20).keys()].map((n) => pool.query('select $1::int as n', [n])));
+  assert.deepStrictEqual(all.map((r) => r.rows[0].n), [...Array(20).keys()]);
+  await pool.end();
+  console.log('ok', require('pg/package.json').version);
+})().catch((error) => { console.error(error); process.exit(1); });

@@ -1,0 +1,179 @@
+//! pg_dump and pg_restore, as they come with PostgreSQL 15: what is dumped and restored is the same.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![cfg(feature = "sql")]
+
+mod program;
+mod wire;
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use wire::{Served, served};
+
+/// What is dumped.
+const OBJECTS: &str = include_str!("dump/objects.sql");
+
+/// Runs one of PostgreSQL's programs against a server, in the directory of that; `None`: it is not installed.
+fn tried(served: &Served, program: &str, words: &[&str]) -> Option<Output> {
+    let port = served.port.to_string();
+    let mut command = Command::new(program);
+    command.args(["-h", "127.0.0.1", "-p", &port]).args(words).current_dir(served.dir.path());
+    command.env("PGUSER", "cellar").env("PGDATABASE", "cellar");
+    match command.output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            eprintln!("SKIPPED: {program} ({error}; Debian package postgresql-client)");
+            None
+        }
+    }
+}
+
+/// The same; it must be well, and say nothing on stderr.
+#[track_caller]
+fn done(served: &Served, program: &str, words: &[&str]) -> Option<String> {
+    let output = tried(served, program, words)?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "{program} {words:?}: {errors}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+#[track_caller]
+fn psql(served: &Served, words: &[&str]) -> Option<String> {
+    let words = [&["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"], words].concat();
+    done(served, "psql", &words)
+}
+
+/// A server with what is to be dumped.
+fn filled() -> Option<Served> {
+    let served = served();
+    let file = served.dir.path().join("objects.sql");
+    std::fs::write(&file, OBJECTS).unwrap();
+    psql(&served, &["-f", file.to_str().unwrap()])?;
+    Some(served)
+}
+
+/// A dump without the lines that no two dumps have alike.
+fn plain(text: &str) -> String {
+    let is_kept =
+        |line: &&str| !line.starts_with("\\restrict") && !line.starts_with("\\unrestrict");
+    text.lines().filter(is_kept).collect::<Vec<_>>().join("\n")
+}
+
+fn put(path: &Path, text: &str) -> String {
+    std::fs::write(path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Dumps with these words, restores it into a new database, and dumps that: it is the same. The new database.
+fn there_and_back(served: &Served, words: &[&str]) -> Served {
+    let dump = done(served, "pg_dump", words).unwrap();
+    let other = wire::served();
+    let file = put(&other.dir.path().join("dump.sql"), &dump);
+    psql(&other, &["-f", &file]);
+    let again = done(&other, "pg_dump", words).unwrap();
+    assert_eq!(plain(&again), plain(&dump), "{words:?}");
+    other
+}
+
+#[test]
+fn what_is_dumped_as_text_is_restored() {
+    let Some(served) = filled() else { return };
+    let other = there_and_back(&served, &[]);
+    let told = psql(&other, &["-c", "select nextval('q'), nextval('never_called')"]);
+    assert_eq!(told.unwrap(), "9|1\n");
+    let told = psql(&other, &["-c", "insert into s.u (b) values ('z') returning a, c, d"]);
+    assert_eq!(told.unwrap(), "4|4|115\n");
+    let told = psql(&other, &["-c", "select * from s.a_view_of_a_view"]);
+    assert_eq!(told.unwrap(), "1|a\n");
+    let told = psql(&other, &["-c", "select obj_description('t_name'::regclass)"]);
+    assert_eq!(told.unwrap(), "an index\n");
+    let wrong = tried(&other, "psql", &["-X", "-c", "insert into t values (9, 'a', -1)"]).unwrap();
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("amount_check"), "{wrong:?}");
+    other.end();
+    served.end();
+}
+
+#[test]
+fn rows_are_dumped_as_inserts_and_parts_alone() {
+    let Some(served) = filled() else { return };
+    there_and_back(&served, &["--inserts"]).end();
+    there_and_back(&served, &["--column-inserts", "--rows-per-insert=2"]).end();
+    there_and_back(&served, &["-t", "t", "-t", "kinds"]).end();
+    there_and_back(&served, &["--quote-all-identifiers", "--no-owner", "--no-comments"]).end();
+    // Schema and rows one after the other.
+    let other = wire::served();
+    for words in [["--schema-only"], ["--data-only"]] {
+        let dump = done(&served, "pg_dump", &words).unwrap();
+        let file = put(&other.dir.path().join("part.sql"), &dump);
+        psql(&other, &["-f", &file]);
+    }
+    let whole = |served: &Served| plain(&done(served, "pg_dump", &[]).unwrap());
+    assert_eq!(whole(&other), whole(&served));
+    // What is there is taken away first.
+    let dump = done(&served, "pg_dump", &["--clean", "--if-exists"]).unwrap();
+    let file = put(&other.dir.path().join("clean.sql"), &dump);
+    psql(&other, &["-f", &file]);
+    assert_eq!(whole(&other), whole(&served));
+    other.end();
+    served.end();
+}
+
+#[test]
+fn archives_are_restored() {
+    let Some(served) = filled() else { return };
+    let archive = served.dir.path().join("archive");
+    let archive = archive.to_str().unwrap();
+    done(&served, "pg_dump", &["-Fc", "-f", archive]).unwrap();
+    let other = wire::served();
+    done(&other, "pg_restore", &["-d", "cellar", "--exit-on-error", archive]).unwrap();
+    let whole = |served: &Served| plain(&done(served, "pg_dump", &[]).unwrap());
+    assert_eq!(whole(&other), whole(&served));
+    let own = wire::served();
+    let words = ["-d", "cellar", "--exit-on-error", "--single-transaction", "-t", "kinds", archive];
+    done(&own, "pg_restore", &words).unwrap();
+    assert_eq!(psql(&own, &["-c", "select count(*) from kinds"]).unwrap(), "5\n");
+    own.end();
+    other.end();
+    served.end();
+}
+
+#[test]
+fn a_dump_is_of_one_time() {
+    let served = served();
+    let mut client = served.client();
+    client.sql("create table a (id int primary key, n int)");
+    client.sql("create table z (id int primary key, n int)");
+    let fill = "select g, 1000 from generate_series(1, 300) as s(g)";
+    client.sql(&format!("insert into a {fill}"));
+    client.sql(&format!("insert into z {fill}"));
+    let is_over = AtomicBool::new(false);
+    let dump = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = served.client();
+            for at in 1.. {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                let (id, sum) = (at % 300 + 1, at % 7 + 1);
+                let told = writer.sql(&format!(
+                    "begin; update a set n = n - {sum} where id = {id}; \
+                     update z set n = n + {sum} where id = {id}; commit"
+                ));
+                assert_eq!(told, "BEGIN UPDATE 1 UPDATE 1 COMMIT");
+            }
+        });
+        let dump = done(&served, "pg_dump", &[]);
+        is_over.store(true, Ordering::Relaxed);
+        dump
+    });
+    let Some(dump) = dump else { return };
+    let other = wire::served();
+    let file = put(&other.dir.path().join("dump.sql"), &dump);
+    psql(&other, &["-f", &file]);
+    let both = "select count(*), sum(n) from (select * from a union all select * from z) b";
+    assert_eq!(psql(&other, &["-c", both]).unwrap(), "600|600000\n");
+    other.end();
+    served.end();
+}
