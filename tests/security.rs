@@ -213,7 +213,10 @@ fn statements_about_roles_say_what_is_wrong() {
             ("alter role cellar rename to x", "2BP01"),
             ("drop role cellar", "2BP01"),
             ("grant cellar to x", "0LP01"),
-            ("select rolname from pg_roles order by 1", "(Q r) (cellar) (pg_database_owner) (x) SELECT 4"),
+            (
+                "select rolname from pg_roles order by 1",
+                "(Q r) (cellar) (pg_database_owner) (x) SELECT 4",
+            ),
             ("create role s superuser", "CREATE ROLE"),
             (
                 "begin; set local role s; select current_user, session_user",
