@@ -12,6 +12,7 @@ mod locks;
 mod logfile;
 mod offline;
 mod only;
+mod operators;
 pub(crate) mod overriding;
 mod owner;
 mod role;
@@ -54,6 +55,7 @@ pub(crate) fn changed_query(
         .map_err(|e| Error::syntax(e.message.clone()).at(position(e.location)))?;
     split_signs(&mut tokens);
     split_paths(&mut tokens);
+    operators::make_plain(&mut tokens);
     let parser = Parser::new(&CellarDialect).with_recursion_limit(RECURSION_MAX);
     let parsed = parser.with_tokens_with_locations(tokens).parse_statement();
     let mut statement = parsed.map_err(|error| Error::syntax(error.to_string()))?;
@@ -74,6 +76,7 @@ pub fn parse(sql: &str) -> Result<Statement, Error> {
         .map_err(|e| Error::syntax(e.message.clone()).at(position(e.location)))?;
     split_signs(&mut tokens);
     split_paths(&mut tokens);
+    operators::make_plain(&mut tokens);
     let mut cursor = Cursor::new(&tokens);
     if let Some(statement) = cursor.own_statement()? {
         return Ok(statement);

@@ -319,7 +319,8 @@ impl Engine {
         (sequence, options): (String, SequenceOptions),
     ) -> Result<Outcome, Error> {
         let mut alteration = self.alteration(&quoted(&bare(table)?)).await?;
-        let old = RowColumns::of(alteration.table(), alteration.rows(), &self.settings.now().zone)?;
+        let of = (&self.settings.now().zone, &*self.catalog()?);
+        let old = RowColumns::of(alteration.table(), alteration.rows(), of)?;
         let mut altered = Altered::of(old);
         let at = altered.column(column)?;
         let (identity, name) = (Some(kind), Some(sequence));

@@ -5,6 +5,7 @@ use cellar_instance::catalog::{Catalog, Comments, Table, TableKind, name};
 use datafusion::common::TableReference;
 
 use crate::columnar::table::checked_schema;
+use crate::engine::roles::no_role;
 use crate::engine::sequences::bare;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
@@ -110,6 +111,7 @@ impl Engine {
             About::View(own) => self.commented(&catalog, "view", own),
             About::Sequence(own) => self.commented(&catalog, "sequence", own),
             About::Index(own) => self.commented(&catalog, "index", own),
+            About::Type(own) => self.commented(&catalog, "type", own),
             About::Column(own, _) | About::Constraint(own, _) => {
                 self.commented(&catalog, "table", own)
             }
@@ -123,11 +125,11 @@ impl Engine {
         let is_here = [OWNER, "current_user", "session_user", "current_role"].contains(&role);
         match is_here {
             true => Ok(done(format!("The owner is {OWNER}."))),
-            false => {
-                let text = format!("role \"{role}\" does not exist");
-                Err(Error::new(1917, "42704", text)
+            false if catalog.role(role).is_some() => {
+                Err(Error::not_yet("an owner other than the role that owns the database")
                     .next(format!("everything is of the role {OWNER}: pg_dump --no-owner")))
             }
+            false => Err(no_role(role)),
         }
     }
 

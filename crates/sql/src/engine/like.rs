@@ -77,7 +77,8 @@ impl Engine {
                 ..SequenceOptions::default()
             });
             let (column, identity) = (own.column, own.identity);
-            new.push(NewSequence { column, identity, options: said.unwrap_or_default() });
+            let options = said.unwrap_or_default();
+            new.push(NewSequence { column, identity, options, name: None });
         }
         let (sequences, owned) = self.sequences_of(key, &new, &mut fields)?;
         let (mut rows, mut comments) =

@@ -6,23 +6,23 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Ident, ObjectName, Query, TableAlias, TableFactor, VisitorMut,
 };
+use datafusion::sql::sqlparser::parser::Parser;
 
 use super::definition::quoted;
 use super::said::parts;
 use super::snapshot::Snapshot;
-use crate::parse::changed_query;
+use crate::grammar::CellarDialect;
 use crate::walk::visit;
 
 /// A query as the catalog keeps it, which names what is in `public` without a schema, with that schema where it is
 /// needed; `None`: it is not.
 pub(super) fn query(snapshot: &Snapshot, query: &str) -> Option<String> {
-    let changed = changed_query(query, |statement| {
-        let mut walk = Walk { snapshot, ctes: Vec::new(), has_changed: false };
-        // It ends by itself.
-        let _ = visit(statement, &mut walk);
-        Ok(walk.has_changed)
-    });
-    changed.ok().flatten()
+    let mut parser = Parser::new(&CellarDialect).try_with_sql(query).ok()?;
+    let mut statement = parser.parse_statement().ok()?;
+    let mut walk = Walk { snapshot, ctes: Vec::new(), has_changed: false };
+    // It ends by itself.
+    let _ = visit(&mut statement, &mut walk);
+    walk.has_changed.then(|| statement.to_string())
 }
 
 struct Walk<'a> {
