@@ -240,7 +240,7 @@ fn binary_files_are_written_and_read() {
     ]);
     session.refuses(&[
         (&format!("copy u from '{path}' (format binary)"), "row field count is 2, expected 16"),
-        (&format!("copy u (b, a) from '{path}' (format binary)"), "row 1, column b"),
+        (&format!("copy u (b, a) from '{path}' (format binary)"), "line 1, column b"),
         (&format!("copy u (a, b) from '{path}' (format binary)"), "u_pkey"),
     ]);
     // One that was cut off is taken as a whole or not at all.

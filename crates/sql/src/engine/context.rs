@@ -110,6 +110,16 @@ pub(super) fn common(
         .with_analyzer_rules(analyzer_rules())
         .with_physical_optimizer_rules(physical_rules())
         .build();
+    register_own(&mut state)?;
+    // Our readers and writers of files, in place of DataFusion's.
+    state.register_file_format(Arc::new(CsvFormats), true)?;
+    state.register_file_format(Arc::new(JsonFormats::default()), true)?;
+    state.register_file_format(Arc::new(ParquetFormats::default()), true)?;
+    Ok(state)
+}
+
+/// Our functions, in place of DataFusion's.
+fn register_own(state: &mut SessionState) -> Result<(), DataFusionError> {
     state.register_udaf(Arc::new(Sum::udaf()))?;
     state.register_udaf(Arc::new(Average::udaf()))?;
     for function in Sliding::udafs().into_iter().chain(Extreme::udafs()) {
@@ -127,11 +137,7 @@ pub(super) fn common(
     for function in own.into_iter().chain(more) {
         state.register_udf(Arc::new(function))?;
     }
-    // Our readers and writers of files, in place of DataFusion's.
-    state.register_file_format(Arc::new(CsvFormats), true)?;
-    state.register_file_format(Arc::new(JsonFormats::default()), true)?;
-    state.register_file_format(Arc::new(ParquetFormats::default()), true)?;
-    Ok(state)
+    Ok(())
 }
 
 fn config(options: &EngineOptions) -> SessionConfig {
@@ -182,12 +188,15 @@ pub(super) fn of_session(
         runtime.disk_manager =
             files.build().map_or_else(|_| Arc::clone(&base.disk_manager), Arc::new);
     }
-    let state = SessionStateBuilder::new_from_existing(common.clone())
+    let mut state = SessionStateBuilder::new_from_existing(common.clone())
         // Each session has schemas of its own.
         .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))
         .with_runtime_env(Arc::new(runtime))
         .with_type_planner(Arc::new(EnumTypes { host: Arc::clone(host), paths: Arc::clone(paths) }))
         .build();
+    // The builder may have put DataFusion's in their place again, by the other names that these have.
+    let registered = register_own(&mut state);
+    debug_assert!(registered.is_ok(), "what was registered for all can be for one");
     let context = SessionContext::new_with_state(state);
     let functions = pgcatalog::udfs(ask)
         .into_iter()

@@ -1,4 +1,4 @@
-//! `OPERATOR(pg_catalog.=)` before ANY, ALL and SOME, as pg_dump writes it: the parser knows the plain sign there alone.
+//! `OPERATOR(pg_catalog.=)` before ANY, ALL and SOME, as pg_dump writes it: the parser knows but the plain sign there.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};

@@ -141,7 +141,12 @@ impl Cursor<'_> {
         while self.accept(&Token::Comma) {
             values.push(self.setting_value()?);
         }
-        Ok(Some(values.join(", ")))
+        // Alone a name in quotes is a text; of several they tell where one ends.
+        let plain = match &values[..] {
+            [one] => one.strip_prefix('"').and_then(|one| one.strip_suffix('"')),
+            _ => None,
+        };
+        Ok(Some(plain.map_or_else(|| values.join(", "), str::to_owned)))
     }
 
     fn setting_value(&mut self) -> Result<String, Error> {
