@@ -10,7 +10,7 @@ mod wire;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -59,6 +59,51 @@ fn owner(served: &Served, statements: &[(&str, &str)]) {
 }
 
 const WRONG: &str = "password authentication failed";
+
+/// A password that is changed, taken away, and kept over a crash; of a role that is dropped.
+fn passwords_are_changed(served: &mut Served) {
+    owner(served, &[("alter role anna password 'second'", "ALTER ROLE")]);
+    served.again();
+    let port = served.port;
+    assert_eq!(plain(port, "anna", "second", "select 1"), "1");
+    assert!(plain(port, "anna", "first secret", "select 1").contains(WRONG));
+    owner(served, &[("alter role anna rename to berta", "ALTER ROLE")]);
+    assert_eq!(plain(port, "berta", "second", "select 1"), "1");
+    assert!(plain(port, "anna", "second", "select 1").contains(WRONG));
+    // The kept text is one for another role too, and not a password itself.
+    let mut client = served.client();
+    let kept = client.sql("select rolpassword from pg_authid where rolname = 'berta'");
+    let kept = kept.trim_start_matches('(').split(')').next().unwrap().to_owned();
+    assert!(kept.starts_with("SCRAM-SHA-256$4096:"), "{kept}");
+    client.sql(&format!("create role carl login superuser password '{kept}'"));
+    assert_eq!(plain(port, "carl", "second", "select 1"), "1");
+    assert!(plain(port, "carl", &kept, "select 1").contains(WRONG));
+    owner(
+        served,
+        &[
+            ("alter role berta password null", "ALTER ROLE"),
+            ("drop role carl", "DROP ROLE"),
+            ("alter role cellar password 'mine'", "ALTER ROLE"),
+        ],
+    );
+    for user in ["berta", "carl"] {
+        assert!(plain(port, user, "second", "select 1").contains(WRONG), "{user}");
+    }
+    assert_eq!(plain(port, "cellar", "mine", "select current_user"), "cellar");
+    // Letters beyond ASCII, as clients prepare them.
+    owner(served, &[("alter role berta password 'p\u{e4}ss\u{2168}'", "ALTER ROLE")]);
+    assert_eq!(plain(port, "berta", "p\u{e4}ssIX", "select 1"), "1");
+    // Who was let in and is dropped meanwhile may do nothing more.
+    let mut gone = Wire::connect(port);
+    gone.send(&[first(3 << 16, b"user\0berta\0database\0cellar\0\0")]);
+    gone.answers();
+    assert_eq!(gone.sql("select current_user"), "(berta) SELECT 1");
+    owner(served, &[("alter role berta nologin nosuperuser", "ALTER ROLE")]);
+    assert_eq!(gone.sql("select 1"), "42501");
+    owner(served, &[("drop role berta", "DROP ROLE")]);
+    assert_eq!(gone.sql("set role cellar"), "42501");
+    assert_eq!(gone.kinds(&[wire::parse("", "select 1", &[]), wire::sync()]), "EZ");
+}
 
 #[test]
 fn a_role_gets_in_with_its_password_and_nobody_without() {
@@ -119,48 +164,7 @@ fn a_role_gets_in_with_its_password_and_nobody_without() {
     let mut counted = served.client();
     let failed = counted.sql("select value >= 9 from v$sysstat where name = 'logons failed'");
     assert_eq!(failed, "(t) SELECT 1");
-    // A password that is changed, taken away, and kept over a crash.
-    owner(&served, &[("alter role anna password 'second'", "ALTER ROLE")]);
-    served.again();
-    let port = served.port;
-    assert_eq!(plain(port, "anna", "second", "select 1"), "1");
-    assert!(plain(port, "anna", "first secret", "select 1").contains(WRONG));
-    owner(&served, &[("alter role anna rename to berta", "ALTER ROLE")]);
-    assert_eq!(plain(port, "berta", "second", "select 1"), "1");
-    assert!(plain(port, "anna", "second", "select 1").contains(WRONG));
-    // The kept text is one for another role too, and not a password itself.
-    let mut client = served.client();
-    let kept = client.sql("select rolpassword from pg_authid where rolname = 'berta'");
-    let kept = kept.trim_start_matches('(').split(')').next().unwrap().to_owned();
-    assert!(kept.starts_with("SCRAM-SHA-256$4096:"), "{kept}");
-    client.sql(&format!("create role carl login superuser password '{kept}'"));
-    assert_eq!(plain(port, "carl", "second", "select 1"), "1");
-    assert!(plain(port, "carl", &kept, "select 1").contains(WRONG));
-    owner(
-        &served,
-        &[
-            ("alter role berta password null", "ALTER ROLE"),
-            ("drop role carl", "DROP ROLE"),
-            ("alter role cellar password 'mine'", "ALTER ROLE"),
-        ],
-    );
-    for user in ["berta", "carl"] {
-        assert!(plain(port, user, "second", "select 1").contains(WRONG), "{user}");
-    }
-    assert_eq!(plain(port, "cellar", "mine", who), "cellar|cellar");
-    // Letters beyond ASCII, as clients prepare them.
-    owner(&served, &[("alter role berta password 'p\u{e4}ss\u{2168}'", "ALTER ROLE")]);
-    assert_eq!(plain(port, "berta", "p\u{e4}ssIX", "select 1"), "1");
-    // Who was let in and is dropped meanwhile may do nothing more.
-    let mut gone = Wire::connect(port);
-    gone.send(&[first(3 << 16, b"user\0berta\0database\0cellar\0\0")]);
-    gone.answers();
-    assert_eq!(gone.sql("select current_user"), "(berta) SELECT 1");
-    owner(&served, &[("alter role berta nologin nosuperuser", "ALTER ROLE")]);
-    assert_eq!(gone.sql("select 1"), "42501");
-    owner(&served, &[("drop role berta", "DROP ROLE")]);
-    assert_eq!(gone.sql("set role cellar"), "42501");
-    assert_eq!(gone.kinds(&[wire::parse("", "select 1", &[]), wire::sync()]), "EZ");
+    passwords_are_changed(&mut served);
     served.end();
 }
 
@@ -217,6 +221,18 @@ fn statements_about_roles_say_what_is_wrong() {
                 "select rolname from pg_roles order by 1",
                 "(Q r) (cellar) (pg_database_owner) (x) SELECT 4",
             ),
+        ],
+    );
+    served.end();
+}
+
+#[test]
+fn sessions_act_as_roles() {
+    let served = served();
+    owner(
+        &served,
+        &[
+            ("create role x", "CREATE ROLE"),
             ("create role s superuser", "CREATE ROLE"),
             (
                 "begin; set local role s; select current_user, session_user",
@@ -329,6 +345,20 @@ impl Drop for Nobody {
     }
 }
 
+/// More and more, and nobody else: the owner waits for nothing.
+fn failures_cost_time(served: &Served) {
+    for _ in 0..2 {
+        assert!(plain(served.port, "anna", "wrong", "select 1").contains(WRONG));
+    }
+    let (begun, port) = (Instant::now(), served.port);
+    let slow = std::thread::spawn(move || plain(port, "anna", "wrong", "select 1"));
+    assert_eq!(served.client().sql("select 1"), "(1) SELECT 1");
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    assert!(slow.join().unwrap().contains(WRONG));
+    assert!(begun.elapsed() > Duration::from_millis(1500), "{:?}", begun.elapsed());
+    assert_eq!(plain(port, "anna", "x", "select 1"), "1");
+}
+
 #[test]
 fn who_proves_nothing_is_told_nothing() {
     if !can_be_another() {
@@ -396,17 +426,7 @@ fn who_proves_nothing_is_told_nothing() {
         assert_eq!((told.kind, &*told.field(b'S')), (b'E', "FATAL"), "{last}");
         assert_eq!(nobody.next(), None, "{last}");
     }
-    // It costs more and more time, and nobody else: the owner waits for nothing.
-    for _ in 0..2 {
-        assert!(plain(served.port, "anna", "wrong", "select 1").contains(WRONG));
-    }
-    let (begun, port) = (Instant::now(), served.port);
-    let slow = std::thread::spawn(move || plain(port, "anna", "wrong", "select 1"));
-    assert_eq!(served.client().sql("select 1"), "(1) SELECT 1");
-    assert!(begun.elapsed() < Duration::from_secs(1));
-    assert!(slow.join().unwrap().contains(WRONG));
-    assert!(begun.elapsed() > Duration::from_millis(1500), "{:?}", begun.elapsed());
-    assert_eq!(plain(port, "anna", "x", "select 1"), "1");
+    failures_cost_time(&served);
     served.end();
 }
 
@@ -414,6 +434,29 @@ fn who_proves_nothing_is_told_nothing() {
 fn with_tls(served: &Served, more: &str) -> String {
     let mode = if more.contains("sslmode") { "" } else { "sslmode=require" };
     psql(served.port, "anna", "x", &format!("{mode} {more}"), "select 1")
+}
+
+fn mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A server does not start with a certificate or a key that is not as it must be.
+fn wrong_files_are_told(served: &Served, old: &(PathBuf, PathBuf), kept: &(Vec<u8>, Vec<u8>)) {
+    let start = || {
+        let output =
+            command(served.dir.path(), &["start", "db", "--listen", "127.0.0.1:0"]).output();
+        let output = output.unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(start().contains("server.crt holds no certificate"));
+    std::fs::write(&old.0, &kept.0).unwrap();
+    assert!(start().contains("do not fit"));
+    std::fs::write(&old.1, &kept.1).unwrap();
+    mode(&old.1, 0o640);
+    let told = start();
+    assert!(told.contains("others can read") && told.contains("Next: chmod 600"), "{told}");
+    mode(&old.1, 0o600);
 }
 
 #[test]
@@ -426,9 +469,6 @@ fn tls_is_there_from_the_start_and_its_files_can_be_replaced() {
     let dir = served.dir.path().join("db");
     // Where another user can read it.
     let public = tempfile::tempdir().unwrap();
-    let mode = |path: &Path, mode| {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-    };
     mode(public.path(), 0o755);
     let root = public.path().join("root.crt");
     std::fs::copy(dir.join("server.crt"), &root).unwrap();
@@ -455,7 +495,7 @@ fn tls_is_there_from_the_start_and_its_files_can_be_replaced() {
         let _ = wire.socket.write_all(&[0; 100]);
         let mut rest = Vec::new();
         let _ = wire.socket.read_to_end(&mut rest);
-        assert!(!rest.iter().any(|byte| *byte == b'Z'));
+        assert!(!rest.contains(&b'Z'));
     }
     // Other files, and HUP: who is there stays, who comes sees them.
     let mut stays = served.client();
@@ -479,21 +519,7 @@ fn tls_is_there_from_the_start_and_its_files_can_be_replaced() {
     served.signal("-TERM");
     drop(stays);
     assert!(served.child.wait().unwrap().success());
-    let start = || {
-        let output =
-            command(served.dir.path(), &["start", "db", "--listen", "127.0.0.1:0"]).output();
-        let output = output.unwrap();
-        assert!(!output.status.success());
-        String::from_utf8(output.stderr).unwrap()
-    };
-    assert!(start().contains("server.crt holds no certificate"));
-    std::fs::write(&old.0, &kept.0).unwrap();
-    assert!(start().contains("do not fit"));
-    std::fs::write(&old.1, &kept.1).unwrap();
-    mode(&old.1, 0o640);
-    let told = start();
-    assert!(told.contains("others can read") && told.contains("Next: chmod 600"), "{told}");
-    mode(&old.1, 0o600);
+    wrong_files_are_told(&served, &old, &kept);
     (served.child, served.port) = wire::start(served.dir.path());
     assert_eq!(with_tls(&served, &verified), "1");
     served.end();

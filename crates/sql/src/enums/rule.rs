@@ -109,7 +109,7 @@ fn of_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let before = Arc::clone(plan.schema());
     let mut made = each_expression(plan, one)?;
     if matches!(made.data, LogicalPlan::Sort(_)) {
-        made = made.transform_data(|plan| each_key(plan))?;
+        made = made.transform_data(each_key)?;
     }
     // Of which type columns are may be known only now.
     let changed = made.transformed;

@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::Cursor;
+use super::{Cursor, Rest};
 use crate::error::Error;
 use crate::statement::{
     Assume, Define, Password, RoleName, RoleOptions, RoleStatement, Setting, Statement,
@@ -22,7 +22,7 @@ fn role(statement: RoleStatement) -> Statement {
     Statement::Define(Define::Role(Box::new(statement)))
 }
 
-impl Cursor<'_> {
+impl<'a> Cursor<'a> {
     /// Whether a statement begins with these words, any of which may be several with `|` between.
     fn begins(&self, words: &[&str]) -> bool {
         words.iter().enumerate().all(|(at, word)| self.is_word_at(at, word))
@@ -31,7 +31,7 @@ impl Cursor<'_> {
     /// A statement about roles; `None`: it is another one.
     pub(super) fn about_roles(&mut self) -> Result<Option<Statement>, Error> {
         const KIND: &str = "ROLE|USER|GROUP";
-        let heads: [(&[&str], fn(&mut Self) -> Result<Statement, Error>); 5] = [
+        let heads: [(&[&str], Rest<'a>); 5] = [
             (&["CREATE", KIND], Self::create_role),
             (&["ALTER", KIND], Self::alter_role),
             (&["DROP", KIND], Self::drop_roles),
