@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::RecordBatch;
 use cellar_diskgroup::Redundancy;
@@ -10,7 +11,7 @@ use cellar_instance::{Database, Instance};
 use cellar_io::real::{Runtime, RuntimeOptions};
 use cellar_sql::host::instance::{InstanceHost, views};
 use cellar_sql::output::{Format, Writer};
-use cellar_sql::{Engine, EngineOptions, Outcome, Parameter, Prepared};
+use cellar_sql::{Common, Engine, EngineOptions, Outcome, Parameter, Prepared};
 use cellar_storage::disks::RealDisks;
 use cellar_storage::{InitDisk, InitSpec};
 use cellar_wait::Waits;
@@ -20,6 +21,8 @@ use futures_util::TryStreamExt;
 pub struct TestDatabase {
     runtime: Runtime,
     database: Arc<Database>,
+    /// What its sessions have in common, as those of a server do.
+    common: Arc<Common>,
     _directory: tempfile::TempDir,
 }
 
@@ -41,8 +44,10 @@ impl TestDatabase {
             erase: std::collections::BTreeMap::new(),
         };
         let made = cellar_instance::database::init(instance, directory, disks, &spec, &|_, _| ());
-        let database = runtime.block_on(made).unwrap();
-        TestDatabase { runtime, database: Arc::new(database), _directory: parent }
+        let database = Arc::new(runtime.block_on(made).unwrap());
+        let options = EngineOptions { memory_limit: 64 << 20, target_partitions: 2 };
+        let common = Arc::new(Common::new(views(&database), &options).unwrap());
+        TestDatabase { runtime, database, common, _directory: parent }
     }
 
     /// The database.
@@ -83,9 +88,8 @@ impl TestDatabase {
         let database = &self.database;
         let session = database.instance().sessions().user("test", "tester");
         let host = Arc::new(InstanceHost::new(Arc::clone(database), session));
-        let options = EngineOptions { memory_limit: 64 << 20, target_partitions: 2 };
-        let engine = self.runtime.block_on(Engine::open(host, views(database), &options)).unwrap();
-        Session { runtime: &self.runtime, engine: Arc::new(engine) }
+        let engine = Arc::new(Engine::of_session(host, &self.common));
+        Session { runtime: &self.runtime, engine, statements: AtomicUsize::new(0) }
     }
 }
 
@@ -97,7 +101,11 @@ fn instance(runtime: &Runtime, directory: &Directory) -> Arc<Instance> {
 pub struct Session<'a> {
     runtime: &'a Runtime,
     engine: Arc<Engine>,
+    statements: AtomicUsize,
 }
+
+/// A session rests before each statement of so many, which must not be seen.
+const REST: usize = 5;
 
 /// What a statement that was begun will tell.
 #[allow(dead_code, reason = "not all tests need it")]
@@ -118,6 +126,9 @@ impl<'a> Session<'a> {
     /// Runs a statement: its rows, each with commas, between blanks; or what it tells; or its error; or what COPY
     /// gives. Rows of a COPY FROM STDIN follow it, as in a file of statements.
     pub fn run(&self, sql: &str) -> String {
+        if self.statements.fetch_add(1, Ordering::Relaxed) % REST == REST - 1 {
+            self.engine.rest();
+        }
         self.runtime.block_on(answer(&self.engine, sql))
     }
 
