@@ -171,6 +171,7 @@ fn a_path_goes_with_its_transaction() {
 fn sessions_wait_for_each_others_schemas() {
     let database = TestDatabase::new();
     let (one, two) = (database.session(), database.session());
+    one.states(&[("create table a.t (k int primary key)", "3F000")]);
     one.done(&["create schema a", "begin", "create table a.t (k int primary key)"]);
     let dropped = two.begin("drop schema a");
     one.done(&["commit"]);

@@ -23,6 +23,7 @@ use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
 use crate::instants::zoned::{KEPT, fields_in_zone};
 use crate::names;
+use crate::names::resolve::no_schema;
 use crate::rows::Definition;
 
 fn rows(count: u64) -> String {
@@ -149,6 +150,19 @@ impl Engine {
         settled.is_ok_and(|plan| plan.schema().fields().iter().any(|f| enum_of(f).is_some()))
     }
 
+    /// Refuses a schema that there is not.
+    pub(super) fn check_schema_of(&self, reference: &TableReference) -> Result<(), Error> {
+        match reference.schema() {
+            Some(schema) if !self.catalog()?.has_schema(schema) => Err(no_schema(schema)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it is the name of a sequence, which is read as a table is.
+    pub(super) fn is_sequence(&self, name: &str) -> bool {
+        self.catalog().is_ok_and(|catalog| catalog.sequence(name).is_some())
+    }
+
     /// The columns of a table that can be made; `None`: it is there, and that will do.
     pub(super) fn check_create(
         &self,
@@ -157,6 +171,7 @@ impl Engine {
         let (reference, name) = (&create.name, create.name.table());
         self.check_own(reference)?;
         if !is_public(reference) {
+            self.check_schema_of(reference)?;
             let what = format!("a table \"{reference}\" outside the schema public");
             return Err(Error::not_yet(what).next(format!("create table {name} ...")));
         }
@@ -166,7 +181,7 @@ impl Engine {
         if known && create.if_not_exists {
             return Ok(None);
         }
-        if known {
+        if known && !self.is_sequence(name) {
             return Err(Error::new(955, "42P07", format!("there is already a table \"{name}\""))
                 .next(format!("drop table {name}; or choose another name")));
         }

@@ -23,6 +23,7 @@ impl Engine {
         let name = reference.table().to_string();
         self.check_own(&reference)?;
         if !is_public(&reference) {
+            self.check_schema_of(&reference)?;
             let what = format!("a table \"{reference}\" outside the schema public");
             return Err(Error::not_yet(what).next(format!("create external table {name} ...")));
         }
