@@ -60,6 +60,11 @@ impl SessionCatalog {
         }
     }
 
+    /// Whether the transaction has defined anything, so that its catalog is its own.
+    pub fn is_changed(&self) -> bool {
+        self.defining().as_ref().is_some_and(|own| own.definitions.is_changed())
+    }
+
     /// The catalog; one without tables where it cannot be read.
     pub fn current(&self) -> Arc<Catalog> {
         self.known().unwrap_or_default()

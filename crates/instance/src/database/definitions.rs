@@ -105,6 +105,11 @@ impl Definitions {
         Ok(Arc::clone(draft.catalog()))
     }
 
+    /// Whether the catalog is the transaction's own.
+    pub fn is_changed(&self) -> bool {
+        self.inner().draft.is_some()
+    }
+
     /// What is defined now.
     pub fn mark(&self) -> Defined {
         Defined(self.inner().draft.clone())

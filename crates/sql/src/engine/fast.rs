@@ -82,7 +82,7 @@ impl Engine {
         // What others make may come before what a name stood for.
         let is_plain = self.paths.is_plain();
         // What a transaction defines is its own.
-        let is_common = is_plain && rows.is_common(&catalog);
+        let is_common = is_plain && rows.sees_what_all_see();
         let common = is_common.then_some(&self.planner.common.plans);
         for plans in common.into_iter().chain([&self.plans]) {
             match plans.find(zone, key, &catalog, is_plain) {

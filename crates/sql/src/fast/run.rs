@@ -26,8 +26,8 @@ const ROWS_MAX: usize = 10_000;
 /// Entries of an index that are read together.
 const ENTRIES: usize = 256;
 
-/// Readers that a plan keeps.
-const READERS_MAX: usize = 2;
+/// Readers that a plan keeps, which many sessions use at once.
+const READERS_MAX: usize = 16;
 
 /// What came of a run.
 #[derive(Debug)]

@@ -229,9 +229,9 @@ impl RowTables {
         self.catalog.known()
     }
 
-    /// Whether a catalog is the one that all sessions see.
-    pub(crate) fn is_common(&self, catalog: &Arc<Catalog>) -> bool {
-        self.database().catalog().known().is_ok_and(|shared| Arc::ptr_eq(&shared, catalog))
+    /// Whether the catalog is the one that all sessions see.
+    pub(crate) fn sees_what_all_see(&self) -> bool {
+        !self.catalog.is_changed()
     }
 
     /// A table as the session sees it.
