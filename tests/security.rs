@@ -98,8 +98,11 @@ fn passwords_are_changed(served: &mut Served) {
     gone.send(&[first(3 << 16, b"user\0berta\0database\0cellar\0\0")]);
     gone.answers();
     assert_eq!(gone.sql("select current_user"), "(berta) SELECT 1");
+    owner(served, &[("create table of_owner (a int) using heap", "CREATE TABLE")]);
+    assert_eq!(gone.sql("select * from of_owner"), "SELECT 0");
     owner(served, &[("alter role berta nologin nosuperuser", "ALTER ROLE")]);
-    assert_eq!(gone.sql("select 1"), "42501");
+    assert_eq!(gone.sql("select 1"), "(1) SELECT 1");
+    assert_eq!(gone.sql("select * from of_owner"), "42501");
     owner(served, &[("drop role berta", "DROP ROLE")]);
     assert_eq!(gone.sql("set role cellar"), "42501");
     assert_eq!(gone.kinds(&[wire::parse("", "select 1", &[]), wire::sync()]), "EZ");
@@ -252,11 +255,14 @@ fn sessions_act_as_roles() {
             ("set role nosuch", "42704"),
             ("set role s; create table mine (a int)", "SET CREATE TABLE"),
             ("show password_encryption", "(scram-sha-256) SHOW"),
-            ("grant select on mine to s", "0A000"),
-            ("revoke all on mine from public", "0A000"),
+            ("grant select on mine to x", "GRANT"),
+            ("revoke all on mine from public", "REVOKE"),
             ("alter default privileges grant select on tables to s", "0A000"),
-            ("reassign owned by s to x", "0A000"),
-            ("drop owned by s", "0A000"),
+            ("set role x; select count(*) from mine", "SET (0) SELECT 1"),
+            ("drop table mine", "42501"),
+            ("reset role; reassign owned by s to x", "RESET REASSIGN OWNED"),
+            ("drop owned by s, x", "DROP OWNED"),
+            ("select count(*) from mine", "42P01"),
             ("select set_config('role', 's', false)", "55P02"),
         ],
     );

@@ -15,14 +15,17 @@ mod enums;
 mod explain;
 mod external;
 mod fast;
+mod grants;
 mod indexes;
 mod like;
 mod made;
 mod namespaces;
 mod open;
+mod permitted;
 mod planner;
 pub mod prepared;
 mod resolving;
+mod rights;
 mod roles;
 mod rows;
 mod run;
@@ -50,7 +53,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use async_recursion::async_recursion as boxed;
 use cellar_instance::administration::UnderWay;
-use cellar_instance::catalog::{Catalog, name};
+use cellar_instance::catalog::name;
 use datafusion::catalog::SchemaProvider;
 use datafusion::common::TableReference;
 use datafusion::datasource::TableType;
@@ -201,8 +204,6 @@ pub struct Engine {
     paths: Arc<Paths>,
     /// Stops the statement in progress.
     canceller: Canceller,
-    /// The catalog and the role with which it was looked last whether that may do everything.
-    looked: Mutex<Option<(Arc<Catalog>, Arc<str>)>>,
     /// Statements that were prepared by name.
     prepared: Mutex<HashMap<String, Arc<Prepared>>>,
 }
@@ -308,7 +309,6 @@ impl Engine {
             settings,
             paths,
             prepared: Mutex::default(),
-            looked: Mutex::default(),
             canceller: Canceller::default(),
         }
     }
@@ -394,6 +394,7 @@ impl Engine {
         self.refuse_behind_failure(&statement).await?;
         match statement {
             Statement::Command(mut command) => {
+                self.check_superuser("to administer the instance")?;
                 for disk in command.new_disks() {
                     disk.path = self.absolute(&disk.path)?;
                 }
@@ -404,6 +405,7 @@ impl Engine {
                 Ok(Outcome::Done { message: reply.message, notices: reply.notices })
             }
             Statement::ExplainWork(mut work) => {
+                self.check_superuser("to administer the instance")?;
                 for disk in &mut work.change.add {
                     disk.path = self.absolute(&disk.path)?;
                 }
@@ -460,6 +462,7 @@ impl Engine {
 
     async fn query(&self, sql: &str, mut statement: DfStatement) -> Result<Outcome, Error> {
         self.prepare(&mut statement).await?;
+        self.check_rights(&statement)?;
         if let Some(outcome) = self.defining(&statement).await? {
             return Ok(outcome);
         }
@@ -574,6 +577,7 @@ impl Engine {
         };
         let silent = matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Statement(_));
         if writes(&plan) {
+            self.check_superuser("to write files of the server")?;
             return self.write(plan, counted).await;
         }
         let stream = self.stream(plan).await.map_err(|e| self.failure(&e))?;

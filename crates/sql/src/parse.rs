@@ -15,6 +15,7 @@ mod only;
 mod operators;
 pub(crate) mod overriding;
 mod owner;
+mod rights;
 mod role;
 mod schema;
 mod scrub;

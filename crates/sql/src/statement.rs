@@ -1,5 +1,7 @@
 //! Statements, read and sorted by who carries them out.
 
+pub mod rights;
+
 use cellar_instance::administration::Command;
 use cellar_instance::heap::TableLock;
 use cellar_storage::request::WorkRequest;
@@ -8,6 +10,7 @@ use datafusion::common::TableReference;
 
 use crate::explain::options::ExplainOptions;
 use crate::rows::SequenceOptions;
+use crate::statement::rights::RightsStatement;
 
 /// A statement.
 #[derive(Clone, Debug)]
@@ -215,6 +218,7 @@ impl Define {
                 | Define::SetSchema { .. }
                 | Define::Comment { .. }
                 | Define::Role(_)
+                | Define::Rights(_)
                 | Define::CreateEnum { .. }
                 | Define::AlterEnum { .. }
                 | Define::DropTypes { .. }
@@ -273,6 +277,8 @@ pub enum Define {
         name: String,
         /// IF NOT EXISTS.
         if_not_exists: bool,
+        /// AUTHORIZATION: who is to own it.
+        owner: Option<RoleName>,
     },
     /// DROP SCHEMA.
     DropSchema {
@@ -292,6 +298,8 @@ pub enum Define {
     },
     /// About roles.
     Role(Box<RoleStatement>),
+    /// About what roles may do, and what they own.
+    Rights(Box<RightsStatement>),
     /// COMMENT ON.
     Comment {
         /// What it is about.
@@ -362,7 +370,7 @@ pub enum Define {
         /// IF EXISTS.
         if_exists: bool,
         /// Who is to own it.
-        role: String,
+        role: RoleName,
     },
     /// ALTER TABLE .. ADD GENERATED, with the name of the sequence.
     AddIdentity {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Catalog, Table, name};
+use super::{Catalog, Grants, Table, name};
 use crate::error::{Error, Result};
 
 /// A catalog, and what has become of it.
@@ -80,6 +80,23 @@ fn both_added(was: &Table, now: &Table, current: &Table) -> Option<Table> {
     Some(Table { segments, ..current.clone() })
 }
 
+/// A table of which one has changed the rights, and the other something else.
+fn both_changed(was: &Table, now: &Table, current: &Table) -> Option<Table> {
+    let rest = |table: &Table| Table { owner: 0, grants: Grants::default(), ..table.clone() };
+    let has_rights_of =
+        |one: &Table, other: &Table| one.owner == other.owner && one.grants == other.grants;
+    let with_rights_of = |of: &Table, table: &Table| {
+        Some(Table { owner: of.owner, grants: of.grants.clone(), ..table.clone() })
+    };
+    if has_rights_of(was, current) && rest(was) == rest(now) {
+        return with_rights_of(now, current);
+    }
+    if has_rights_of(was, now) && rest(was) == rest(current) {
+        return with_rights_of(current, now);
+    }
+    both_added(was, now, current)
+}
+
 fn table_name(table: &Table) -> &str {
     &table.name
 }
@@ -121,7 +138,7 @@ impl Draft {
     /// 08177 others have changed the same.
     pub fn onto(&self, current: &Arc<Catalog>) -> Result<Draft> {
         let changes = differing(&self.was.tables, &self.now.tables, table_name);
-        let tables = merged(&changes, &current.tables, table_name, both_added);
+        let tables = merged(&changes, &current.tables, table_name, both_changed);
         let tables = tables.map_err(|name| {
             let text = format!("others have made or changed \"{name}\" since this transaction did");
             Error::new(8177, text).hint("run the transaction again")
@@ -138,6 +155,13 @@ impl Draft {
         if let Some(table) = now.without_its_enum() {
             let text = format!(
                 "others have dropped a type that \"{}\" uses since this transaction looked",
+                table.name
+            );
+            return Err(Error::new(8177, text).hint("run the transaction again"));
+        }
+        if let Some(table) = now.without_its_roles() {
+            let text = format!(
+                "others have dropped a role that has rights on \"{}\" since this transaction looked",
                 table.name
             );
             return Err(Error::new(8177, text).hint("run the transaction again"));
@@ -187,6 +211,35 @@ mod tests {
         let merged = own.onto(&others).ok();
         let merged = merged.as_ref().map(|draft| (names(draft), draft.catalog().serial));
         assert_eq!(merged, Some((vec!["b", "c", "d"], 1)));
+    }
+
+    #[test]
+    fn rights_and_other_changes_of_one_table_are_both_kept() {
+        let own = draft(&[("a", 1)], &[("a", 2)]);
+        let with_owner = |catalog: &Arc<Catalog>| {
+            let role = crate::catalog::Role::default();
+            let catalog = catalog.with_role("r", role).unwrap_or_default();
+            let oid = catalog.who("r").map_or(0, |who| who.oid);
+            Arc::new(catalog.with_rights("a", |table| table.owned_by(oid)).unwrap_or_default())
+        };
+        let merged = own.onto(&with_owner(&own.was)).map(|draft| {
+            let table = draft.catalog().table("a").cloned();
+            table.map(|own| (own.owner() >= 1 << 30, own.rows.map(|rows| rows.object)))
+        });
+        assert_eq!(merged.ok(), Some(Some((true, Some(2)))));
+        // And the other way round.
+        let now = with_owner(&own.was);
+        let own = Draft { was: Arc::clone(&own.was), now };
+        let merged = own.onto(&catalog(&[("a", 2)])).map(|draft| {
+            let table = draft.catalog().table("a").cloned();
+            table.map(|own| (own.owner() >= 1 << 30, own.rows.map(|rows| rows.object)))
+        });
+        assert_eq!(merged.ok(), Some(Some((true, Some(2)))));
+        // A role that is gone by then has no rights.
+        let lost = Draft { was: Arc::clone(&own.now), now: Arc::clone(&own.now) };
+        let was = Arc::new(lost.was.without_role("r").unwrap_or_default());
+        let gone = Draft { was: Arc::clone(&was), now: was };
+        assert!(gone.onto(&lost.was).is_ok());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod labels;
 pub mod name;
 mod namespace;
 mod oid;
+mod rights;
 mod role;
 mod row_table;
 mod sequence;
@@ -25,6 +26,10 @@ use crate::error::{Error, Result};
 pub(crate) use draft::Draft;
 pub use labels::{EnumType, Label, enum_of_form, form_of_enum};
 pub use oid::array_of;
+pub use rights::{
+    Change, Class, Dependent, EVERYBODY, Grant, Grants, PUBLIC_OWNER, PUBLIC_OWNER_OID, Rights,
+    Who, changed, default_grants,
+};
 pub use role::{Membership, OWNER, OWNER_OID, Role};
 pub use row_table::{Check, Constraint, Index, IndexColumn, Missing, RowTable};
 pub use sequence::{Identity, Owned, Sequence, SequenceType};
@@ -33,9 +38,12 @@ pub(crate) use stub::Stub;
 pub use table::{Comments, Segment, Table, TableKind};
 pub use view::View;
 
-/// The newest version of the content that this program reads: the one with enum types. (Version 3 is a stub in the
-/// catalog's place.)
-pub const VERSION: u32 = 8;
+/// The newest version of the content that this program reads: the one with owners and rights. (Version 3 is a stub in
+/// the catalog's place.)
+pub const VERSION: u32 = 9;
+
+/// The version of a catalog with enum types.
+const VERSION_ENUMS: u32 = 8;
 
 /// The version of a catalog with roles.
 const VERSION_ROLES: u32 = 7;
@@ -106,6 +114,7 @@ impl Catalog {
             | TableKind::View
             | TableKind::Schema
             | TableKind::Role
+            | TableKind::Database
             | TableKind::Enum => Err(self.no_table(name)),
             TableKind::Heap => {
                 let text = format!("the rows of table \"{name}\" are in the heap, not in columns");
@@ -180,8 +189,11 @@ impl Catalog {
                 || table.view.is_some()
                 || table.rows.as_ref().is_some_and(|r| !r.owned.is_empty())
         };
-        if self.tables.iter().any(|table| table.kind == TableKind::Enum) {
+        if self.tables.iter().any(Table::has_rights) {
             return VERSION;
+        }
+        if self.tables.iter().any(|table| table.kind == TableKind::Enum) {
+            return VERSION_ENUMS;
         }
         if self.tables.iter().any(|table| table.kind == TableKind::Role) {
             return VERSION_ROLES;
@@ -245,7 +257,10 @@ impl Catalog {
         if !(replace && known.is_some_and(|known| known.kind == TableKind::External)) {
             self.check_names_of(&table)?;
         }
-        let table = self.numbered(table, known);
+        let mut table = self.numbered(table, known);
+        if let Some(known) = known {
+            (table.owner, table.grants) = (known.owner, known.grants.clone());
+        }
         let mut next = self.next();
         match next.tables.binary_search_by(|known| known.name.cmp(&table.name)) {
             Ok(at) => next.tables[at] = table,
@@ -333,7 +348,10 @@ impl Catalog {
     /// A view, new or in the place of another one.
     pub(crate) fn with_view(&self, view: Table) -> Result<Catalog> {
         match self.view(&view.name) {
-            Some((was, _)) => self.altered(was, Table { comments: was.comments.clone(), ..view }),
+            Some((was, _)) => {
+                let (comments, grants) = (was.comments.clone(), was.grants.clone());
+                self.altered(was, Table { comments, grants, owner: was.owner, ..view })
+            }
             None => self.with(view, false),
         }
     }
@@ -362,7 +380,8 @@ impl Catalog {
     }
 
     fn no_table(&self, name: &str) -> Error {
-        let tables = self.tables.iter().filter(|table| table.kind != TableKind::Role);
+        let is_told = |table: &&Table| !matches!(table.kind, TableKind::Role | TableKind::Database);
+        let tables = self.tables.iter().filter(is_told);
         let names: Vec<&str> = tables.map(|table| table.name.as_str()).collect();
         let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         Error::new(942, format!("table \"{name}\" does not exist"))

@@ -12,6 +12,9 @@ pub const SEPARATOR: char = '\u{1f}';
 /// The schema that is always there.
 pub const PUBLIC: &str = "public";
 
+/// The key of the database itself, where something is said of it: no schema can have this name.
+pub const DATABASE_KEY: &str = "pg_database\u{1f}cellar";
+
 /// What the schemas of sessions begin with.
 const TEMPORARY: &str = "pg_temp_";
 

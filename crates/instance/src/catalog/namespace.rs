@@ -22,8 +22,10 @@ impl Catalog {
 
     /// Whether there is more than one schema.
     pub fn has_schemas(&self) -> bool {
+        let is_in_none =
+            |table: &Table| matches!(table.kind, TableKind::Role | TableKind::Database);
         let is_in_one = |table: &Table| table.name.contains(name::SEPARATOR);
-        self.tables.iter().any(|table| is_in_one(table) && table.kind != TableKind::Role)
+        self.tables.iter().any(|table| is_in_one(table) && !is_in_none(table))
     }
 
     /// The schemas that people have made, and the one that is always there.
@@ -50,7 +52,8 @@ impl Catalog {
     /// Refuses a name in a schema that there is not.
     pub(super) fn check_schema_of(&self, key: &str) -> Result<()> {
         let (schema, own) = name::parts(key);
-        let is_in_none = own.is_empty() || name::role_of_key(key).is_some();
+        let is_in_none = own.is_empty() || key == name::DATABASE_KEY;
+        let is_in_none = is_in_none || name::role_of_key(key).is_some();
         match is_in_none || name::is_temporary(schema) || self.has_schema(schema) {
             true => Ok(()),
             false => Err(no_schema(schema)),

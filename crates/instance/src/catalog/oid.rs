@@ -50,7 +50,8 @@ impl Table {
 
     /// Whether nothing else tells it from others, whatever its name is.
     fn has_number(&self) -> bool {
-        matches!(self.kind, TableKind::View | TableKind::Schema | TableKind::Role | TableKind::Enum)
+        use TableKind::{Database, Enum, Role, Schema, View};
+        matches!(self.kind, View | Schema | Role | Enum | Database)
     }
 
     /// The number by which clients know it.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Catalog, Table, name};
+use super::{Catalog, PUBLIC_OWNER, PUBLIC_OWNER_OID, Table, name};
 use crate::error::{Error, Result};
 
 /// The role that every database has: whose it is.
@@ -116,6 +116,9 @@ impl Catalog {
     pub fn role_name(&self, oid: u32) -> Option<&str> {
         if oid == OWNER_OID {
             return Some(OWNER);
+        }
+        if oid == PUBLIC_OWNER_OID {
+            return Some(PUBLIC_OWNER);
         }
         let mut roles = self.tables.iter().filter(|table| table.role.is_some());
         let found = roles.find(|table| table.oid() == oid)?;

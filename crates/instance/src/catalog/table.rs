@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{EnumType, Role, RowTable, Sequence, View, name};
+use super::{EnumType, Grants, Role, RowTable, Sequence, View, name};
 
 /// The option with the locations of an external table behind its first, as a JSON array.
 const MORE_LOCATIONS: &str = "more_locations";
@@ -29,6 +29,8 @@ pub enum TableKind {
     Role,
     /// An enum type: no table, but among their names.
     Enum,
+    /// The database itself, where something is said of it.
+    Database,
 }
 
 /// A table.
@@ -76,6 +78,12 @@ pub struct Table {
     /// What COMMENT says of it and of what belongs to it.
     #[serde(default, skip_serializing_if = "Comments::is_empty")]
     pub comments: Comments,
+    /// The role that owns it; 0: the one that owns such objects from the start. See [`Table::owner`].
+    #[serde(default, skip_serializing_if = "no_number")]
+    pub owner: u32,
+    /// What GRANT has said.
+    #[serde(default, skip_serializing_if = "Grants::is_empty")]
+    pub grants: Grants,
 }
 
 /// What people have written about an object.
@@ -152,6 +160,8 @@ impl Table {
             role: None,
             labels: None,
             comments: Comments::default(),
+            owner: 0,
+            grants: Grants::default(),
         }
     }
 
@@ -178,6 +188,8 @@ impl Table {
             role: None,
             labels: None,
             comments: Comments::default(),
+            owner: 0,
+            grants: Grants::default(),
         }
     }
 
@@ -197,6 +209,12 @@ impl Table {
     pub fn of_role(name: &str, role: Role) -> Table {
         let plain = Table::external(name::role_key(name), "", "", "", BTreeMap::new());
         Table { kind: TableKind::Role, role: Some(role), ..plain }
+    }
+
+    /// The database, of which nothing is said yet.
+    pub fn of_database() -> Table {
+        let plain = Table::external(name::DATABASE_KEY, "", "", "", BTreeMap::new());
+        Table { kind: TableKind::Database, ..plain }
     }
 
     /// A view with these columns.
@@ -229,6 +247,8 @@ impl Table {
             role: None,
             labels: None,
             comments: Comments::default(),
+            owner: 0,
+            grants: Grants::default(),
         }
     }
 
@@ -247,6 +267,7 @@ impl Table {
             TableKind::Schema => "schema",
             TableKind::Role => "role",
             TableKind::Enum => "type",
+            TableKind::Database => "database",
         }
     }
 
@@ -310,6 +331,9 @@ impl Table {
         if is_role != self.role.is_some() || is_role != name::role_of_key(&self.name).is_some() {
             return Some(format!("\"{name}\" is a role, or it is not"));
         }
+        if (self.kind == TableKind::Database) != (self.name == name::DATABASE_KEY) {
+            return Some(format!("\"{name}\" is the database, or it is not"));
+        }
         if (self.kind == TableKind::Enum) != self.labels.is_some() {
             return Some(format!("\"{name}\" is an enum type, or it is not"));
         }
@@ -357,8 +381,8 @@ pub(super) fn fault_of(tables: &[Table]) -> Option<String> {
             return Some(fault);
         }
         let (schema, own) = name::parts(&table.name);
-        let is_there =
-            schema == name::PUBLIC || name::is_temporary(schema) || table.kind == TableKind::Role;
+        let is_in_none = matches!(table.kind, TableKind::Role | TableKind::Database);
+        let is_there = schema == name::PUBLIC || name::is_temporary(schema) || is_in_none;
         if !is_there && !schemas.contains(schema) {
             return Some(format!("table \"{own}\" is in a schema that is not there: \"{schema}\""));
         }

@@ -4,6 +4,7 @@
 //! machine stops before, what was made goes.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use cellar_diskgroup::File;
 
 use super::Database;
 use super::define_columnar::{files_of, left_segments};
-use crate::catalog::{Catalog, Draft, RowTable, Segment, Table, name};
+use crate::catalog::{Catalog, Draft, OWNER_OID, RowTable, Segment, Table, name};
 use crate::error::{Error, INTERNAL, Result};
 use crate::heap::{Making, Transaction, from_heap, remove_number};
 use crate::tables::{Published, SegmentFigures};
@@ -32,6 +33,8 @@ pub struct Definitions(Arc<Shared>);
 struct Shared {
     database: Database,
     inner: Mutex<Inner>,
+    /// The number of the role that owns what is made.
+    maker: AtomicU32,
 }
 
 #[derive(Default)]
@@ -74,7 +77,8 @@ impl std::fmt::Debug for Defined {
 impl Database {
     /// What a transaction that has just begun defines: nothing.
     pub fn definitions(&self) -> Definitions {
-        Definitions(Arc::new(Shared { database: self.clone(), inner: Mutex::default() }))
+        let (database, inner) = (self.clone(), Mutex::default());
+        Definitions(Arc::new(Shared { database, inner, maker: AtomicU32::new(OWNER_OID) }))
     }
 }
 
@@ -105,6 +109,11 @@ impl Definitions {
         Ok(Arc::clone(draft.catalog()))
     }
 
+    /// What is made from now on is this role's.
+    pub fn make_as(&self, role: u32) {
+        self.0.maker.store(role, Ordering::Relaxed);
+    }
+
     /// Whether the catalog is the transaction's own.
     pub fn is_changed(&self) -> bool {
         self.inner().draft.is_some()
@@ -131,7 +140,8 @@ impl Definitions {
             return Err(Error::new(INTERNAL, text));
         }
         let now = self.catalog()?;
-        let next = next(&now)?;
+        let mut next = next(&now)?;
+        next.own_new(&now, self.0.maker.load(Ordering::Relaxed));
         if let Some(fault) = next.fault() {
             return Err(Error::new(INTERNAL, format!("the catalog would be damaged: {fault}")));
         }

@@ -10,6 +10,7 @@ mod import;
 mod init;
 mod kept_catalog;
 mod parameters;
+mod rights;
 mod roles;
 mod row_tables;
 mod schemas;

@@ -54,8 +54,7 @@ impl Definitions {
         if let Some(next) = next {
             sequence.counter = self.new_counter(session, next).await?;
         }
-        let comments = was.comments.clone();
-        let table = Table { comments, ..Table::of_sequence(name, sequence) };
+        let table = Table { sequence: Some(sequence), ..was.clone() };
         self.define(|catalog| catalog.altered(was, table))
     }
 

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
 use cellar_format::rows::RowLayout;
-use cellar_instance::catalog::{Comments, Constraint, Index, Missing, RowTable, Table, name};
+use cellar_instance::catalog::{
+    Comments, Constraint, Grants, Index, Missing, RowTable, Table, name,
+};
 use cellar_instance::database::Alteration;
 use datafusion::common::DFSchema;
 use datafusion::datasource::{MemTable, provider_as_source};
@@ -276,7 +278,20 @@ impl Altered {
     fn table(&self, was: &Table, rows: RowTable) -> Table {
         let (name, schema) = (self.name.clone(), schema_text(&self.schema()));
         let comments = self.comments(&was.comments);
-        Table { name, schema, rows: Some(rows), comments, ..was.clone() }
+        let grants = self.grants(&was.grants);
+        Table { name, schema, rows: Some(rows), comments, grants, ..was.clone() }
+    }
+
+    /// What was granted on the table and on the columns that it still has.
+    fn grants(&self, was: &Grants) -> Grants {
+        let mut now = Grants { own: was.own.clone(), ..Grants::default() };
+        for column in &self.columns {
+            let (From::Old(at) | From::Cast(at, _)) = &column.from else { continue };
+            if let Some(grants) = was.columns.get(self.old.schema.field(*at).name()) {
+                now.columns.insert(column.field.name().clone(), grants.clone());
+            }
+        }
+        now
     }
 
     /// What was written about the table and what it still has.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
+use cellar_instance::catalog::Rights;
 use datafusion::common::TableReference;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{
@@ -222,6 +223,7 @@ impl Engine {
         };
         check_append(&dml)?;
         let name = dml.table_name.table().to_owned();
+        self.check_whole(&name, Rights::INSERT)?;
         let kept = self.columnar()?.schema(&name)?;
         let columns = kept_schema(&dml.target.schema(), &kept);
         let batches = self.batches(dml.input.as_ref().clone()).await?;

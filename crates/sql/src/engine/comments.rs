@@ -5,16 +5,12 @@ use cellar_instance::catalog::{Catalog, Comments, Table, TableKind, name};
 use datafusion::common::TableReference;
 
 use crate::columnar::table::checked_schema;
-use crate::engine::roles::no_role;
 use crate::engine::sequences::bare;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
 use crate::names::path::SYSTEM;
 use crate::names::resolve::no_schema;
 use crate::statement::About;
-
-/// The role that owns everything.
-const OWNER: &str = "cellar";
 
 /// Which comment of an object.
 enum Part {
@@ -91,49 +87,11 @@ impl Engine {
         Ok(done("Comment created."))
     }
 
-    /// ALTER .. OWNER TO: everything is of the one role that there is.
-    pub(super) fn set_owner(
+    pub(super) fn commented_schema(
         &self,
-        of: &About,
-        if_exists: bool,
-        role: &str,
-    ) -> Result<Outcome, Error> {
-        let catalog = self.catalog()?;
-        let found = match of {
-            About::Schema(schema) => self.commented_schema(&catalog, schema),
-            About::Table(own) => {
-                // ALTER TABLE is of all that has columns.
-                let key = bare(own)?;
-                let kinds = ["view", "sequence"];
-                let kind = catalog.kind_of(&key).filter(|kind| kinds.contains(kind));
-                self.commented(&catalog, kind.unwrap_or("table"), own)
-            }
-            About::View(own) => self.commented(&catalog, "view", own),
-            About::Sequence(own) => self.commented(&catalog, "sequence", own),
-            About::Index(own) => self.commented(&catalog, "index", own),
-            About::Type(own) => self.commented(&catalog, "type", own),
-            About::Column(own, _) | About::Constraint(own, _) => {
-                self.commented(&catalog, "table", own)
-            }
-        };
-        match found {
-            Err(error) if if_exists && matches!(error.sqlstate, "42P01" | "3F000") => {
-                return Ok(done("There was no such object."));
-            }
-            found => drop(found?),
-        }
-        let is_here = [OWNER, "current_user", "session_user", "current_role"].contains(&role);
-        match is_here {
-            true => Ok(done(format!("The owner is {OWNER}."))),
-            false if catalog.role(role).is_some() => {
-                Err(Error::not_yet("an owner other than the role that owns the database")
-                    .next(format!("everything is of the role {OWNER}: pg_dump --no-owner")))
-            }
-            false => Err(no_role(role)),
-        }
-    }
-
-    fn commented_schema(&self, catalog: &Catalog, schema: &str) -> Result<String, Error> {
+        catalog: &Catalog,
+        schema: &str,
+    ) -> Result<String, Error> {
         if SYSTEM.contains(&schema) || !catalog.has_schema(schema) {
             return Err(no_schema(schema));
         }
@@ -141,7 +99,7 @@ impl Engine {
     }
 
     /// The key of an object that is to be of a kind.
-    fn commented(
+    pub(super) fn commented(
         &self,
         catalog: &Catalog,
         kind: &str,
@@ -168,7 +126,11 @@ fn check_column(table: &Table, column: &str) -> Result<(), Error> {
             .next("comment on the table"));
     }
     let names: Vec<String> = match table.kind {
-        TableKind::Sequence | TableKind::Schema | TableKind::Role | TableKind::Enum => Vec::new(),
+        TableKind::Sequence
+        | TableKind::Schema
+        | TableKind::Role
+        | TableKind::Enum
+        | TableKind::Database => Vec::new(),
         _ => {
             let schema = checked_schema(&table.schema)?;
             schema.fields().iter().map(|field| field.name().clone()).collect()

@@ -27,9 +27,11 @@ use crate::dialect::LikeEscape;
 use crate::distinct_on::KeysOfDistinctOn;
 use crate::engine::advisory_calls::AdvisoryCall;
 use crate::engine::enums::EnumTypes;
+use crate::engine::permitted::Permitted;
 use crate::engine::schema_calls::OfPath;
 use crate::engine::sequence_calls::OfSequence;
 use crate::engine::session_calls::SessionCall;
+use crate::engine::tables::Tables;
 use crate::engine::{EngineOptions, PUBLIC, Stores};
 use crate::enums::{EnumCall, EnumRule};
 use crate::files::csv_format::CsvFormats;
@@ -171,7 +173,7 @@ pub(super) fn of_session(
     common: &SessionState,
     host: &Arc<dyn Host>,
     (settings, paths, ask): (&Arc<Settings>, &Arc<Paths>, &Arc<Ask>),
-    notes: &Arc<Notes>,
+    (tables, notes): (&Arc<Tables>, &Arc<Notes>),
 ) -> SessionContext {
     let stores = Stores {
         host: Arc::clone(host),
@@ -188,7 +190,12 @@ pub(super) fn of_session(
         runtime.disk_manager =
             files.build().map_or_else(|_| Arc::clone(&base.disk_manager), Arc::new);
     }
+    let permitted = Permitted { settings: Arc::clone(settings), tables: Arc::clone(tables) };
+    let mut rules = common.analyzer().rules.clone();
+    // Before all others: what a statement says is still there.
+    rules.insert(0, Arc::new(permitted));
     let mut state = SessionStateBuilder::new_from_existing(common.clone())
+        .with_analyzer_rules(rules)
         // Each session has schemas of its own.
         .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))
         .with_runtime_env(Arc::new(runtime))

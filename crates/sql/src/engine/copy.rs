@@ -7,6 +7,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
+use cellar_instance::catalog::Rights;
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
@@ -75,6 +76,9 @@ impl Engine {
         copy: Copy,
         input: Option<CopyInput>,
     ) -> Result<Outcome, Error> {
+        if matches!(copy.place, Place::File(_)) {
+            self.check_superuser("to COPY to or from a file of the server")?;
+        }
         if !copy.is_from {
             return self.copy_to(sql, copy).await;
         }
@@ -133,6 +137,7 @@ impl Engine {
         scope.check_writable()?;
         let columns = scope.current(&planned).await?;
         let places = places(&columns.schema, &columns.name, names)?;
+        self.check_inserts(&columns.name, &columns.schema, &places)?;
         let checks = Checks::of(&self.state(), &columns)?;
         let given = self.given(&columns, &places)?;
         let change = Change { columns: &columns, checks: &checks, scope, wants_rows: false };
@@ -143,6 +148,12 @@ impl Engine {
             sink.add(&filled(batch, &given)?).await?;
         }
         sink.finish().await
+    }
+
+    /// Refuses to add rows with values of these columns.
+    fn check_inserts(&self, key: &str, schema: &SchemaRef, places: &[usize]) -> Result<(), Error> {
+        let names = places.iter().map(|at| schema.field(*at).name().as_str());
+        self.check_columns(key, Rights::INSERT, names)
     }
 
     /// The DEFAULT of each column that is not copied and has one.
@@ -171,6 +182,7 @@ impl Engine {
         let (columnar, name) = (self.columnar()?, reference.table());
         let schema = columnar.schema(name)?;
         let places = places(&schema, name, names)?;
+        self.check_inserts(name, &schema, &places)?;
         let shown = fields_in_zone(&schema, &self.settings.now().zone);
         let reader = Reader::new(input, &copy.form, name, shown, places)?;
         let batches = stream::try_unfold(reader, |mut reader| async move {

@@ -50,7 +50,8 @@ impl Planner {
         let (common, paths) = (&self.common, &self.paths);
         let ask = Arc::new(Ask::new(&self.host, paths, &self.settings, &common.columns));
         let own = (&self.settings, paths, &ask);
-        let context = context::of_session(&common.state, &self.host, own, &self.notes);
+        let more = (&self.tables, &self.notes);
+        let context = context::of_session(&common.state, &self.host, own, more);
         let namespaces = Namespaces {
             ask: Arc::clone(&ask),
             host: Arc::clone(&self.host),

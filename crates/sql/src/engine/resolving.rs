@@ -18,6 +18,7 @@ use crate::names::path::TEMPORARY;
 use crate::names::resolve::{Resolver, key_name};
 use crate::parse::changed_query;
 use crate::parse::table_kind::{ACCESS_METHOD, HEAP};
+use crate::statement::rights::{On, RightsStatement};
 use crate::statement::{About, Define, OwnedBy};
 
 impl Engine {
@@ -148,6 +149,13 @@ impl Engine {
                 | About::Type(name)
                 | About::Column(name, _)
                 | About::Constraint(name, _) => resolver.resolve_reference(name),
+            },
+            Define::Rights(statement) => match statement.as_mut() {
+                RightsStatement::Change {
+                    on: On::Tables(names) | On::Sequences(names) | On::Types(names),
+                    ..
+                } => names.iter_mut().try_for_each(|name| resolver.resolve_reference(name)),
+                _ => Ok(()),
             },
             Define::Role(_)
             | Define::CreateSchema { .. }

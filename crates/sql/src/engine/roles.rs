@@ -1,17 +1,17 @@
 //! CREATE, ALTER and DROP ROLE, memberships, and the role that a session acts as.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
-use cellar_instance::catalog::{Catalog, Membership, OWNER, OWNER_OID, Role};
+use cellar_instance::catalog::{Catalog, Membership, OWNER, OWNER_OID, Rights, Role, name};
 use cellar_instance::roles::scram::{Verifier, new_salt};
 
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
 use crate::instants::written::stamp;
 use crate::instants::zoned::{instant_of, zone_of};
-use crate::settings::Acts;
+use crate::settings::{Acts, denied as lacks, no_role};
 use crate::statement::{Assume, Password, RoleName, RoleOptions, RoleStatement};
 
 /// Names that mean something else, or are the system's.
@@ -26,11 +26,6 @@ pub(crate) struct Acting {
     pub name: String,
     pub oid: u32,
     pub role: Role,
-}
-
-pub(super) fn no_role(name: &str) -> Error {
-    Error::new(1918, "42704", format!("role \"{name}\" does not exist"))
-        .next("see which there are: select rolname from pg_roles")
 }
 
 fn denied(what: impl Into<String>) -> Error {
@@ -90,32 +85,19 @@ impl Engine {
         Ok(Acting { name, oid, role })
     }
 
-    /// Refuses a statement of a role that was dropped since, or is no superuser any more. The owner always is one.
+    /// Refuses a statement of a role that was dropped since.
     ///
     /// # Errors
     /// 42501.
     pub(super) fn check_role(&self) -> Result<(), Error> {
-        let now = self.settings.now();
-        if &*now.role == OWNER {
+        if self.settings.is_owner() {
             return Ok(());
         }
-        let role = Arc::clone(&now.role);
-        let catalog = self.catalog()?;
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((then, of)) = &*looked
-            && Arc::ptr_eq(then, &catalog)
-            && *of == role
-        {
-            return Ok(());
-        }
-        match catalog.role(&role).is_some_and(|(_, known)| known.is_superuser) {
-            true => {
-                *looked = Some((catalog, role));
-                Ok(())
-            }
-            false => {
-                let text = format!("role \"{role}\" was dropped, or is no superuser any more");
-                Err(denied(text))
+        match self.settings.who(&self.catalog()?) {
+            Some(_) => Ok(()),
+            None => {
+                let role = Arc::clone(&self.settings.now().role);
+                Err(denied(format!("role \"{role}\" was dropped")))
             }
         }
     }
@@ -123,10 +105,16 @@ impl Engine {
     /// The session is that of a role, which has connected.
     ///
     /// # Errors
-    /// 42704 it was dropped meanwhile.
+    /// 42704 it was dropped meanwhile; 42501 it may not connect to the database.
     pub fn connected_as(&self, role: &str) -> Result<(), Error> {
         let is_superuser = match self.catalog() {
-            Ok(catalog) => catalog.role(role).ok_or_else(|| no_role(role))?.1.is_superuser,
+            Ok(catalog) => {
+                let who = catalog.who(role).ok_or_else(|| no_role(role))?;
+                if !catalog.database_object().rights_of(&who).has(Rights::CONNECT) {
+                    return Err(lacks("database", name::DATABASE_KEY, Rights::CONNECT));
+                }
+                who.is_superuser
+            }
             // Where nobody knows which roles there are, it is the owner's.
             Err(error) if role != OWNER => return Err(error),
             Err(_) => true,
@@ -174,7 +162,6 @@ impl Engine {
             }
         };
         let is_superuser = find(&wanted)?.1.is_superuser;
-        check_rights(&wanted, is_superuser)?;
         self.settings.act(acts, is_superuser, is_local);
         Ok(done(format!("The role is {wanted}.")))
     }
@@ -197,7 +184,7 @@ impl Engine {
     }
 
     /// The name of the role that a statement means.
-    fn named_role(&self, name: &RoleName) -> Result<String, Error> {
+    pub(super) fn named_role(&self, name: &RoleName) -> Result<String, Error> {
         let now = self.settings.now();
         match name {
             RoleName::Named(name) => Ok(name.clone()),
@@ -242,9 +229,6 @@ impl Engine {
         }
         if let Some(until) = options.valid_until {
             now.valid_until = self.point_in_time(&until)?;
-        }
-        if now.can_login {
-            check_login(now.is_superuser)?;
         }
         Ok(now)
     }
@@ -368,6 +352,7 @@ impl Engine {
             }
             self.check_makes_roles(&catalog, role.is_superuser)?;
             self.check_not_in_use(&name, "dropped")?;
+            check_owns_nothing(&catalog, &name)?;
             dropped.insert(name);
         }
         let dropped: Vec<String> = dropped.into_iter().collect();
@@ -470,20 +455,30 @@ impl Engine {
     }
 }
 
-/// Refuses a role that could connect and whose rights nobody would look at.
-fn check_login(is_superuser: bool) -> Result<(), Error> {
-    match is_superuser {
-        true => Ok(()),
-        false => Err(Error::not_yet("a role that may log in and is no superuser")
-            .next("create role .. login superuser: privileges on objects are to come")),
+/// Refuses to drop a role that owns something, or has rights on something.
+fn check_owns_nothing(catalog: &Catalog, role: &str) -> Result<(), Error> {
+    let Some((oid, _)) = catalog.role(role) else { return Ok(()) };
+    let mut lines = Vec::new();
+    for table in catalog.owned_objects() {
+        let own = match name::schema_of_key(&table.name) {
+            Some(schema) => schema,
+            None if table.name == name::DATABASE_KEY => name::parts(&table.name).1,
+            None => &table.name,
+        };
+        let word = table.word();
+        match table.owner() == oid {
+            true => lines.push(format!("owner of {word} {own}")),
+            false if table.grants.roles().contains(&oid) => {
+                lines.push(format!("privileges for {word} {own}"));
+            }
+            false => {}
+        }
     }
-}
-
-/// The same of one that a session would act as.
-fn check_rights(name: &str, is_superuser: bool) -> Result<(), Error> {
-    match is_superuser {
-        true => Ok(()),
-        false => Err(Error::not_yet(format!("to act as role \"{name}\", which is no superuser"))
-            .next("privileges on objects are to come")),
+    if lines.is_empty() {
+        return Ok(());
     }
+    let text = format!("role \"{role}\" cannot be dropped because some objects depend on it");
+    let next = format!("reassign owned by {role} to ..; drop owned by {role}");
+    Err(Error::new(1922, "2BP01", text)
+        .caused_by(Error::new(1922, "2BP01", lines.join("\n")).next(next)))
 }

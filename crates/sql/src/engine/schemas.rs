@@ -22,7 +22,7 @@ use crate::names::folded;
 use crate::names::path::{SYSTEM, SearchPath, TEMPORARY};
 use crate::names::resolve::no_schema;
 use crate::rows::default_of_sequence;
-use crate::statement::Kind;
+use crate::statement::{About, Kind, RoleName};
 
 const SEARCH_PATH: &str = "search_path";
 
@@ -34,6 +34,7 @@ impl Engine {
         &self,
         schema: &str,
         if_not_exists: bool,
+        owner: Option<&RoleName>,
     ) -> Result<Outcome, Error> {
         if schema.starts_with("pg_") {
             return Err(Error::new(
@@ -59,6 +60,9 @@ impl Engine {
         }
         let scope = self.definer()?;
         scope.definitions.create_schema(&mut *scope.open().await?, schema).await?;
+        if let Some(owner) = owner {
+            self.set_owner(&About::Schema(schema.to_owned()), false, owner).await?;
+        }
         Ok(done(format!("Schema {schema} created.")))
     }
 

@@ -95,9 +95,10 @@ impl Engine {
     #[boxed]
     pub(super) async fn define(&self, mut define: Define) -> Result<Outcome, Error> {
         self.resolve_define(&mut define)?;
+        self.check_define(&define)?;
         match define {
-            Define::CreateSchema { name, if_not_exists } => {
-                self.create_schema(&name, if_not_exists).await
+            Define::CreateSchema { name, if_not_exists, owner } => {
+                self.create_schema(&name, if_not_exists, owner.as_ref()).await
             }
             Define::DropSchema { names, if_exists, cascades } => {
                 self.drop_schemas(&names, (if_exists, cascades)).await
@@ -105,6 +106,7 @@ impl Engine {
             Define::RenameSchema { name, to } => self.rename_schema(&name, &to).await,
             Define::Comment { about, text } => self.comment(&about, text).await,
             Define::Role(statement) => self.about_roles(*statement).await,
+            Define::Rights(statement) => self.about_rights(*statement).await,
             Define::SetSchema { kind, name, if_exists, schema } => {
                 self.set_schema_of((kind, &name), if_exists, &schema).await
             }
@@ -119,7 +121,7 @@ impl Engine {
             Define::CreateSequence { name, if_not_exists, options, owned_by } => {
                 self.create_sequence(&name, if_not_exists, (&options, owned_by)).await
             }
-            Define::SetOwner { of, if_exists, role } => self.set_owner(&of, if_exists, &role),
+            Define::SetOwner { of, if_exists, role } => self.set_owner(&of, if_exists, &role).await,
             Define::AddIdentity { table, column, is_always, sequence, options } => {
                 let kind = if is_always { Identity::Always } else { Identity::Default };
                 let sequence = bare(&sequence)?;

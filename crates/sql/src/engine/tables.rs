@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use cellar_instance::catalog::{Sequence, Table, name};
+use cellar_instance::catalog::{Catalog, Sequence, Table, name};
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::Result as DataFusionResult;
 use datafusion::datasource::{TableProvider, TableType};
@@ -18,6 +18,7 @@ use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Value};
 use crate::columnar::provider::ColumnarTable;
 use crate::columnar::table::schema_of_text;
 use crate::engine::open::{Known, Opened, open};
+use crate::engine::permitted::{Whose, file_of_server, opens_view};
 use crate::engine::sequence_row;
 use crate::engine::views::open_view;
 use crate::error::Error;
@@ -120,6 +121,40 @@ impl Tables {
     /// Whether it is one of ours, or a view of the session.
     pub(super) fn is_own(&self, name: &str) -> bool {
         self.own.table_exist(name) || self.system.table_exist(name)
+    }
+
+    /// The catalog as the session sees it; `None`: there is none with roles.
+    pub(super) fn catalog(&self) -> Option<Arc<Catalog>> {
+        self.host.rows()?.catalog().ok()
+    }
+
+    /// Whose a name without a schema is.
+    pub(super) fn whose(&self, name: &str) -> Whose {
+        let is_dual = name == "dual";
+        match () {
+            () if self.own.table_exist(name) => Whose::Session,
+            () if self.system.table_exist(name) && !is_dual => Whose::Instance,
+            () if is_dual => Whose::Session,
+            () => Whose::Catalog,
+        }
+    }
+
+    fn is_superuser(&self, role: u32) -> bool {
+        let who = self.catalog().and_then(|catalog| catalog.who_is(role));
+        who.is_some_and(|who| who.is_superuser)
+    }
+
+    /// Refuses to open files by their paths.
+    fn check_reads_files(&self) -> Result<(), Error> {
+        let may = match (opens_view(), self.host.rows()) {
+            (Some(is_superuser), _) => is_superuser,
+            (None, None) => true,
+            (None, Some(rows)) => {
+                let who = || rows.settings().who(&rows.catalog().ok()?);
+                rows.settings().is_owner() || who().is_some_and(|who| who.is_superuser)
+            }
+        };
+        if may { Ok(()) } else { Err(file_of_server()) }
     }
 
     /// The keys of all tables and views of the catalog.
@@ -250,14 +285,19 @@ impl Tables {
         if let Some(table) = self.view(name)
             && let Some(view) = &table.view
         {
-            return Ok(Some(Arc::new(open_view(&self.state()?, &table, view).await?)));
+            let is_superuser = self.is_superuser(table.owner());
+            let opened = open_view(&self.state()?, (&table, view), is_superuser).await?;
+            return Ok(Some(Arc::new(opened)));
         }
         if let (Some(rows), Some(sequence)) = (self.host.rows(), self.sequence(name)) {
             return Ok(Some(Arc::new(sequence_row::table_of(rows, &sequence)?)));
         }
         let opened = match self.definition(name) {
             Some(table) => self.open_external(&table).await?,
-            None if is_file(name) => self.open_file(name).await?,
+            None if is_file(name) => {
+                self.check_reads_files()?;
+                self.open_file(name).await?
+            }
             None => return Ok(None),
         };
         Ok(Some(Arc::new(opened.table)))

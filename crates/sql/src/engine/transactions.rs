@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
+use cellar_instance::catalog::OWNER_OID;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
@@ -393,6 +394,9 @@ impl Engine {
     /// Sets what the statement in progress reads and changes, until what this returns is dropped: also where
     /// the statement is given up.
     pub(super) fn in_scope(&self, scope: Scope) -> InScope<'_> {
+        // A role that is gone makes nothing: its statements are refused before.
+        let maker = if self.settings.is_owner() { None } else { self.who().ok() };
+        scope.definitions.make_as(maker.map_or(OWNER_OID, |who| who.oid));
         self.set_scope(Some(scope));
         InScope(self)
     }

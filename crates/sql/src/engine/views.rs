@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{CreateView, Statement as SqlStatement};
 
 use crate::columnar::table::{schema_of_text, schema_text, with_enum_of};
 use crate::engine::ddl::check_schema;
+use crate::engine::permitted::{as_view, opening_view, unasked};
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
 use crate::failure::from_datafusion;
@@ -50,16 +51,17 @@ async fn plan_of(state: &SessionState, query: &str) -> Result<LogicalPlan, Error
 /// What it reads is not there, or is something else now.
 pub(super) async fn open_view(
     state: &SessionState,
-    table: &Table,
-    view: &View,
+    (table, view): (&Table, &View),
+    owner_is_superuser: bool,
 ) -> Result<ViewTable, Error> {
-    let plan = plan_of(state, &view.query).await?;
+    let plan = opening_view(owner_is_superuser, plan_of(state, &view.query)).await?;
     let schema = schema_of_text(&table.schema)?;
     let plan = with_columns(plan, &view.columns, &schema).map_err(|e| from_datafusion(&e))?;
     let plan = plan.ok_or_else(|| {
         let text = format!("view \"{}\" reads other columns than when it was made", table.name);
         Error::new(4063, "42703", text).next("drop it, and make it anew")
     })?;
+    let plan = as_view(plan, &table.name).map_err(|e| from_datafusion(&e))?;
     // A key is always quoted there.
     let shown = view.query.replace(key_names::SEPARATOR, "\".\"");
     Ok(ViewTable::new(plan, Some(shown)))
@@ -175,7 +177,7 @@ impl Engine {
             Err(error) => return Err(self.missing_table(&statement).unwrap_or(error)),
         };
         // With the types that its columns have when it runs.
-        let settled = self.settled(&plan)?;
+        let settled = unasked(|| self.settled(&plan))?;
         let columns: Vec<String> =
             settled.schema().fields().iter().map(|field| field.name().clone()).collect();
         if create.columns.len() > columns.len() {
@@ -192,7 +194,7 @@ impl Engine {
         schema_of_text(&schema_text(&schema)).map_err(|cause| {
             Error::not_yet("a view with a column of such a type").caused_by(cause)
         })?;
-        let optimized = state.optimize(&settled).map_err(|e| self.failure(&e))?;
+        let optimized = unasked(|| state.optimize(&settled)).map_err(|e| self.failure(&e))?;
         let mut uses = scanned(&optimized).map_err(|e| self.failure(&e))?;
         let named = state.resolve_table_references(&statement).map_err(|e| self.failure(&e))?;
         for reference in named.iter().filter(|reference| is_public(reference)) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cellar_format::rows::RowColumns as Builder;
-use cellar_instance::catalog::{Catalog, Identity, Table};
+use cellar_instance::catalog::{Catalog, Identity, Rights, Table};
 use cellar_instance::heap::RowLock;
 use cellar_instance::library::{Cursor, Library};
 use datafusion::execution::context::SessionState;
@@ -197,6 +197,27 @@ impl Plan {
         match &self.work {
             Work::Select(select) => select.lock.is_some(),
             Work::Insert(_) | Work::Change(_) => true,
+        }
+    }
+
+    /// What it does with all of its table.
+    pub fn needs(&self) -> Rights {
+        let reads = |reads: bool| if reads { Rights::SELECT } else { Rights::NONE };
+        match &self.work {
+            Work::Select(select) => match select.lock {
+                Some(_) => Rights::SELECT.and(Rights::UPDATE),
+                None => Rights::SELECT,
+            },
+            Work::Insert(insert) => {
+                let updates = insert.on.as_ref().is_some_and(|on| on.update.is_some());
+                let updates = if updates { Rights::UPDATE } else { Rights::NONE };
+                let reads = reads(insert.on.is_some() || insert.returned.is_some());
+                Rights::INSERT.and(updates).and(reads)
+            }
+            Work::Change(change) => match change.assigned {
+                Some(_) => Rights::UPDATE.and(Rights::SELECT),
+                None => Rights::DELETE.and(Rights::SELECT),
+            },
         }
     }
 

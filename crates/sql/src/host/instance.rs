@@ -142,6 +142,7 @@ impl Host for InstanceHost {
                 | TableKind::View
                 | TableKind::Schema
                 | TableKind::Role
+                | TableKind::Database
                 | TableKind::Enum,
             ) => {
                 return Ok(false);

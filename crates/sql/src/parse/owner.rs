@@ -24,12 +24,13 @@ impl Cursor<'_> {
         if !self.accept_word("ALTER") {
             return None;
         }
-        let kinds: [(&[&str], Kind); 5] = [
+        let kinds: [(&[&str], Kind); 6] = [
             (&["TABLE"], About::Table),
             (&["FOREIGN", "TABLE"], About::Table),
             (&["VIEW"], About::View),
             (&["SEQUENCE"], About::Sequence),
             (&["INDEX"], About::Index),
+            (&["TYPE"], About::Type),
         ];
         let kind = kinds.into_iter().find(|(words, _)| self.accept_words(words));
         let is_schema = kind.is_none() && self.accept_word("SCHEMA");
@@ -45,7 +46,7 @@ impl Cursor<'_> {
         if !self.accept_words(&["OWNER", "TO"]) {
             return None;
         }
-        let role = self.folded_name("the name of a role").ok()?;
+        let role = self.role_name().ok()?;
         let is_end = self.tokens[self.at..].iter().all(|own| own.token == Token::SemiColon);
         is_end.then_some(Statement::Define(Define::SetOwner { of, if_exists, role }))
     }

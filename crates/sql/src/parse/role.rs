@@ -44,15 +44,12 @@ impl<'a> Cursor<'a> {
                 return read(self).map(Some);
             }
         }
-        for words in [
-            ["ALTER", "DEFAULT", "PRIVILEGES"],
-            ["REASSIGN", "OWNED", "BY"],
-            ["DROP", "OWNED", "BY"],
-        ] {
-            if self.begins(&words) {
-                return Err(Error::not_yet(words.join(" "))
-                    .next("all objects are the owner's, and there are no privileges on them yet"));
-            }
+        if self.begins(&["ALTER", "DEFAULT", "PRIVILEGES"]) {
+            return Err(Error::not_yet("ALTER DEFAULT PRIVILEGES")
+                .next("grant .. on all tables in schema .., after they were made"));
+        }
+        if let Some(statement) = self.about_owned()? {
+            return Ok(Some(statement));
         }
         self.assume()
     }
@@ -68,7 +65,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn role_name(&mut self) -> Result<RoleName, Error> {
+    pub(super) fn role_name(&mut self) -> Result<RoleName, Error> {
         let words = [
             ("CURRENT_USER", RoleName::Current),
             ("CURRENT_ROLE", RoleName::Current),
@@ -83,7 +80,7 @@ impl<'a> Cursor<'a> {
         Ok(RoleName::Named(self.folded_name("the name of a role")?))
     }
 
-    fn role_names(&mut self) -> Result<Vec<RoleName>, Error> {
+    pub(super) fn role_names(&mut self) -> Result<Vec<RoleName>, Error> {
         let mut names = vec![self.role_name()?];
         while self.accept(&Token::Comma) {
             names.push(self.role_name()?);
@@ -224,8 +221,10 @@ impl<'a> Cursor<'a> {
     // --- memberships ---
 
     fn grant(&mut self) -> Result<Statement, Error> {
-        let roles = self.role_names().ok().filter(|_| self.is_word_at(self.at, "TO"));
-        let Some(roles) = roles else { return Err(no_privileges("GRANT")) };
+        if self.is_on_objects() {
+            return self.grant_rights();
+        }
+        let roles = self.role_names()?;
         self.word("TO")?;
         let to = self.role_names()?;
         let is_admin = self.accept_words(&["WITH", "ADMIN", "OPTION"]);
@@ -234,9 +233,12 @@ impl<'a> Cursor<'a> {
     }
 
     fn revoke(&mut self) -> Result<Statement, Error> {
+        if self.is_on_objects() {
+            let options = self.accept_words(&["GRANT", "OPTION", "FOR"]);
+            return self.revoke_rights(options);
+        }
         let only_admin = self.accept_words(&["ADMIN", "OPTION", "FOR"]);
-        let roles = self.role_names().ok().filter(|_| self.is_word_at(self.at, "FROM"));
-        let Some(roles) = roles else { return Err(no_privileges("REVOKE")) };
+        let roles = self.role_names()?;
         self.word("FROM")?;
         let from = self.role_names()?;
         self.granted_by()?;
@@ -244,7 +246,7 @@ impl<'a> Cursor<'a> {
         Ok(role(RoleStatement::Revoke { roles, from, only_admin }))
     }
 
-    fn granted_by(&mut self) -> Result<(), Error> {
+    pub(super) fn granted_by(&mut self) -> Result<(), Error> {
         match self.is_word_at(self.at, "GRANTED") {
             true => Err(Error::not_yet("GRANTED BY").next("leave it out: it is who says it")),
             false => Ok(()),
@@ -292,9 +294,4 @@ impl<'a> Cursor<'a> {
         }
         self.folded_name("the name of a role").map(Some)
     }
-}
-
-fn no_privileges(verb: &str) -> Error {
-    Error::not_yet(format!("{verb} of privileges on objects"))
-        .next("grant role to other makes that a member of the role")
 }

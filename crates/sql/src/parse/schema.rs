@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::Cursor;
 use crate::error::Error;
-use crate::statement::{Define, Kind, Statement};
+use crate::statement::{Define, Kind, RoleName, Statement};
 
 impl Cursor<'_> {
     /// Whether the statement ends here.
@@ -23,15 +23,27 @@ impl Cursor<'_> {
 
     pub(super) fn create_schema(&mut self) -> Result<Statement, Error> {
         let if_not_exists = self.accept_words(&["IF", "NOT", "EXISTS"]);
-        if self.is_word_at(self.at, "AUTHORIZATION") {
-            return Err(Error::not_yet("CREATE SCHEMA AUTHORIZATION").next("name the schema"));
-        }
-        let name = self.folded_name("the name of a schema")?;
+        let named = match self.is_word_at(self.at, "AUTHORIZATION") {
+            true => None,
+            false => Some(self.folded_name("the name of a schema")?),
+        };
+        let owner = match self.accept_word("AUTHORIZATION") {
+            true => Some(self.role_name()?),
+            false => None,
+        };
+        let name = match (named, &owner) {
+            (Some(name), _) => name,
+            (None, Some(RoleName::Named(name))) => name.clone(),
+            _ => {
+                return Err(Error::not_yet("CREATE SCHEMA with the name of who makes it")
+                    .next("name the schema"));
+            }
+        };
         if !self.is_at_end() {
             return Err(Error::not_yet("CREATE SCHEMA with more than a name")
                 .next("make what is to be in it by statements of their own"));
         }
-        Ok(Statement::Define(Define::CreateSchema { name, if_not_exists }))
+        Ok(Statement::Define(Define::CreateSchema { name, if_not_exists, owner }))
     }
 
     pub(super) fn drop_schema(&mut self) -> Result<Statement, Error> {

@@ -1,6 +1,7 @@
 //! `pg_catalog` and `information_schema`: what PostgreSQL's clients ask of a server's catalogs, answered from the
 //! catalog as it is when a statement asks. See docs/pg-catalog.md.
 
+mod acl;
 mod ask;
 mod calls;
 mod constants;

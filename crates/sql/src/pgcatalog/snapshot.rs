@@ -79,7 +79,9 @@ impl Snapshot {
         for table in &catalog.tables {
             let (schema, own) = name::parts(&table.name);
             let is_other = name::is_temporary(schema) && schema != temporary;
-            if matches!(table.kind, TableKind::Schema | TableKind::Role) || is_other {
+            let is_none =
+                matches!(table.kind, TableKind::Schema | TableKind::Role | TableKind::Database);
+            if is_none || is_other {
                 continue;
             }
             let oid = made.schemas.iter().find(|known| known.name == schema).map(|own| own.oid);
@@ -166,7 +168,7 @@ impl Snapshot {
             TableKind::View => Kind::View,
             TableKind::Sequence => Kind::Sequence,
             TableKind::Enum => return self.add_enum(table, (schema, own)),
-            TableKind::Schema | TableKind::Role => return,
+            TableKind::Schema | TableKind::Role | TableKind::Database => return,
         };
         let oid = self.add(Object {
             oid: table.oid(),

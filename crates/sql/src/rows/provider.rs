@@ -42,6 +42,11 @@ impl std::fmt::Debug for HeapTable {
 }
 
 impl HeapTable {
+    /// Its key in the catalog.
+    pub fn key(&self) -> &str {
+        &self.columns.name
+    }
+
     /// A table, with the numbers of its rows or without, and what columns get that are not named.
     pub fn new(columns: RowColumns, row_ids: bool, defaults: HashMap<String, Expr>) -> HeapTable {
         let schema = columns.query_schema(row_ids);

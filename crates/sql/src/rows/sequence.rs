@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{MutexGuard, PoisonError};
 
 use cellar_instance::catalog::name::PUBLIC;
-use cellar_instance::catalog::{Sequence, SequenceType};
+use cellar_instance::catalog::{Rights, Sequence, SequenceType, Table};
 use datafusion::common::TableReference;
 
 use super::session::RowTables;
 use crate::error::Error;
 use crate::names::resolve::no_schema;
+use crate::settings::denied;
 
 /// What a statement says of a sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -179,12 +180,34 @@ impl RowTables {
         }
     }
 
+    /// Refuses who may do none of these things with a sequence. Where its values are those of an identity column, who
+    /// adds rows to the table takes them too.
+    fn check_sequence(&self, key: &str, any: Rights) -> Result<(), Error> {
+        if self.settings().is_owner() {
+            return Ok(());
+        }
+        let catalog = self.catalog()?;
+        let Some(who) = self.settings().who(&catalog) else {
+            return Err(denied("sequence", key, any));
+        };
+        let has = |table: &Table, any: Rights| table.has_right_on_some(any, &who);
+        let is_identity = || {
+            let owner = catalog.owner_of(key).filter(|(_, own)| own.identity.is_some());
+            any.has(Rights::USAGE) && owner.is_some_and(|(table, _)| has(table, Rights::INSERT))
+        };
+        match catalog.table(key).is_some_and(|own| has(own, any)) || is_identity() {
+            true => Ok(()),
+            false => Err(denied("sequence", key, any)),
+        }
+    }
+
     /// `nextval`. The value is durable behind [`RowTables::keep_values`].
     ///
     /// # Errors
     /// 42P01 there is no such sequence, 2200H it has no value left.
     pub(crate) fn next_value(&self, text: &str) -> Result<i64, Error> {
         let (name, sequence) = self.sequence_of(text)?;
+        self.check_sequence(&name, Rights::USAGE.and(Rights::UPDATE))?;
         let Some(value) = self.database().heap().next_value(&sequence)? else {
             let (end, bound) = match sequence.increment > 0 {
                 true => ("maximum", sequence.most),
@@ -207,6 +230,7 @@ impl RowTables {
     /// 55000 this session has taken none; 42P01.
     pub(crate) fn current_value(&self, text: &str) -> Result<i64, Error> {
         let (name, sequence) = self.sequence_of(text)?;
+        self.check_sequence(&name, Rights::USAGE.and(Rights::SELECT))?;
         self.values().current.get(&sequence.id).copied().ok_or_else(|| {
             let text = format!("currval of sequence \"{name}\" is not yet defined in this session");
             Error::new(8002, "55000", text).next(format!("take one: nextval('{name}')"))
@@ -232,6 +256,7 @@ impl RowTables {
     /// 22003 the sequence has no such value; 42P01.
     pub(crate) fn set_value(&self, text: &str, value: i64, is_called: bool) -> Result<i64, Error> {
         let (name, sequence) = self.sequence_of(text)?;
+        self.check_sequence(&name, Rights::UPDATE)?;
         let Sequence { least, most, increment, .. } = sequence;
         if value < least || value > most {
             let text = format!(

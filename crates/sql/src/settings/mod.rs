@@ -1,5 +1,6 @@
 //! The settings of a session: what SET, RESET and SHOW are about, and what of them goes with a transaction.
 
+mod acting;
 mod clock;
 mod known;
 mod value;
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+pub(crate) use self::acting::{denied, no_role};
 use self::clock::Clock;
 use self::known::{Definition, Kind};
 use crate::error::Error;
@@ -24,6 +26,8 @@ pub(crate) struct Settings {
     changes: AtomicU64,
     /// When its transaction and its statement began.
     pub clock: Clock,
+    /// Who its role is.
+    acting: acting::Kept,
 }
 
 /// What was set, by name in lower case; what is not here has its default.
@@ -100,7 +104,8 @@ impl Default for Settings {
         let values = Values::default();
         let now = RwLock::new(Arc::new(values.now()));
         let changes = AtomicU64::new(0);
-        Settings { now, changes, values: Mutex::new(values), clock: Clock::default() }
+        let (clock, acting) = (Clock::default(), acting::Kept::default());
+        Settings { now, changes, values: Mutex::new(values), clock, acting }
     }
 }
 

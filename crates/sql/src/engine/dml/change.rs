@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
-use cellar_instance::catalog::Identity;
+use cellar_instance::catalog::{Identity, Rights};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, cast, ident};
 use datafusion::sql::sqlparser::ast::{
@@ -58,9 +58,12 @@ impl Engine {
             items.push(SelectItem::ExprWithAlias { expr, alias });
             assigned.push(at);
         }
+        let names = assigned.iter().map(|at| columns.schema.field(*at).name().as_str());
+        self.check_columns(&columns.name, Rights::UPDATE, names)?;
         let has_more = from.len() > 1;
         let query = Query { with, ..query_of(items, from, update.selection) };
         let returning = update.returning.map(|items| Returning::new(items, alias, has_more));
+        self.check_returning(&columns, returning.as_ref())?;
         let columns = scope.current(&Arc::new(columns)).await?;
         self.change_rows(scope, &columns, query, Work::Update(&assigned), returning).await
     }
@@ -80,6 +83,7 @@ impl Engine {
             return Err(Error::not_yet("DELETE from several tables").next("use USING"));
         };
         let columns = self.target(target)?;
+        self.check_whole(&columns.name, Rights::DELETE)?;
         let alias = alias_of(target)?;
         let mut from = vec![numbered(target)?];
         from.extend(delete.using.unwrap_or_default());
@@ -87,6 +91,7 @@ impl Engine {
         let items = vec![SelectItem::UnnamedExpr(number_of(&alias))];
         let query = Query { with, ..query_of(items, from, delete.selection) };
         let returning = delete.returning.map(|items| Returning::new(items, alias, has_more));
+        self.check_returning(&columns, returning.as_ref())?;
         let columns = scope.current(&Arc::new(columns)).await?;
         self.change_rows(scope, &columns, query, Work::Delete, returning).await
     }

@@ -1,11 +1,11 @@
 //! INSERT into tables in the heap.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use cellar_instance::catalog::Identity;
+use cellar_instance::catalog::{Identity, Rights};
 use datafusion::common::TableReference;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{LogicalPlan, WriteOp};
@@ -18,7 +18,7 @@ use futures_util::TryStreamExt;
 
 use super::Effect;
 use super::change::assignments;
-use super::returning::Returning;
+use super::returning::{Returning, named_in};
 use super::target::{is_default, query_of, value_of};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -57,9 +57,11 @@ impl Engine {
         let overriding = overriding::take(&mut insert);
         self.check_identities(&columns, &mut insert, overriding).await?;
         insert.source = Some(Box::new(self.source_of(&columns, &mut insert).await?));
+        self.check_insert_rights(&columns, &insert, on.as_ref())?;
         let columns = scope.current(&Arc::new(columns)).await?;
         let conflict = on.map(|on| self.conflict(&columns, &alias, on)).transpose()?;
         let returning = returning.map(|items| Returning::new(items, alias, false));
+        self.check_returning(&columns, returning.as_ref())?;
         let (input, columns) = (self.plan_insert(insert, &columns).await?, columns);
         let checks = Checks::of(&self.state(), &columns)?;
         let wants_rows = returning.is_some();
@@ -82,6 +84,47 @@ impl Engine {
         match returning {
             None => Ok(Effect::Count(written.count, "inserted")),
             Some(returning) => self.returned(&columns, returning, written, (&[], 0)).await,
+        }
+    }
+
+    /// Refuses who may not add rows with values of these columns, or not change those that are there.
+    fn check_insert_rights(
+        &self,
+        columns: &RowColumns,
+        insert: &Insert,
+        on: Option<&OnInsert>,
+    ) -> Result<(), Error> {
+        let Some(asking) = self.asking()? else { return Ok(()) };
+        let key = columns.name.as_str();
+        let named: Vec<String> = insert.columns.iter().map(last_of).collect();
+        let all = columns.schema.fields().iter().map(|field| field.name().as_str());
+        match named.is_empty() {
+            true => asking.may_with(key, Rights::INSERT, all)?,
+            false => {
+                asking.may_with(key, Rights::INSERT, named.iter().map(String::as_str))?;
+            }
+        }
+        let Some(OnInsert::OnConflict(on)) = on else { return Ok(()) };
+        let mut read: BTreeSet<String> = BTreeSet::new();
+        match &on.conflict_target {
+            Some(ConflictTarget::Columns(names)) => read.extend(names.iter().map(folded)),
+            Some(ConflictTarget::OnConstraint(_)) => {
+                let all = columns.schema.fields().iter().map(|field| field.name().clone());
+                read.extend(all);
+            }
+            None => {}
+        }
+        if let OnConflictAction::DoUpdate(DoUpdate { assignments: set, selection }) = &on.action {
+            let places = assignments(columns, set)?.into_iter().map(|(at, _)| at);
+            let names: Vec<&str> =
+                places.map(|at| columns.schema.field(at).name().as_str()).collect();
+            asking.may_with(key, Rights::UPDATE, names)?;
+            let values = set.iter().map(|assignment| &assignment.value).chain(selection);
+            values.for_each(|value| read.extend(named_in(value, &columns.schema)));
+        }
+        match read.is_empty() {
+            true => Ok(()),
+            false => asking.may_with(key, Rights::SELECT, read.iter().map(String::as_str)),
         }
     }
 
@@ -231,6 +274,10 @@ impl Engine {
         let update = OnUpdate::new(&state, columns, &names, values, condition)?;
         Ok(Conflict { arbiter, update: Some(Arc::new(update)), values: Vec::new() })
     }
+}
+
+fn last_of(name: &ObjectName) -> String {
+    name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default()
 }
 
 async fn insert_batch(

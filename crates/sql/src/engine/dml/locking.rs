@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::{Schema, SchemaRef, UInt64Type};
+use cellar_instance::catalog::Rights;
 use cellar_instance::heap::RowLock;
 use datafusion::common::TableReference;
 use datafusion::logical_expr::{FetchType, LogicalPlan, SkipType};
@@ -73,6 +74,8 @@ impl Engine {
         }
         let mut locked = Vec::new();
         for (columns, how, skips) in tables {
+            self.check_columns(&columns.name, Rights::UPDATE, [])?;
+            self.check_columns(&columns.name, Rights::SELECT, [])?;
             let columns = scope.current(&Arc::new(columns)).await?;
             locked.push(Locked { columns, how, skips });
         }

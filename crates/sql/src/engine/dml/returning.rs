@@ -1,11 +1,13 @@
 //! RETURNING: a query over the rows that were changed, with those of other tables that chose them.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
 use arrow::compute::{concat, concat_batches, take};
 use arrow::datatypes::{DataType, Field, Schema};
+use cellar_instance::catalog::Rights;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::datasource::MemTable;
 use datafusion::logical_expr::LogicalPlan;
@@ -90,11 +92,64 @@ impl Returning {
     }
 }
 
+/// The columns of a table that an expression may read: what has the name of one, and is not of what was to be added.
+pub(super) fn named_in(expr: &SqlExpr, schema: &Schema) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut add = |own: &Ident| {
+        let own = names::folded(own);
+        if schema.index_of(&own).is_ok() {
+            found.insert(own);
+        }
+    };
+    let _ = visit_expressions(expr, |expr| {
+        match expr {
+            SqlExpr::Identifier(own) => add(own),
+            SqlExpr::CompoundIdentifier(parts) => {
+                let is_new = matches!(&parts[..], [of, _] if names::folded(of) == "excluded");
+                if let (Some(own), false) = (parts.last(), is_new) {
+                    add(own);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    found
+}
+
 fn column_of(table: &str, column: &str) -> SqlExpr {
     SqlExpr::CompoundIdentifier(vec![Ident::with_quote('"', table), Ident::with_quote('"', column)])
 }
 
 impl Engine {
+    /// Refuses to give columns that may not be read.
+    pub(super) fn check_returning(
+        &self,
+        columns: &RowColumns,
+        returning: Option<&Returning>,
+    ) -> Result<(), Error> {
+        let (Some(returning), Some(asking)) = (returning, self.asking()?) else { return Ok(()) };
+        let mut read = BTreeSet::new();
+        for item in returning.expanded(columns) {
+            match &item {
+                SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                    read.extend(named_in(expr, &columns.schema));
+                }
+                _ => {
+                    let all = columns.schema.fields().iter().map(|field| field.name().clone());
+                    read.extend(all);
+                }
+            }
+        }
+        match read.is_empty() {
+            true => Ok(()),
+            false => {
+                let read = read.iter().map(String::as_str);
+                asking.may_with(&columns.name, Rights::SELECT, read)
+            }
+        }
+    }
+
     /// Has the query for rows give the columns of the other tables too.
     pub(super) async fn ask_for_others(
         &self,

@@ -1,6 +1,7 @@
 //! Functions that clients call about the catalogs.
 
 mod of_objects;
+mod of_rights;
 mod of_server;
 mod registered;
 mod texts;
@@ -151,7 +152,7 @@ impl Hash for CatalogCall {
 
 /// All of them, for a session.
 pub(crate) fn udfs(ask: &Arc<Ask>) -> Vec<ScalarUDF> {
-    let all = [of_objects::ALL, of_server::ALL, registered::ALL, texts::ALL];
+    let all = [of_objects::ALL, of_rights::ALL, of_server::ALL, registered::ALL, texts::ALL];
     let udf = |own: &'static Definition| {
         // The catalog is the same for all of a statement.
         let signature = Signature::user_defined(Volatility::Stable);
@@ -162,7 +163,7 @@ pub(crate) fn udfs(ask: &Arc<Ask>) -> Vec<ScalarUDF> {
 
 /// Whether there is a function of this name here.
 pub(super) fn is_here(name: &str) -> bool {
-    let all = [of_objects::ALL, of_server::ALL, registered::ALL, texts::ALL];
+    let all = [of_objects::ALL, of_rights::ALL, of_server::ALL, registered::ALL, texts::ALL];
     all.into_iter().flatten().any(|own| own.name == name)
 }
 

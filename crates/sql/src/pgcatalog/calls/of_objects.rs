@@ -1,6 +1,5 @@
 //! Functions about objects: their definitions, sizes, comments and privileges.
 
-use super::super::constants::{PUBLIC_OWNER, PUBLIC_OWNER_OID};
 use super::super::definition;
 use super::super::object::{Kind, Object};
 use super::super::rows::language::all_functions;
@@ -56,23 +55,6 @@ pub(super) static ALL: &[Definition] = &[
     of_null(one("obj_description", &[&[Name], &[Name, Text]], Gives::Text, description)),
     one("col_description", &[&[Name, Int]], Gives::Text, column_description),
     one("shobj_description", &[&[Name, Text]], Gives::Text, none),
-    one("has_table_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, on_table),
-    one("has_any_column_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, on_table),
-    one("has_sequence_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, on_table),
-    one(
-        "has_column_privilege",
-        &[&[Name, Name, Text], &[Name, Name, Name, Text]],
-        Gives::Bool,
-        on_column,
-    ),
-    one("has_schema_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
-    one("has_database_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
-    one("has_function_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
-    one("has_language_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
-    one("has_type_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
-    one("has_tablespace_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
-    one("has_server_privilege", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
-    one("pg_has_role", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, yes),
     one("pg_get_userbyid", &[&[Name]], Gives::Text, user_name),
     one("acldefault", &[&[Text, Name]], Gives::Texts, acl_default),
     one("pg_describe_object", &[&[Name, Name, Int]], Gives::Text, described),
@@ -82,7 +64,7 @@ fn none(_: &Call<'_>) -> Answer {
     Ok(Value::Null)
 }
 
-/// There is one role, which may do everything, and one schema of what is not there for all.
+/// There is one schema of what is not there for all.
 fn yes(_: &Call<'_>) -> Answer {
     Ok(true.into())
 }
@@ -148,7 +130,7 @@ fn function_arguments(call: &Call<'_>) -> Answer {
     Ok(found.map(|own| words(&own.takes)).into())
 }
 
-fn no_object(text: &str) -> Error {
+pub(super) fn no_object(text: &str) -> Error {
     Error::new(942, "42P01", format!("relation \"{text}\" does not exist"))
         .next("name its schema, or set search_path")
 }
@@ -216,27 +198,7 @@ fn column_description(call: &Call<'_>) -> Answer {
     Ok(column.and_then(|column| column.comment.as_deref()).into())
 }
 
-/// Which argument is the object: with a role before it or not.
-fn on_table(call: &Call<'_>) -> Answer {
-    exists(call, call.args.len().saturating_sub(2))
-}
-
-fn on_column(call: &Call<'_>) -> Answer {
-    exists(call, call.args.len().saturating_sub(3))
-}
-
-fn exists(call: &Call<'_>, at: usize) -> Answer {
-    match (object(call, at), call.arg(at)) {
-        (Some(_), _) => Ok(true.into()),
-        (None, Value::Text(text)) if call.oid(at).is_none() => Err(no_object(text)),
-        (None, _) => Ok(Value::Null),
-    }
-}
-
 fn role_name(call: &Call<'_>, oid: u32) -> String {
-    if oid == PUBLIC_OWNER_OID {
-        return PUBLIC_OWNER.to_owned();
-    }
     let name = call.ask.catalog().role_name(oid).map(str::to_owned);
     name.unwrap_or_else(|| format!("unknown (OID={oid})"))
 }

@@ -1,8 +1,13 @@
 //! Rows of the information schema.
 
-use cellar_instance::catalog::{Constraint, Identity};
+use std::collections::BTreeSet;
 
-use super::super::constants::{DATABASE, OWNER};
+use cellar_instance::catalog::{
+    Class, Constraint, EVERYBODY, Grant, Identity, OWNER_OID, Rights, Table, Who,
+};
+
+use super::super::acl::Acls;
+use super::super::constants::DATABASE;
 use super::super::definition;
 use super::super::object::{Column, Kind, Object};
 use super::super::types;
@@ -23,7 +28,8 @@ pub(super) fn of(name: &str) -> Option<Make> {
         "constraint_column_usage" => constraint_columns,
         "constraint_table_usage" => constraint_tables,
         "check_constraints" => checks,
-        "table_privileges" => table_privileges,
+        "table_privileges" | "role_table_grants" => table_privileges,
+        "column_privileges" | "role_column_grants" => column_privileges,
         "enabled_roles" | "applicable_roles" => roles,
         _ => return None,
     })
@@ -38,11 +44,14 @@ fn database(_: &Seen<'_>, rows: &mut Rows) {
 }
 
 fn schemata(seen: &Seen<'_>, rows: &mut Rows) {
+    let acls = seen.acls();
     for schema in &seen.snapshot.schemas {
+        let own = acls.catalog.schema_object(&schema.name);
+        let owner = own.map_or(OWNER_OID, |own| own.owner());
         rows.add([
             ("catalog_name", DATABASE.into()),
             ("schema_name", schema.name.clone().into()),
-            ("schema_owner", OWNER.into()),
+            ("schema_owner", acls.role(owner).into()),
         ]);
     }
 }
@@ -364,31 +373,109 @@ fn checks(seen: &Seen<'_>, rows: &mut Rows) {
     }
 }
 
+/// A right of somebody on something: on what, by whom, to whom, which, and whether it may be passed on.
+type Told = (Grant, Rights, bool);
+
+/// Each right that grants give, where the session is who gives or has it. `with_public`: also what all have.
+fn told(acls: &Acls, who: &Who, table: &Table, grants: &[Grant], with_public: bool) -> Vec<Told> {
+    let is_shown = |grant: &&Grant| {
+        let is_public = grant.to == EVERYBODY;
+        who.is_like(grant.by) || if is_public { with_public } else { who.is_like(grant.to) }
+    };
+    let owner = table.owner();
+    let is_of_owner = |role: u32| {
+        let own = acls.catalog.who_is(role);
+        role == owner || own.is_some_and(|own| own.is_like(owner))
+    };
+    let each = grants.iter().filter(is_shown).flat_map(|grant| {
+        let passes = move |one: Rights| grant.options.has(one) || is_of_owner(grant.to);
+        grant.rights.each().map(move |one| (*grant, one, passes(one)))
+    });
+    each.collect()
+}
+
+fn grantee(acls: &Acls, grant: &Grant) -> Value {
+    match grant.to {
+        EVERYBODY => "PUBLIC".into(),
+        role => acls.role(role).into(),
+    }
+}
+
 fn table_privileges(seen: &Seen<'_>, rows: &mut Rows) {
+    let acls = seen.acls();
+    let Some(who) = seen.ask.settings.who(&acls.catalog) else { return };
+    let with_public = rows.relation.name == "table_privileges";
     for object in relations(seen) {
-        let all = match object.kind {
-            Kind::Heap | Kind::Columnar { .. } => {
-                &["INSERT", "SELECT", "UPDATE", "DELETE", "TRUNCATE"][..]
-            }
-            _ => &["SELECT"][..],
-        };
-        for privilege in all {
+        let Some(table) = acls.table(object) else { continue };
+        for (grant, right, passes) in told(&acls, &who, table, &table.granted(), with_public) {
             rows.add([
-                ("grantor", OWNER.into()),
-                ("grantee", OWNER.into()),
+                ("grantor", acls.role(grant.by).into()),
+                ("grantee", grantee(&acls, &grant)),
                 ("table_catalog", DATABASE.into()),
                 ("table_schema", schema_of(seen, object)),
                 ("table_name", object.name.clone().into()),
-                ("privilege_type", (*privilege).into()),
-                ("is_grantable", yes(true)),
-                ("with_hierarchy", yes(*privilege == "SELECT")),
+                ("privilege_type", right.word().into()),
+                ("is_grantable", yes(passes)),
+                ("with_hierarchy", yes(right == Rights::SELECT)),
             ]);
         }
     }
 }
 
-fn roles(_: &Seen<'_>, rows: &mut Rows) {
+fn column_privileges(seen: &Seen<'_>, rows: &mut Rows) {
+    let acls = seen.acls();
+    let Some(who) = seen.ask.settings.who(&acls.catalog) else { return };
+    let with_public = rows.relation.name == "column_privileges";
+    for object in relations(seen) {
+        let Some(table) = acls.table(object) else { continue };
+        for column in &object.columns {
+            let mut grants = table.granted().into_owned();
+            let on_columns = Class::Column.all();
+            grants.iter_mut().for_each(|own| own.rights = own.rights.within(on_columns));
+            let own = table.grants.columns.get(&column.name);
+            grants.extend(own.into_iter().flatten());
+            let mut seen_rights = BTreeSet::new();
+            for (grant, right, passes) in told(&acls, &who, table, &grants, with_public) {
+                if !seen_rights.insert((grant.by, grant.to, right.word())) {
+                    continue;
+                }
+                rows.add([
+                    ("grantor", acls.role(grant.by).into()),
+                    ("grantee", grantee(&acls, &grant)),
+                    ("table_catalog", DATABASE.into()),
+                    ("table_schema", schema_of(seen, object)),
+                    ("table_name", object.name.clone().into()),
+                    ("column_name", column.name.clone().into()),
+                    ("privilege_type", right.word().into()),
+                    ("is_grantable", yes(passes)),
+                ]);
+            }
+        }
+    }
+}
+
+/// The roles whose rights the session has.
+fn roles(seen: &Seen<'_>, rows: &mut Rows) {
+    let catalog = seen.ask.catalog();
+    let Some(who) = seen.ask.settings.who(&catalog) else { return };
     if rows.relation.name == "enabled_roles" {
-        rows.add([("role_name", OWNER.into())]);
+        for (name, oid, _) in catalog.roles() {
+            if who.is_like(oid) {
+                rows.add([("role_name", name.into())]);
+            }
+        }
+        return;
+    }
+    for (name, oid, role) in catalog.roles() {
+        if !who.is_like(oid) {
+            continue;
+        }
+        for own in &role.member_of {
+            rows.add([
+                ("grantee", name.into()),
+                ("role_name", catalog.role_name(own.of).unwrap_or_default().into()),
+                ("is_grantable", yes(own.is_admin)),
+            ]);
+        }
     }
 }

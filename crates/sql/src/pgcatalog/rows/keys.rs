@@ -2,7 +2,7 @@
 
 use cellar_instance::catalog::Constraint;
 
-use super::super::constants::{DEFAULT_COLLATION_OID, OWNER};
+use super::super::constants::DEFAULT_COLLATION_OID;
 use super::super::definition;
 use super::super::object::{Index, Sequence};
 use super::super::types;
@@ -139,13 +139,13 @@ fn sequences(seen: &Seen<'_>, rows: &mut Rows) {
 }
 
 fn sequence_texts(seen: &Seen<'_>, rows: &mut Rows) {
-    let snapshot = &seen.snapshot;
+    let (snapshot, acls) = (&seen.snapshot, seen.acls());
     for own in &snapshot.sequences {
         let Some(object) = snapshot.object(own.oid) else { continue };
         rows.add([
             ("schemaname", snapshot.schema(object.schema).map(|own| own.name.clone()).into()),
             ("sequencename", object.name.clone().into()),
-            ("sequenceowner", OWNER.into()),
+            ("sequenceowner", acls.role(acls.owner(object)).into()),
             ("data_type", own.of.name().into()),
             ("start_value", own.start.into()),
             ("min_value", own.least.into()),

@@ -174,7 +174,10 @@ const OF_ARRAYS: [u32; 4] = [750, 751, 2400, 2401];
 
 /// An enum type, and the type of its arrays.
 fn enum_types(seen: &Seen<'_>, rows: &mut Rows) {
+    let acls = seen.acls();
     for own in &seen.snapshot.enums {
+        let table = acls.by_oid(own.oid);
+        let owner = table.map_or(OWNER_OID, |table| table.owner());
         let plain = (own.oid, own.name.clone(), "e", "E", (0, own.array), OF_ENUMS);
         let arrays = (own.array, format!("_{}", own.name), "b", "A", (own.oid, 0), OF_ARRAYS);
         for (oid, name, kind, category, (element, array), functions) in [plain, arrays] {
@@ -184,7 +187,8 @@ fn enum_types(seen: &Seen<'_>, rows: &mut Rows) {
                 ("oid", oid.into()),
                 ("typname", name.into()),
                 ("typnamespace", own.schema.into()),
-                ("typowner", OWNER_OID.into()),
+                ("typowner", owner.into()),
+                ("typacl", if is_list { Value::Null } else { acls.said(table) }),
                 ("typlen", Value::Int(if is_list { -1 } else { 4 })),
                 ("typbyval", (!is_list).into()),
                 ("typtype", kind.into()),

@@ -9,6 +9,7 @@ mod server;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::acl::Acls;
 use super::ask::Ask;
 use super::relations::Relation;
 use super::snapshot::Snapshot;
@@ -22,6 +23,13 @@ pub(super) struct Seen<'a> {
     pub ask: &'a Ask,
     pub snapshot: Arc<Snapshot>,
     pub sizes: Sizes,
+}
+
+impl Seen<'_> {
+    /// Owners and rights.
+    fn acls(&self) -> Acls {
+        Acls::of(self.ask, &self.snapshot)
+    }
 }
 
 /// How the rows of a relation are made.

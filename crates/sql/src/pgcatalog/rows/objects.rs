@@ -2,8 +2,7 @@
 
 use super::super::constants::{
     BTREE_OID, COLUMNAR_OID, DEFAULT_COLLATION_OID, EXTENSION_OID, FILES_SERVER_OID,
-    FILES_WRAPPER_OID, HEAP_OID, OWNER, OWNER_OID, PUBLIC_OID, PUBLIC_OWNER, PUBLIC_OWNER_OID,
-    VIEWS_OID,
+    FILES_WRAPPER_OID, HEAP_OID, OWNER_OID, PUBLIC_OID, VIEWS_OID,
 };
 use super::super::definition;
 use super::super::object::{Column, Kind, Object};
@@ -53,7 +52,9 @@ fn method(object: &Object) -> u32 {
 
 fn classes(seen: &Seen<'_>, rows: &mut Rows) {
     let snapshot = &seen.snapshot;
+    let acls = seen.acls();
     for object in &snapshot.objects {
+        let table = acls.table(object);
         let (pages, count) = match (object.kind, seen.sizes.get(&object.oid)) {
             (Kind::Columnar { rows, bytes }, _) => (bytes.div_ceil(8192), rows as f64),
             (_, Some((pages, rows))) => (*pages, *rows as f64),
@@ -68,7 +69,7 @@ fn classes(seen: &Seen<'_>, rows: &mut Rows) {
             ("oid", object.oid.into()),
             ("relname", object.name.clone().into()),
             ("relnamespace", object.schema.into()),
-            ("relowner", OWNER_OID.into()),
+            ("relowner", acls.owner(object).into()),
             ("relam", method(object).into()),
             ("relfilenode", if is_view { Value::Oid(0) } else { object.oid.into() }),
             ("relpages", Value::Int(i64::try_from(pages).unwrap_or(i64::MAX))),
@@ -80,24 +81,26 @@ fn classes(seen: &Seen<'_>, rows: &mut Rows) {
             ("relchecks", count_of(checks)),
             ("relhasrules", (is_view && object.kind.is_of_people()).into()),
             ("relispopulated", true.into()),
+            ("relacl", if object.kind == Kind::Index { Value::Null } else { acls.said(table) }),
             ("relreplident", if object.kind.letter() == "r" { "d" } else { "n" }.into()),
         ]);
     }
 }
 
-/// Who may do what in the schema public, as PostgreSQL makes it.
-fn public_acl() -> Vec<String> {
-    vec![format!("{PUBLIC_OWNER}=UC/{PUBLIC_OWNER}"), format!("=U/{PUBLIC_OWNER}")]
-}
-
 fn namespaces(seen: &Seen<'_>, rows: &mut Rows) {
+    let acls = seen.acls();
     for schema in &seen.snapshot.schemas {
-        let is_public = schema.oid == PUBLIC_OID;
+        let own = acls.catalog.schema_object(&schema.name);
+        // Of public PostgreSQL always says who may do what.
+        let acl = match &own {
+            Some(own) if schema.oid == PUBLIC_OID => acls.texts(&own.granted()),
+            own => acls.said(own.as_deref()),
+        };
         rows.add([
             ("oid", schema.oid.into()),
             ("nspname", schema.name.clone().into()),
-            ("nspowner", if is_public { PUBLIC_OWNER_OID } else { OWNER_OID }.into()),
-            ("nspacl", if is_public { Value::Texts(public_acl()) } else { Value::Null }),
+            ("nspowner", own.map_or(OWNER_OID, |own| own.owner()).into()),
+            ("nspacl", acl),
         ]);
     }
 }
@@ -108,7 +111,9 @@ pub(super) fn default_of(column: &Column) -> Option<&str> {
 }
 
 fn attributes(seen: &Seen<'_>, rows: &mut Rows) {
+    let acls = seen.acls();
     for object in &seen.snapshot.objects {
+        let table = acls.table(object).filter(|_| object.kind != Kind::Index);
         for (column, number) in object.columns.iter().zip(1i64..) {
             let of = types::by_oid(column.of);
             let identity = match column.identity {
@@ -140,6 +145,7 @@ fn attributes(seen: &Seen<'_>, rows: &mut Rows) {
                 ("atthasdef", default_of(column).is_some().into()),
                 ("attidentity", identity.into()),
                 ("attislocal", true.into()),
+                ("attacl", acls.said_of_column(table, &column.name)),
                 ("attndims", Value::Int(i64::from(is_list))),
                 ("attcollation", if collation == 0 { 0 } else { DEFAULT_COLLATION_OID }.into()),
             ]);
@@ -289,12 +295,12 @@ fn dependencies(seen: &Seen<'_>, rows: &mut Rows) {
 }
 
 fn tables(seen: &Seen<'_>, rows: &mut Rows) {
-    let snapshot = &seen.snapshot;
+    let (snapshot, acls) = (&seen.snapshot, seen.acls());
     for object in snapshot.objects.iter().filter(|object| object.kind.letter() == "r") {
         rows.add([
             ("schemaname", snapshot.schema(object.schema).map(|own| own.name.clone()).into()),
             ("tablename", object.name.clone().into()),
-            ("tableowner", OWNER.into()),
+            ("tableowner", acls.role(acls.owner(object)).into()),
             ("hasindexes", snapshot.indexes_of(object.oid).next().is_some().into()),
             ("hasrules", false.into()),
             ("hastriggers", false.into()),
@@ -304,12 +310,12 @@ fn tables(seen: &Seen<'_>, rows: &mut Rows) {
 }
 
 fn views(seen: &Seen<'_>, rows: &mut Rows) {
-    let snapshot = &seen.snapshot;
+    let (snapshot, acls) = (&seen.snapshot, seen.acls());
     for object in snapshot.objects.iter().filter(|object| object.kind == Kind::View) {
         rows.add([
             ("schemaname", snapshot.schema(object.schema).map(|own| own.name.clone()).into()),
             ("viewname", object.name.clone().into()),
-            ("viewowner", OWNER.into()),
+            ("viewowner", acls.role(acls.owner(object)).into()),
             ("definition", definition::of_view(snapshot, object.oid).into()),
         ]);
     }

@@ -28,11 +28,14 @@ pub(super) fn of(name: &str) -> Option<Make> {
     })
 }
 
-fn databases(_: &Seen<'_>, rows: &mut Rows) {
+fn databases(seen: &Seen<'_>, rows: &mut Rows) {
+    let acls = seen.acls();
+    let own = acls.catalog.database_object();
     rows.add([
         ("oid", DATABASE_OID.into()),
         ("datname", DATABASE.into()),
-        ("datdba", OWNER_OID.into()),
+        ("datdba", own.owner().into()),
+        ("datacl", acls.said(Some(&own))),
         ("encoding", UTF8.into()),
         ("datlocprovider", "c".into()),
         ("datallowconn", true.into()),
@@ -200,6 +203,7 @@ fn settings(seen: &Seen<'_>, rows: &mut Rows) {
 fn activity(seen: &Seen<'_>, rows: &mut Rows) {
     let Some(tables) = seen.ask.host.rows() else { return };
     let catalog = seen.ask.catalog();
+    let who = seen.ask.settings.who(&catalog);
     for own in tables.database().instance().sessions().rows() {
         // What is none of a role is the owner's: commands in the directory.
         let role = own.user_name.as_deref().and_then(|name| Some((name, catalog.role(name)?.0)));
@@ -208,6 +212,13 @@ fn activity(seen: &Seen<'_>, rows: &mut Rows) {
         let is_active = own.status == "ACTIVE";
         let began = i64::try_from(own.logon_time.unix_nanos / 1_000).unwrap_or(i64::MAX);
         let is_waiting = own.state == Some("WAITING");
+        // What others do is for them, and for superusers.
+        let is_shown = who.as_ref().is_some_and(|who| who.is_like(role_oid));
+        let told = |value: Value| if is_shown { value } else { Value::Null };
+        let query = match is_shown {
+            true => own.sql_text.into(),
+            false => "<insufficient privilege>".into(),
+        };
         let user = |value: Value| if is_user { value } else { Value::Null };
         rows.add([
             ("datid", user(DATABASE_OID.into())),
@@ -216,11 +227,11 @@ fn activity(seen: &Seen<'_>, rows: &mut Rows) {
             ("usesysid", user(role_oid.into())),
             ("usename", user(role.into())),
             ("application_name", own.program.clone().into()),
-            ("backend_start", Value::Time(began)),
-            ("wait_event_type", is_waiting.then_some(own.wait_class).flatten().into()),
-            ("wait_event", is_waiting.then_some(own.event).flatten().into()),
-            ("state", user(if is_active { "active" } else { "idle" }.into())),
-            ("query", own.sql_text.into()),
+            ("backend_start", told(Value::Time(began))),
+            ("wait_event_type", told(is_waiting.then_some(own.wait_class).flatten().into())),
+            ("wait_event", told(is_waiting.then_some(own.event).flatten().into())),
+            ("state", told(user(if is_active { "active" } else { "idle" }.into()))),
+            ("query", query),
             ("backend_type", if is_user { "client backend".into() } else { own.program.into() }),
         ]);
     }
