@@ -177,3 +177,47 @@ fn a_dump_is_of_one_time() {
     other.end();
     served.end();
 }
+
+#[test]
+fn owners_and_rights_are_dumped_and_restored() {
+    let roles =
+        "create role olga; create role \"An na\"; create role readers; grant readers to \"An na\";";
+    let made = "create schema s; create type mood as enum ('sad'); create sequence q;
+        create table t (a int primary key, b int generated always as identity, c serial) using heap;
+        create table s.k (a int, m mood) using heap; create view v as select a from t;
+        alter table t owner to olga; alter view v owner to \"An na\"; alter schema s owner to olga;
+        alter type mood owner to olga; alter sequence q owner to olga; alter table s.k owner to \"An na\";
+        grant select, insert on t to readers with grant option; grant update (a, b) on t to \"An na\";
+        grant select on v to public; revoke delete on s.k from \"An na\"; grant usage on sequence q to readers;
+        grant usage, create on schema s to readers; revoke usage on type mood from public;
+        grant create on schema public to readers; revoke usage on schema public from public;";
+    let (served, other) = (served(), wire::served());
+    let before = put(&served.dir.path().join("made.sql"), &format!("{roles}{made}"));
+    if psql(&served, &["-f", &before]).is_none() {
+        return;
+    }
+    psql(&other, &["-c", roles]).unwrap();
+    let dump = done(&served, "pg_dump", &[]).unwrap();
+    for line in [
+        "ALTER TABLE public.t OWNER TO olga;",
+        "GRANT SELECT,INSERT ON TABLE public.t TO readers WITH GRANT OPTION;",
+        "GRANT UPDATE(a) ON TABLE public.t TO \"An na\";",
+        "REVOKE ALL ON TYPE public.mood FROM PUBLIC;",
+    ] {
+        assert!(dump.contains(line), "{line}\n{dump}");
+    }
+    let file = put(&other.dir.path().join("dump.sql"), &dump);
+    psql(&other, &["-f", &file]).unwrap();
+    let again = done(&other, "pg_dump", &[]).unwrap();
+    assert_eq!(plain(&again), plain(&dump));
+    // By pg_restore, into one more.
+    let third = wire::served();
+    psql(&third, &["-c", roles]).unwrap();
+    let custom = served.dir.path().join("custom").display().to_string();
+    done(&served, "pg_dump", &["-Fc", "-f", &custom]).unwrap();
+    done(&third, "pg_restore", &["-d", "cellar", &custom]).unwrap();
+    assert_eq!(plain(&done(&third, "pg_dump", &[]).unwrap()), plain(&dump));
+    third.end();
+    other.end();
+    served.end();
+}

@@ -542,7 +542,7 @@ impl Wanted {
         }
         let still = left.iter().filter(|own| own.to == change.by);
         let still = still.fold(Rights::NONE, |all, own| all.and(own.options));
-        match still.has(change.rights) && change.to != owner {
+        match still.has(change.rights) {
             true => Ok(()),
             false => {
                 let text = "grant options cannot be granted back to your own grantor";

@@ -378,10 +378,13 @@ impl Snapshot {
 
 /// `nextval('key')` as PostgreSQL writes it, always with the schema.
 fn of_sequence(default: &str) -> Option<String> {
-    let own = default.strip_prefix("nextval('")?.strip_suffix("')")?;
-    let own = own.strip_prefix('"').and_then(|own| own.strip_suffix('"')).unwrap_or(own);
-    let own = own.replace("\"\"", "\"").replace("''", "'");
-    let (schema, name) = name::parts(&own);
+    let own = default.strip_prefix("nextval('")?.strip_suffix("')")?.replace("''", "'");
+    // A key, or a name with its schema.
+    let own = datafusion::common::TableReference::parse_str(&own);
+    let (schema, name) = match own.schema() {
+        Some(schema) => (schema, own.table()),
+        None => name::parts(own.table()),
+    };
     let text = format!("{}.{}", quoted(schema), quoted(name));
     Some(format!("nextval('{}'::regclass)", text.replace('\'', "''")))
 }

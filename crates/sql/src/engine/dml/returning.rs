@@ -92,7 +92,8 @@ impl Returning {
     }
 }
 
-/// The columns of a table that an expression may read: what has the name of one, and is not of what was to be added.
+/// The columns of a table that an expression may read: what has the name of one; as in PostgreSQL also those of what
+/// was to be added.
 pub(super) fn named_in(expr: &SqlExpr, schema: &Schema) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut add = |own: &Ident| {
@@ -105,8 +106,7 @@ pub(super) fn named_in(expr: &SqlExpr, schema: &Schema) -> BTreeSet<String> {
         match expr {
             SqlExpr::Identifier(own) => add(own),
             SqlExpr::CompoundIdentifier(parts) => {
-                let is_new = matches!(&parts[..], [of, _] if names::folded(of) == "excluded");
-                if let (Some(own), false) = (parts.last(), is_new) {
+                if let Some(own) = parts.last() {
                     add(own);
                 }
             }

@@ -60,10 +60,19 @@ fn schema_of(seen: &Seen<'_>, object: &Object) -> Value {
     seen.snapshot.schema(object.schema).map(|own| own.name.clone()).into()
 }
 
-/// Tables and views.
-fn relations<'s>(seen: &'s Seen<'_>) -> impl Iterator<Item = &'s Object> {
+/// Tables and views with which the session may do anything.
+fn relations<'s>(seen: &'s Seen<'_>) -> Vec<&'s Object> {
+    let acls = seen.acls();
+    let Some(who) = seen.ask.settings.who(&acls.catalog) else { return Vec::new() };
+    let may = |object: &&Object| match (acls.table(object), object.kind) {
+        (Some(table), _) => {
+            who.is_like(table.owner()) || table.has_right_on_some(Class::Table.all(), &who)
+        }
+        (None, Kind::Ours) => who.is_superuser,
+        (None, _) => true,
+    };
     let all = seen.snapshot.objects.iter();
-    all.filter(|object| ["r", "v", "f"].contains(&object.kind.letter()))
+    all.filter(|object| ["r", "v", "f"].contains(&object.kind.letter())).filter(may).collect()
 }
 
 fn tables(seen: &Seen<'_>, rows: &mut Rows) {
