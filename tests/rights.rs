@@ -727,6 +727,12 @@ fn roles_that_own_something_are_not_dropped() {
             ("drop table others", "DROP TABLE"),
         ],
     );
+    // Who may not connect does not get in.
+    tells(&mut owner, &[("revoke connect on database cellar from public", "REVOKE")]);
+    let mut late = Wire::connect(served.port);
+    late.send(&[first(3 << 16, b"user\0eve\0database\0cellar\0\0")]);
+    let told = std::iter::from_fn(|| late.next()).find(|message| message.kind == b'E').unwrap();
+    assert_eq!(told.field(b'C'), DENIED);
     served.end();
 }
 

@@ -193,14 +193,14 @@ impl Look<'_> {
         let own = &scan.table_name;
         match own.schema() {
             Some(PG_CATALOG | INFORMATION) => return Ok(()),
-            Some(VIEWS) => return Err(denied("view", own.table(), Rights::NONE)),
+            Some(VIEWS) => return Err(view_of_instance(own.table())),
             _ if !is_public(own) => return self.object(&key_of(own), columns()),
             _ => {}
         }
         let key = without_row_ids(own.table()).unwrap_or(own.table());
         match self.tables.whose(key) {
             Whose::Session => Ok(()),
-            Whose::Instance => Err(denied("view", key, Rights::NONE)),
+            Whose::Instance => Err(view_of_instance(key)),
             Whose::Catalog if self.catalog.table(key).is_some() => self.object(key, columns()),
             Whose::Catalog if is_file(key) => Err(file_of_server()),
             // A function, or what a statement has made for itself.
@@ -252,6 +252,11 @@ impl Look<'_> {
             false => refused(),
         }
     }
+}
+
+/// The error of who reads a view of the instance.
+fn view_of_instance(name: &str) -> Error {
+    denied("view", name, Rights::SELECT).next("ask a superuser: it tells what all sessions do")
 }
 
 /// The error of who reads a file in place.
