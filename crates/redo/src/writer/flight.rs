@@ -88,6 +88,11 @@ impl State {
         self.alone > ALONE_BEFORE
     }
 
+    /// Whether several committed in the last units, or one while another's was on its way.
+    pub(super) fn has_company(&self) -> bool {
+        self.alone <= ALONE_BEFORE
+    }
+
     /// What `medium` is to write next, if it has answered enough of what it was given: units that
     /// follow each other go as one write.
     fn next_write(

@@ -1,6 +1,6 @@
 //! The handle of an open log.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ use crate::writer::queue::Sizes;
 use crate::writer::state::{Health, MediumAt, State};
 use crate::writer::unit::{Context, Shared, form};
 use crate::writer::wait::Waiting;
+
+/// So many committers lead at once after one who has waited in vain for others.
+const HASTE: u32 = 64;
 
 /// An open log. Clones are handles of the same log; [`close`](Log::close) shuts it down cleanly, and
 /// dropping it amounts to a crash.
@@ -77,6 +80,29 @@ pub(crate) struct Inner {
     pub synch: Synch,
     /// Nobody can lead now: who makes that possible again leads.
     is_busy: AtomicBool,
+    pub company: Company,
+}
+
+/// Whether others commit too, so that who lets them go first writes for them.
+#[derive(Default)]
+pub(crate) struct Company {
+    is_there: AtomicBool,
+    /// So many committers do not let others go first: it took long, and nobody came.
+    in_haste: AtomicU32,
+}
+
+impl Company {
+    /// Whether a committer lets the tasks that are ready go before it leads.
+    pub fn goes_first(&self) -> bool {
+        let fewer = |haste: u32| haste.checked_sub(1);
+        self.is_there.load(Ordering::Relaxed)
+            && self.in_haste.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_err()
+    }
+
+    /// Nobody came for a long time.
+    pub fn stayed_away(&self) {
+        self.in_haste.store(HASTE, Ordering::Relaxed);
+    }
 }
 
 /// What a leader does next.
@@ -133,6 +159,7 @@ impl Inner {
             finished: Event::new(),
             synch: Synch::default(),
             is_busy: AtomicBool::new(false),
+            company: Company::default(),
         })
     }
 
@@ -158,6 +185,7 @@ impl Inner {
         state.archiver_waits &= !finished;
         let has_left = std::mem::take(&mut state.has_left);
         self.is_busy.store(state.is_busy(&self.options), Ordering::Release);
+        self.company.is_there.store(state.has_company(), Ordering::Relaxed);
         drop(state);
         if has_left {
             self.control_written.notify(usize::MAX);

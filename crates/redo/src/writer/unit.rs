@@ -72,6 +72,11 @@ impl Shared {
         waiters.wakers.len() - 1
     }
 
+    /// How many have joined.
+    pub fn committers(&self) -> usize {
+        self.lock().wakers.len()
+    }
+
     /// Has `waker` woken when something is to be done; gives what was handed over.
     pub fn register(&self, place: usize, waker: &Waker, ops: &mut Vec<Op>) {
         let mut waiters = self.lock();

@@ -22,16 +22,50 @@ pub(crate) struct Waiting<'a> {
     /// Its place among the committers of the unit.
     place: usize,
     ops: Vec<Op>,
+    first: First,
 }
+
+/// Whether others have gone first: what is ready to run may be a commit, which then needs no write of its own.
+#[derive(Clone, Copy)]
+enum First {
+    Not,
+    /// Since then.
+    Others(u64),
+    Done,
+}
+
+/// Who has let others go first for so many nanoseconds, and is still alone, did it in vain.
+const IN_VAIN: u64 = 500_000;
 
 impl<'a> Waiting<'a> {
     pub fn new(inner: &'a Arc<Inner>, unit: Arc<Shared>) -> Waiting<'a> {
         let place = unit.join();
-        Waiting { inner, unit, place, ops: Vec::new() }
+        Waiting { inner, unit, place, ops: Vec::new(), first: First::Not }
     }
 
     pub fn log(&self) -> &'a Arc<Inner> {
         self.inner
+    }
+
+    /// Once, where others commit too.
+    fn lets_others_go_first(&mut self) -> bool {
+        match self.first {
+            First::Not if self.ops.is_empty() && self.inner.company.goes_first() => {
+                self.first = First::Others(self.inner.now());
+                true
+            }
+            First::Others(since) => {
+                self.first = First::Done;
+                if self.unit.committers() <= 1 && self.inner.now().saturating_sub(since) > IN_VAIN {
+                    self.inner.company.stayed_away();
+                }
+                false
+            }
+            First::Not | First::Done => {
+                self.first = First::Done;
+                false
+            }
+        }
     }
 }
 
@@ -46,6 +80,10 @@ impl Future for Waiting<'_> {
                 return Poll::Ready(outcome.clone());
             }
             if !this.unit.taken.load(Ordering::Acquire) {
+                if this.lets_others_go_first() {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 this.inner.lead(&mut this.ops);
             }
             if !poll_all(this.inner, &mut this.ops, cx) {
