@@ -373,7 +373,7 @@ impl Engine {
     #[boxed]
     pub async fn execute(&self, sql: &str) -> Result<Outcome, Error> {
         let began = self.began();
-        let outcome = began.ends(caught(self.run(sql))).await.and_then(|ran| ran);
+        let outcome = began.ends(caught(Box::pin(self.run(sql)))).await.and_then(|ran| ran);
         match self.told_in_time(self.concluded(outcome).await?.shown(), &began) {
             Outcome::Rows(stream) => Ok(Outcome::Rows(caught_stream(stream))),
             other => Ok(other),
@@ -384,7 +384,7 @@ impl Engine {
         self.check_role()?;
         match self.by_fast_path(sql).await? {
             Some(outcome) => Ok(outcome),
-            None => self.run_common(sql).await,
+            None => Box::pin(self.run_common(sql)).await,
         }
     }
 

@@ -194,7 +194,7 @@ impl Regions {
             };
             guard.keys.push(key);
             if let Some(ticket) = ticket {
-                DirtyLog::sync(data, ticket).await?;
+                Box::pin(DirtyLog::sync(data, ticket)).await?;
                 regions.now_marked(&key);
             }
         }

@@ -74,7 +74,7 @@ pub(crate) async fn ensure_synced(
         }
         Ok(())
     };
-    let result = data.run("resync", task).await;
+    let result = Box::pin(data.run("resync", task)).await;
     data.end(wait);
     result
 }

@@ -80,7 +80,7 @@ impl Access<'_> {
     ) -> Result<(), Error> {
         while !self.try_write_part(offset, &bytes, durability).await? {
             // With nothing held: what makes room may want the very range.
-            Regions::room(self.data).await?;
+            Box::pin(Regions::room(self.data)).await?;
         }
         Ok(())
     }
@@ -122,7 +122,10 @@ impl Access<'_> {
         let Some(dirty) = Regions::begin_write(data, marks).await? else {
             return Ok(false);
         };
-        let bytes = self.fill_up((offset, end), range, bytes.to_vec(), &written).await?;
+        let bytes = match (offset, end) == range {
+            true => bytes.to_vec(),
+            false => Box::pin(self.fill_up((offset, end), range, bytes, &written)).await?,
+        };
         let changed = match (offset, end) == range {
             true => range,
             false => {
@@ -151,7 +154,7 @@ impl Access<'_> {
         drop(locked);
         drop(entered);
         if durability == Durability::Durable && direct == Durability::Cached {
-            self.flush().await?;
+            Box::pin(self.flush()).await?;
         }
         Ok(true)
     }
@@ -186,12 +189,9 @@ impl Access<'_> {
         self,
         wanted: (u64, u64),
         range: (u64, u64),
-        bytes: Vec<Bytes>,
+        bytes: &[Bytes],
         written: &BTreeMap<u32, u64>,
     ) -> Result<Vec<Bytes>, Error> {
-        if wanted == range {
-            return Ok(bytes);
-        }
         let mut all = Vec::with_capacity(bytes.len() + 2);
         if range.0 < wanted.0 {
             let length = (wanted.0 - range.0) as usize;
@@ -202,7 +202,7 @@ impl Access<'_> {
                 Buffer::zeroed(length).freeze()
             });
         }
-        all.extend(bytes);
+        all.extend_from_slice(bytes);
         if wanted.1 < range.1 {
             let length = (range.1 - wanted.1) as usize;
             all.push(if is_written(written, range.1 - 1) {
@@ -265,7 +265,7 @@ impl Access<'_> {
         let results: Vec<(Arc<Disk>, Result<(), IoError>)> = join_all(writes).await;
         for (disk, result) in results {
             if let Err(error) = result {
-                self.data.leg_failed(&disk, error).await?;
+                Box::pin(self.data.leg_failed(&disk, error)).await?;
             }
         }
         // Every extent must have a copy that is in sync after all that left have left.

@@ -242,8 +242,8 @@ impl File {
             access.write(offset, data, durability).await
         };
         let result = match io.class == Class::Commit && bytes <= HERE_BYTES_MAX {
-            true => self.inner.run_here("write", task).await,
-            false => self.inner.run("write", task).await,
+            true => self.inner.run_here("write", Box::pin(task)).await,
+            false => Box::pin(self.inner.run("write", task)).await,
         };
         if let Some(wait) = wait {
             wait.end(self.inner.env.now().0);

@@ -326,6 +326,11 @@ impl Definitions {
             self.remove_made(&BTreeSet::new(), None).await;
             return committed;
         };
+        // Boxed: nearly all transactions define nothing, and pay for the size of what they do not do.
+        Box::pin(self.commit_definitions(transaction, draft)).await
+    }
+
+    async fn commit_definitions(&self, transaction: Transaction, draft: Draft) -> Result<()> {
         // Whoever asked may go away half-way: what is in memory must be what is kept.
         let (this, database) = (self.clone(), self.database().clone());
         database.to_the_end(async move { this.commit_draft(transaction, draft).await }).await
@@ -368,9 +373,18 @@ impl Definitions {
             (std::mem::take(&mut inner.made), std::mem::take(&mut inner.published))
         };
         // So it is with nearly all transactions.
-        if made.is_empty() && published.is_empty() {
-            return;
+        if !made.is_empty() || !published.is_empty() {
+            Box::pin(self.remove_unnamed(made, published, named, catalog)).await;
         }
+    }
+
+    async fn remove_unnamed(
+        &self,
+        made: BTreeSet<u32>,
+        published: Vec<Published>,
+        named: &BTreeSet<u32>,
+        catalog: Option<&Catalog>,
+    ) {
         let files: BTreeSet<&str> = catalog.map(|now| files_of(now).collect()).unwrap_or_default();
         for one in published {
             if !files.contains(&*one.segment().file) {

@@ -96,7 +96,7 @@ impl Engine {
             }
         }
         library.missed();
-        let (plan, is_own) = match self.parts(rows, lexed, parameters).await {
+        let (plan, is_own) = match Box::pin(self.parts(rows, lexed, parameters)).await {
             Some(parts) => self.planned(parts, library, is_common),
             None => (None, !is_common),
         };
@@ -207,7 +207,7 @@ impl Engine {
         };
         if self.paths.has_temporary() && plan.changes() && !scope.in_block {
             let in_scope = self.in_scope(scope.clone());
-            let left = self.on_commit(&scope).await;
+            let left = Box::pin(self.on_commit(&scope)).await;
             drop(in_scope);
             if let Err(error) = left {
                 rows.end_statement(&scope, false).await?;

@@ -120,7 +120,8 @@ impl Engine {
         let began = self.began();
         let executed = match bind::values(prepared, parameters, &self.settings.now().zone) {
             Ok(values) => {
-                let executed = began.ends(caught(self.execute_with(prepared, values))).await;
+                let executed = Box::pin(self.execute_with(prepared, values));
+                let executed = began.ends(caught(executed)).await;
                 executed.and_then(|executed| executed)
             }
             Err(error) => Err(error),
@@ -149,10 +150,10 @@ impl Engine {
             });
         }
         let outcome = match &prepared.statement {
-            None => self.run_common(&prepared.sql).await?,
+            None => Box::pin(self.run_common(&prepared.sql)).await?,
             Some(statement) => {
                 let statement = bind::bound(statement, &values)?;
-                self.in_transaction(&prepared.sql, statement).await?
+                Box::pin(self.in_transaction(&prepared.sql, statement)).await?
             }
         };
         if let (Outcome::Rows(stream), Some(columns)) = (&outcome, &prepared.columns) {
