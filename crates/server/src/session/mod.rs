@@ -281,8 +281,9 @@ impl Session {
     }
 }
 
+/// Waits until the client has gone. What is gathered goes out with its Sync, unless it is much.
 async fn told_and_gone(frames: &mut Frames, out: &mut Out) -> Ended {
-    match out.flush().await {
+    match out.flush_much().await {
         Ok(()) => frames.gone().await,
         Err(error) => error.into(),
     }
@@ -295,8 +296,7 @@ async fn after(time: Option<std::time::Duration>) {
     }
 }
 
-/// What a statement gives, while the client is there: one that has gone has it stopped. Where it has to be waited for,
-/// the client is told first what was told before.
+/// What a statement gives, while the client is there: one that has gone has it stopped.
 async fn watched<T>(
     (frames, out): (&mut Frames, &mut Out),
     canceller: &Canceller,
