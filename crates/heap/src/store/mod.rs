@@ -5,6 +5,7 @@ mod build;
 mod checkpoint;
 mod counters;
 mod direct;
+mod foresee;
 mod grow;
 mod header;
 mod list;
@@ -120,6 +121,7 @@ pub(crate) struct Inner {
     stopped: Mutex<Option<Arc<str>>>,
     schedule: Schedule,
     growing: Growing,
+    begun_anew: AtomicU64,
 }
 
 impl std::fmt::Debug for Store {
@@ -224,6 +226,7 @@ impl Inner {
             stopped: Mutex::default(),
             schedule: Schedule::new(Pace::new(limits, header.checkpoint), end, read),
             growing: Growing::new(growth),
+            begun_anew: AtomicU64::new(0),
         })
     }
 }
@@ -282,6 +285,12 @@ impl Store {
             kept_images: self.0.lane.images() as u64,
             ..self.0.pages.frames.cache_statistics()
         }
+    }
+
+    /// How often a write set was begun anew, as something that it needed was not in memory or not free when it was
+    /// its turn.
+    pub fn begun_anew(&self) -> u64 {
+        self.0.begun_anew.load(Ordering::Relaxed)
     }
 
     /// A number for another transaction.

@@ -1,11 +1,12 @@
 //! A write set that is being made: where rows go, and what the lane lacks for them.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
-use cellar_page::{CELL_BYTES_MAX, PAGE_BYTES, SLOT_BYTES};
+use cellar_page::{CELL_BYTES_MAX, SLOT_BYTES};
 use cellar_wait::Session;
 
 use super::{Change, Inner, Key, LongValues, TakenPages};
@@ -19,11 +20,11 @@ use crate::rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
 
 /// A write set that is being made.
 pub(super) struct Plan<'a> {
-    inner: &'a Arc<Inner>,
-    session: &'a Session,
-    set: WriteSet,
+    pub(super) inner: &'a Arc<Inner>,
+    pub(super) session: &'a Session,
+    pub(super) set: WriteSet,
     /// For each operation whether somebody asked for it.
-    is_asked: Vec<bool>,
+    pub(super) is_asked: Vec<bool>,
     /// Pages that become tables' by it, each with its table.
     new_pages: Vec<(u32, u32)>,
     /// Pages that become long values'.
@@ -31,7 +32,7 @@ pub(super) struct Plan<'a> {
     /// For each table the page that it fills, and the room that is left there.
     filling: BTreeMap<u32, (u32, usize)>,
     /// All that it may need was read.
-    is_read: bool,
+    pub(super) is_read: bool,
     /// The lane has it: what becomes of its pages is not known here.
     is_in_lane: bool,
 }
@@ -117,7 +118,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The page of a table that this write set fills, if it has room for so many bytes.
-    fn filled_page(&mut self, table: u32, bytes: usize) -> Option<u32> {
+    pub(super) fn filled_page(&mut self, table: u32, bytes: usize) -> Option<u32> {
         let (page, room) = self.filling.get_mut(&table)?;
         *room = room.checked_sub(bytes)?;
         Some(*page)
@@ -127,7 +128,7 @@ impl<'a> Plan<'a> {
     /// too little room it begins anew, so that it is asked here first. The futures that are rare are boxed:
     /// that of a commit is short.
     #[boxed]
-    async fn page_for(&mut self, table: u32, bytes: usize) -> Result<u32, Error> {
+    pub(super) async fn page_for(&mut self, table: u32, bytes: usize) -> Result<u32, Error> {
         let (space, frames) = (&self.inner.pages.space, &self.inner.pages.frames);
         space.check_table(table)?;
         space.ensure(frames, self.session, table).await?;
@@ -163,7 +164,7 @@ impl<'a> Plan<'a> {
     pub async fn run(mut self) -> Result<Applied, Error> {
         let mut room = None;
         self.ensure_known().await?;
-        self.foresee_spares().await?;
+        self.foresee().await?;
         loop {
             self.check_size()?;
             self.is_in_lane = true;
@@ -174,6 +175,7 @@ impl<'a> Plan<'a> {
             };
             self.is_in_lane = false;
             (self.set, room) = (set, None);
+            self.inner.begun_anew.fetch_add(1, Ordering::Relaxed);
             match why {
                 Refused::Log(error) => return Err(error.into()),
                 Refused::Changed => return Err(self.missing(at)),
@@ -232,53 +234,12 @@ impl<'a> Plan<'a> {
 
     /// Whether it leaves room for others, in memory and in the log.
     fn check_size(&self) -> Result<(), Error> {
-        let (held, max) = (self.set.held.len(), self.inner.options.cache_pages / 4);
-        if held > max {
-            // One that many operations are about is there many times.
-            let distinct: HashSet<u32> = self.set.held.iter().map(|frame| frame.number()).collect();
-            // Few pages fit every cache: a row, and ways from leaves to roots.
-            let (pages, max) = (distinct.len() as u64, (max as u64).max(PAGES_LEAST));
-            if pages > max {
-                return Err(Error::TransactionTooLarge { what: TooMuch::Pages(pages), max });
-            }
-        }
+        self.check_pages(0)?;
         let redo = self.set.redo_bytes() as u64;
         if redo >= REDO_LEAST {
             let max = self.inner.log.record_bytes_max() / 2;
             if redo > max {
                 return Err(Error::TransactionTooLarge { what: TooMuch::Redo(redo), max });
-            }
-        }
-        Ok(())
-    }
-
-    /// Free pages for the splits of many entries: each time the lane lacks some it begins anew.
-    async fn foresee_spares(&mut self) -> Result<(), Error> {
-        let adds = |operation: &Operation| matches!(operation, Operation::AddEntries { .. });
-        if self.set.operations.len() < MANY && !self.set.operations.iter().any(adds) {
-            return Ok(());
-        }
-        let mut bytes = BTreeMap::<u32, usize>::new();
-        for operation in &self.set.operations {
-            if let Operation::AddEntries { index, entries } = operation {
-                let own = entries.iter().map(|(key, _)| key.len() + ENTRY_BYTES);
-                *bytes.entry(index.object).or_default() += own.sum::<usize>();
-            }
-            let (Operation::Insert { entries, .. } | Operation::Update { new: entries, .. }) =
-                operation
-            else {
-                continue;
-            };
-            for Entry { index, key } in entries.iter() {
-                *bytes.entry(index.object).or_default() += key.len() + ENTRY_BYTES;
-            }
-        }
-        for (index, bytes) in bytes {
-            // A split leaves pages half full.
-            for _ in 0..bytes / (PAGE_BYTES / 2) {
-                let page = self.inner.free_page(self.session, index).await?;
-                self.set.spares.add(index, [page]);
-                self.set.held.push(self.inner.pages.frames.fresh(page).await);
             }
         }
         Ok(())
@@ -314,8 +275,14 @@ impl<'a> Plan<'a> {
         };
         for operation in &mut self.set.operations[from..] {
             match operation {
-                Operation::Insert { table: of, page: place, .. } if *of == table => *place = page,
-                Operation::Update { table: of, elsewhere, .. } if *of == table => {
+                Operation::Insert { table: of, page: place, .. }
+                    if *of == table && Some(*place) == full =>
+                {
+                    *place = page;
+                }
+                Operation::Update { table: of, elsewhere, .. }
+                    if *of == table && *elsewhere == full =>
+                {
                     *elsewhere = Some(page);
                 }
                 _ => {}
@@ -380,16 +347,16 @@ impl Drop for Plan<'_> {
 const OPEN_TRIES: usize = 8;
 
 /// With so many operations free pages are foreseen.
-const MANY: usize = 100;
+pub(super) const MANY: usize = 100;
 
 /// So many pages a transaction may have, however small the cache is.
-const PAGES_LEAST: u64 = 1024;
+pub(super) const PAGES_LEAST: u64 = 1024;
 
 /// Less redo than this fits every log.
 const REDO_LEAST: u64 = 64 << 10;
 
 /// Bytes of an entry beside its key.
-const ENTRY_BYTES: usize = ROW_ID_BYTES + SLOT_BYTES;
+pub(super) const ENTRY_BYTES: usize = ROW_ID_BYTES + SLOT_BYTES;
 
 /// What the redo of a write set may grow by while room for it is waited for: a few splits.
 const ROOM_SLACK: usize = 64 << 10;

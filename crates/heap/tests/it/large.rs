@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_heap::{Change, RowId, Store};
+use cellar_heap::{Change, Key, RowId, Store};
 use cellar_io::EnvExt;
 use cellar_io::sim::Rng;
 use cellar_wait::Session;
@@ -13,6 +13,7 @@ use futures_util::future::{Either, join_all, select};
 use crate::support::Rig;
 
 const TABLE: u32 = 1;
+const INDEX: u32 = 3;
 /// A table that the transactions have nothing to do with.
 const OTHER: u32 = 2;
 /// Rows in a page: each committer has one of its own in each.
@@ -100,4 +101,76 @@ fn large_transactions_do_not_wait_for_each_other_for_ever() {
             assert!(cache.used <= cache.capacity, "seed {seed}: {cache:?}");
         });
     }
+}
+
+/// Keys of a row, spread over the whole index.
+fn keys(number: u64) -> Vec<Key> {
+    let mut bytes = vec![1; 60];
+    bytes[..8].copy_from_slice(&(number * 7919 % 1_000_003).to_be_bytes());
+    vec![Key { index: INDEX, bytes: bytes.into() }]
+}
+
+fn short(number: u64, length: usize) -> Bytes {
+    let mut bytes = vec![number as u8; length];
+    bytes[..8].copy_from_slice(&number.to_be_bytes());
+    bytes.into()
+}
+
+#[test]
+fn a_large_transaction_begins_anew_seldom_whatever_it_lacks() {
+    const ROWS: u64 = 4000;
+    let mut rig = Rig::new(5, 64 << 20, 8 << 20);
+    rig.options.cache_pages = 4096;
+    rig.options.dirty_max = 2048;
+    rig.run(async {
+        rig.create().await;
+        let (store, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        store.create_table(&session, TABLE).await.unwrap();
+        store.create_index(&session, INDEX).await.unwrap();
+        let insert =
+            |number| Change::Insert { table: TABLE, row: short(number, 100), keys: keys(number) };
+        let mut ids = Vec::new();
+        for from in (0..ROWS).step_by(500) {
+            let some = (from..from + 500).map(insert).collect();
+            ids.extend(store.commit(&session, some).await.unwrap().rows.into_iter().flatten());
+        }
+        store.close().await.unwrap();
+
+        // No page is in memory; rows outgrow their pages, and keys go to others.
+        let (store, _) = rig.open().await.unwrap();
+        let update = |(at, id): (usize, &RowId)| {
+            let number = at as u64;
+            let (row, gone, new) = (short(number, 260), keys(number), keys(number + ROWS));
+            Change::Update { table: TABLE, id: *id, row, gone, new }
+        };
+        store.commit(&session, ids.iter().enumerate().map(update).collect()).await.unwrap();
+        assert!(store.begun_anew() <= 20, "an update began anew {} times", store.begun_anew());
+        let rows = store.view().scan(&session, TABLE).await.unwrap();
+        assert_eq!(rows.len() as u64, ROWS);
+        assert!(rows.iter().all(|(_, row)| row.len() == 260));
+        store.close().await.unwrap();
+
+        let (store, _) = rig.open().await.unwrap();
+        let longer = |(at, id): (usize, &RowId)| {
+            let (row, gone, new) = (short(at as u64, 700), Vec::new(), Vec::new());
+            Change::Update { table: TABLE, id: *id, row, gone, new }
+        };
+        store.commit(&session, ids.iter().enumerate().map(longer).collect()).await.unwrap();
+        assert!(store.begun_anew() <= 20, "rows that had moved: {} times", store.begun_anew());
+        store.close().await.unwrap();
+
+        let (store, _) = rig.open().await.unwrap();
+        let delete = |(at, id): (usize, &RowId)| {
+            let keys = keys(at as u64 + ROWS);
+            Change::Delete { table: TABLE, id: *id, keys }
+        };
+        store.commit(&session, ids.iter().enumerate().map(delete).collect()).await.unwrap();
+        assert!(store.begun_anew() <= 20, "a delete began anew {} times", store.begun_anew());
+        assert_eq!(store.view().scan(&session, TABLE).await.unwrap(), []);
+        let (from, to) = (vec![0; 60], vec![0xFE; 60]);
+        let left =
+            store.view().range(&session, INDEX, &from[..]..=&to[..], false, 10).await.unwrap();
+        assert_eq!(left, []);
+    });
 }
