@@ -8,6 +8,7 @@ mod json;
 mod ordinality;
 mod pattern;
 mod rows;
+mod series;
 mod using;
 mod windows;
 
@@ -113,6 +114,7 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Box<Error>> {
+        series::rewrite(query);
         or_break(using::rewrite(query))?;
         or_break(windows::rewrite(query))?;
         or_break(fetch::rewrite(query))
