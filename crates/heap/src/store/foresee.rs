@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cellar_page::{Kind, PAGE_BYTES, SLOT_BYTES};
+use cellar_page::{CELL_BYTES_MAX, Kind, PAGE_BYTES, SLOT_BYTES};
 
 use super::plan::{ENTRY_BYTES, MANY, PAGES_LEAST, Plan};
 use crate::error::{Error, TooMuch};
@@ -95,6 +95,8 @@ impl Plan<'_> {
     /// the lane finds.
     async fn foresee_places(&mut self, rows: &Loaded) -> Result<(), Error> {
         let mut room = Rooms { rows, left: HashMap::new() };
+        // Pages of their own: those that are filled may become the table's only behind such an operation.
+        let mut filling = BTreeMap::<u32, (u32, usize)>::new();
         let operations = std::mem::take(&mut self.set.operations);
         let is_asked = std::mem::take(&mut self.is_asked);
         for (mut operation, is_asked) in operations.into_iter().zip(is_asked) {
@@ -102,11 +104,16 @@ impl Plan<'_> {
                 && room.is_outgrown_by(*id, row.len())
             {
                 let bytes = row.len() + ROW_ID_BYTES + SLOT_BYTES;
-                // The page is made the table's by an operation before this one.
-                *elsewhere = Some(match self.filled_page(*table, bytes) {
-                    Some(page) => page,
-                    None => self.page_for(*table, bytes).await?,
-                });
+                let filled = filling.get(table).filter(|(_, room)| *room >= bytes);
+                let (page, room) = match filled {
+                    Some(filled) => *filled,
+                    None => {
+                        let page = self.new_page(*table, self.set.operations.len()).await?;
+                        (page, CELL_BYTES_MAX + SLOT_BYTES)
+                    }
+                };
+                filling.insert(*table, (page, room - bytes));
+                *elsewhere = Some(page);
             }
             self.set.operations.push(operation);
             self.is_asked.push(is_asked);

@@ -118,7 +118,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The page of a table that this write set fills, if it has room for so many bytes.
-    pub(super) fn filled_page(&mut self, table: u32, bytes: usize) -> Option<u32> {
+    fn filled_page(&mut self, table: u32, bytes: usize) -> Option<u32> {
         let (page, room) = self.filling.get_mut(&table)?;
         *room = room.checked_sub(bytes)?;
         Some(*page)
@@ -128,7 +128,7 @@ impl<'a> Plan<'a> {
     /// too little room it begins anew, so that it is asked here first. The futures that are rare are boxed:
     /// that of a commit is short.
     #[boxed]
-    pub(super) async fn page_for(&mut self, table: u32, bytes: usize) -> Result<u32, Error> {
+    async fn page_for(&mut self, table: u32, bytes: usize) -> Result<u32, Error> {
         let (space, frames) = (&self.inner.pages.space, &self.inner.pages.frames);
         space.check_table(table)?;
         space.ensure(frames, self.session, table).await?;
@@ -151,7 +151,7 @@ impl<'a> Plan<'a> {
     }
 
     /// A free page, which operation `at` makes one of the table's.
-    async fn new_page(&mut self, table: u32, at: usize) -> Result<u32, Error> {
+    pub(super) async fn new_page(&mut self, table: u32, at: usize) -> Result<u32, Error> {
         let page = self.inner.free_page(self.session, table).await?;
         self.new_pages.push((table, page));
         self.set.held.push(self.inner.pages.frames.fresh(page).await);
