@@ -505,6 +505,43 @@ fn a_statement_is_stopped_by_its_key_alone() {
 }
 
 #[test]
+fn a_session_is_stopped_and_ended_by_another() {
+    let served = served();
+    let (mut client, mut other) = (served.client(), served.client());
+    let pid = u32::from_be_bytes(client.key[..4].try_into().unwrap());
+    assert_eq!(client.sql("select pg_backend_pid()"), format!("({pid}) SELECT 1"));
+    let known = format!("select count(*) from pg_stat_activity where pid = {pid}");
+    assert_eq!(other.sql(&known), "(1) SELECT 1");
+    let (cancel, end) =
+        (format!("select pg_cancel_backend({pid})"), format!("select pg_terminate_backend({pid})"));
+    let long =
+        "select count(*) from generate_series(1, 100000) a(x), generate_series(1, 100000) b(y)";
+    client.send(&[query(long)]);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(other.sql(&cancel), "(t) SELECT 1");
+    assert_eq!(shown(&client.answers()), "57014");
+    // With nothing at work there is nothing to stop.
+    assert_eq!(other.sql(&cancel), "(t) SELECT 1");
+    assert_eq!(client.sql("select 1"), "(1) SELECT 1");
+    // One in a transaction: its locks go with it.
+    client.sql("create table t (id int primary key); insert into t values (1)");
+    assert_eq!(client.sql("begin; update t set id = 2 where id = 1"), "BEGIN UPDATE 1 T");
+    assert_eq!(other.sql(&end), "(t) SELECT 1");
+    assert_eq!(shown(&[client.next().unwrap()]), "57P01");
+    assert_eq!(client.next(), None);
+    assert_eq!(other.sql("update t set id = 3 where id = 1"), "UPDATE 1");
+    // One at work.
+    let mut client = served.client();
+    let pid = u32::from_be_bytes(client.key[..4].try_into().unwrap());
+    client.send(&[query(long)]);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(other.sql(&format!("select pg_terminate_backend({pid})")), "(t) SELECT 1");
+    let last = std::iter::from_fn(|| client.next()).last().unwrap();
+    assert_eq!(shown(&[last]), "57P01");
+    assert_eq!(other.sql("select pg_terminate_backend(2000000000)"), "(f) SELECT 1");
+}
+
+#[test]
 fn a_client_that_dies_leaves_no_locks() {
     let served = served();
     let mut client = served.client();

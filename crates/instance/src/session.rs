@@ -28,7 +28,20 @@ struct Inner {
     user: Option<String>,
     logon: WallTime,
     call: Mutex<Call>,
+    heeds: Mutex<Option<Heeds>>,
 }
+
+/// What others may ask of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// That its statement stops.
+    Cancel,
+    /// That it ends.
+    End,
+}
+
+/// How a session does what is asked of it.
+type Heeds = Arc<dyn Fn(Order) + Send + Sync>;
 
 struct Call {
     statement: Option<String>,
@@ -97,10 +110,27 @@ impl Sessions {
             user: user.map(str::to_owned),
             logon: shared.env.wall(),
             call: Mutex::new(Call { statement: None, since: shared.env.now() }),
+            heeds: Mutex::default(),
         }));
         let key = (session.sid(), session.0.wait.serial());
         lock(&shared.open).insert(key, Arc::downgrade(&session.0));
         session
+    }
+
+    /// The user whose session has this number.
+    pub fn user_of(&self, sid: u32) -> Option<String> {
+        self.find(sid).and_then(|session| session.user.clone())
+    }
+
+    /// Asks something of the session with this number: false where there is none, or it heeds nothing.
+    pub fn order(&self, sid: u32, order: Order) -> bool {
+        let heeds = self.find(sid).and_then(|session| lock(&session.heeds).clone());
+        heeds.map(|heeds| heeds(order)).is_some()
+    }
+
+    fn find(&self, sid: u32) -> Option<Arc<Inner>> {
+        let open = lock(&self.0.open);
+        open.range((sid, 0)..=(sid, u32::MAX)).find_map(|(_, session)| session.upgrade())
     }
 
     /// How many sessions are open.
@@ -195,6 +225,11 @@ impl Session {
     /// Now, as [`Wait::end`](cellar_wait::Wait::end) wants it.
     pub fn now(&self) -> u64 {
         self.0.sessions.env.now().0
+    }
+
+    /// Has it do by `heeds` what others ask of it.
+    pub fn heed(&self, heeds: impl Fn(Order) + Send + Sync + 'static) {
+        *lock(&self.0.heeds) = Some(Arc::new(heeds));
     }
 
     /// The user whose session it is; one of the instance's own has none.

@@ -35,21 +35,14 @@ impl Keys {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A key that nobody can guess; `None`: the system has no random bytes.
-    pub fn keep(&self, canceller: Canceller) -> Option<Kept> {
+    /// A key that nobody can guess, of the session that pg_backend_pid() and v$session know by `process`; `None`:
+    /// the system has no random bytes.
+    pub fn keep(&self, process: i32, canceller: Canceller) -> Option<Kept> {
         let is_at_work = Arc::<AtomicBool>::default();
-        let mut sessions = self.lock();
-        loop {
-            let process = (getrandom::u32().ok()? & 0x7fff_ffff).cast_signed();
-            let secret = getrandom::u32().ok()?;
-            if process == 0 || sessions.contains_key(&process) {
-                continue;
-            }
-            let work = Work { secret, canceller, is_at_work: Arc::clone(&is_at_work) };
-            sessions.insert(process, work);
-            let key = Key { process, secret };
-            return Some(Kept { keys: self.clone(), key, is_at_work });
-        }
+        let secret = getrandom::u32().ok()?;
+        let work = Work { secret, canceller, is_at_work: Arc::clone(&is_at_work) };
+        self.lock().insert(process, work);
+        Some(Kept { keys: self.clone(), key: Key { process, secret }, is_at_work })
     }
 
     /// Stops what the session of a key does, if there is one and it does something.
@@ -62,6 +55,11 @@ impl Keys {
 }
 
 impl Kept {
+    /// Whether a statement runs.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_at_work)
+    }
+
     pub fn at_work(&self) -> AtWork {
         self.is_at_work.store(true, Ordering::Release);
         AtWork(Arc::clone(&self.is_at_work))
@@ -70,7 +68,11 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        self.keys.lock().remove(&self.key.process);
+        let mut sessions = self.keys.lock();
+        // The number may be another session's by now.
+        if sessions.get(&self.key.process).is_some_and(|own| own.secret == self.key.secret) {
+            sessions.remove(&self.key.process);
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod peer;
 mod secret;
 mod session;
 mod socket;
+mod stop;
 mod tls;
 mod values;
 mod wire;

@@ -20,6 +20,7 @@ use crate::cancel::Keys;
 use crate::error::Error;
 use crate::session;
 use crate::socket::Socket;
+use crate::stop::Phase;
 use crate::tls::Tls;
 
 /// A failed accept is tried again after this, so that a lack of descriptors costs no processor.
@@ -39,16 +40,6 @@ pub struct Options {
     pub sessions: usize,
     /// Memory and cores of a session's engine; the memory is shared by all.
     pub engine: EngineOptions,
-}
-
-/// How far a server is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
-    Running,
-    /// Nobody is let in; who is in a transaction may end it.
-    Draining,
-    /// Everybody goes at once.
-    Stopping,
 }
 
 /// What all sessions share.

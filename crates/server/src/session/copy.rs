@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::{Done, Session};
 use crate::error::Ended;
-use crate::listen::Phase;
+use crate::stop::{Phase, Stop};
 use crate::wire::frontend::Message;
 
 /// Pieces of rows that were read and not taken yet.
@@ -55,7 +55,7 @@ impl Session {
         asked: &Notify,
     ) -> Result<Result<Outcome, Error>, Ended> {
         let canceller = self.engine.canceller();
-        let (frames, out, phase) = (&mut self.frames, &mut self.out, &mut self.phase);
+        let (frames, out, stop) = (&mut self.frames, &mut self.out, &mut self.stop);
         let is_binary = cellar_sql::parse::is_binary_copy(sql);
         let work = self.engine.copy_in(sql, input);
         let mut rows = Some(rows);
@@ -64,7 +64,7 @@ impl Session {
             asked.notified().await;
             out.copying(b'G', i16::from(is_binary), 0);
             match out.flush().await {
-                Ok(()) => fed(frames, &mut rows, phase).await,
+                Ok(()) => fed(frames, &mut rows, stop).await,
                 Err(error) => End::Gone(error.into()),
             }
         };
@@ -87,13 +87,13 @@ impl Session {
 async fn fed(
     frames: &mut crate::wire::frames::Frames,
     rows: &mut Option<Rows>,
-    phase: &mut tokio::sync::watch::Receiver<Phase>,
+    stop: &mut Stop,
 ) -> End {
     loop {
         let next = tokio::select! {
             biased;
             next = frames.next() => next,
-            _ = phase.wait_for(|phase| *phase == Phase::Stopping) => Err(crate::error::Refusal::new(
+            () = stop.at_least(Phase::Stopping) => Err(crate::error::Refusal::new(
                 "57P01",
                 "terminating connection due to administrator command",
             ).into()),

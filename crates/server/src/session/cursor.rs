@@ -71,13 +71,13 @@ impl Session {
         let answer = match with {
             With::Executed(Some(prepared), values) => {
                 let work = self.engine.execute_prepared(prepared, values);
-                watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work)
+                watched((&mut self.frames, &mut self.out), &canceller, &mut self.stop, work)
                     .await??
             }
             With::Executed(None, _) | With::Nothing => {
                 let work = self.engine.execute(&query);
                 let outcome =
-                    watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work)
+                    watched((&mut self.frames, &mut self.out), &canceller, &mut self.stop, work)
                         .await?;
                 Answer::Other(outcome.map_err(|error| Session::failed(&error, ""))?)
             }
@@ -89,7 +89,7 @@ impl Session {
             left = watched(
                 (&mut self.frames, &mut self.out),
                 &canceller,
-                &mut self.phase,
+                &mut self.stop,
                 left.read_all(),
             )
             .await??;
@@ -151,7 +151,7 @@ impl Session {
         while wanted > 0 {
             let canceller = self.engine.canceller();
             let work = left.next(wanted);
-            match watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work)
+            match watched((&mut self.frames, &mut self.out), &canceller, &mut self.stop, work)
                 .await??
             {
                 Some(rows) => wanted -= rows.num_rows(),

@@ -73,9 +73,8 @@ impl Session {
             let known: Vec<_> = given.iter().map(|oid| types::data_type(*oid)).collect();
             let canceller = self.engine.canceller();
             let work = self.engine.prepare_statement(query, &known);
-            let told =
-                watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work)
-                    .await?;
+            let told = watched((&mut self.frames, &mut self.out), &canceller, &mut self.stop, work)
+                .await?;
             prepared = Some(told.map_err(|error| Session::failed(&error, query))?);
         }
         let parameters = prepared.as_ref().map_or(&[][..], Prepared::parameters);
@@ -214,7 +213,7 @@ impl Session {
         let answer = {
             let canceller = self.engine.canceller();
             let work = self.engine.execute_prepared(prepared, &portal.values);
-            watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work).await?
+            watched((&mut self.frames, &mut self.out), &canceller, &mut self.stop, work).await?
         };
         let answer = answer.map_err(|error| Session::failed(&error, sql))?;
         match given(answer)? {

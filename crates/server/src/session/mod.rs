@@ -19,14 +19,15 @@ use async_recursion::async_recursion as boxed;
 use cellar_instance::session::Session as Account;
 use cellar_sql::{Canceller, Engine, Standing};
 use cellar_wait::Event;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::OwnedSemaphorePermit;
 
 use self::portal::{Portal, Statement};
 use self::said::said_of;
 use crate::cancel::Kept;
 use crate::error::{Ended, Refusal};
-use crate::listen::{Phase, Shared};
+use crate::listen::Shared;
 use crate::socket::Socket;
+use crate::stop::{Phase, Stop};
 use crate::wire::backend::{Out, Said, Status};
 use crate::wire::frames::Frames;
 use crate::wire::frontend::Message;
@@ -63,7 +64,7 @@ struct Session {
     kept: Kept,
     /// Its place among as many sessions as there may be.
     _place: OwnedSemaphorePermit,
-    phase: watch::Receiver<Phase>,
+    stop: Stop,
     statements: HashMap<String, Arc<Statement>>,
     portals: HashMap<String, Portal>,
     /// What the client knows of settings, and how often they had changed by then.
@@ -212,7 +213,7 @@ impl Session {
             tokio::select! {
                 biased;
                 message = self.frames.next() => break message,
-                _ = self.phase.wait_for(|phase| *phase >= last) => break Err(Refusal::new(
+                () = self.stop.at_least(last) => break Err(Refusal::new(
                     "57P01",
                     "terminating connection due to administrator command",
                 ).into()),
@@ -281,9 +282,9 @@ impl Session {
     }
 }
 
-/// Waits until the client has gone. What is gathered goes out with its Sync, unless it is much.
+/// Waits until the client has gone. What it was told before its last Sync goes out first.
 async fn told_and_gone(frames: &mut Frames, out: &mut Out) -> Ended {
-    match out.flush_much().await {
+    match out.flush_awaited().await {
         Ok(()) => frames.gone().await,
         Err(error) => error.into(),
     }
@@ -300,7 +301,7 @@ async fn after(time: Option<std::time::Duration>) {
 async fn watched<T>(
     (frames, out): (&mut Frames, &mut Out),
     canceller: &Canceller,
-    phase: &mut watch::Receiver<Phase>,
+    stop: &mut Stop,
     work: impl Future<Output = T>,
 ) -> Result<T, Ended> {
     let mut work = std::pin::pin!(work);
@@ -308,7 +309,7 @@ async fn watched<T>(
         biased;
         told = &mut work => return Ok(told),
         ended = told_and_gone(frames, out) => ended,
-        _ = phase.wait_for(|phase| *phase == Phase::Stopping) => Refusal::new(
+        () = stop.at_least(Phase::Stopping) => Refusal::new(
             "57P01",
             "terminating connection due to administrator command",
         ).into(),

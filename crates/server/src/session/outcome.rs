@@ -144,7 +144,7 @@ impl Session {
             let batch = {
                 let canceller = self.engine.canceller();
                 let work = left.next(wanted);
-                watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work)
+                watched((&mut self.frames, &mut self.out), &canceller, &mut self.stop, work)
                     .await??
             };
             let Some(batch) = batch else { return Ok(false) };
@@ -171,8 +171,7 @@ impl Session {
             let next = {
                 let canceller = self.engine.canceller();
                 let work = bytes.next();
-                watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work)
-                    .await?
+                watched((&mut self.frames, &mut self.out), &canceller, &mut self.stop, work).await?
             };
             let Some(next) = next else { break };
             let mut rest = next?;

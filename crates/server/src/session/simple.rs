@@ -54,7 +54,7 @@ impl Session {
         let outcome = {
             let canceller = self.engine.canceller();
             let work = self.engine.execute(sql);
-            super::watched((&mut self.frames, &mut self.out), &canceller, &mut self.phase, work)
+            super::watched((&mut self.frames, &mut self.out), &canceller, &mut self.stop, work)
                 .await?
         };
         let outcome = outcome.map_err(|error| Failure::Told(Box::new(said_of(&error, sql))))?;

@@ -2,19 +2,22 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cellar_instance::session::Session as Account;
+use cellar_instance::session::{Order, Session as Account};
 use cellar_sql::Engine;
 use cellar_sql::host::instance::InstanceHost;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Session;
 use crate::access::Asks;
+use crate::cancel::Kept;
 use crate::error::{Ended, Refusal};
-use crate::listen::{Phase, Shared};
+use crate::listen::Shared;
 use crate::login::{self, Known};
 use crate::socket::Peer;
+use crate::stop::{Phase, Stop};
 use crate::tls::{Encrypted, FIRST_BYTE};
 use crate::wire::backend::{Out, Said};
 use crate::wire::frames::Frames;
@@ -64,9 +67,12 @@ pub(super) async fn begun(
         Ok(engine) => engine,
         Err(refusal) => return told(out, &refusal).await,
     };
-    let Some(kept) = shared.keys.keep(engine.canceller()) else {
+    let process = i32::try_from(account.sid()).unwrap_or(i32::MAX);
+    let Some(kept) = shared.keys.keep(process, engine.canceller()) else {
         return told(out, &Refusal::new("58000", "the system has no random bytes")).await;
     };
+    let stop = Stop::new(shared.phase.clone());
+    heed_orders(&account, &engine, &kept, &stop);
     let mut session = Session {
         frames,
         out,
@@ -74,7 +80,7 @@ pub(super) async fn begun(
         account,
         kept,
         _place: place,
-        phase: shared.phase.clone(),
+        stop,
         statements: HashMap::new(),
         portals: HashMap::new(),
         reported: HashMap::new(),
@@ -86,6 +92,16 @@ pub(super) async fn begun(
     let key = session.kept.key;
     session.out.key(key.process, key.secret);
     Some(session)
+}
+
+/// Has a session do what other sessions ask of it.
+fn heed_orders(account: &Account, engine: &Engine, kept: &Kept, stop: &Stop) {
+    let (canceller, is_at_work, stop) = (engine.canceller(), kept.flag(), stop.sender());
+    account.heed(move |order| match order {
+        Order::Cancel if is_at_work.load(Ordering::Acquire) => canceller.cancel(),
+        Order::Cancel => {}
+        Order::End => drop(stop.send_replace(Phase::Stopping)),
+    });
 }
 
 fn ending() -> Refusal {

@@ -68,11 +68,13 @@ impl Said {
 pub(crate) struct Out {
     socket: Box<dyn AsyncWrite + Send + Unpin>,
     buffer: BytesMut,
+    /// A ReadyForQuery is among them: who asked waits for what is before it.
+    is_awaited: bool,
 }
 
 impl Out {
     pub fn new(socket: Box<dyn AsyncWrite + Send + Unpin>) -> Out {
-        Out { socket, buffer: BytesMut::new() }
+        Out { socket, buffer: BytesMut::new(), is_awaited: false }
     }
 
     /// Writes what is gathered.
@@ -85,6 +87,7 @@ impl Out {
                 return Err(io::ErrorKind::WriteZero.into());
             }
         }
+        self.is_awaited = false;
         if self.buffer.capacity() > KEPT {
             self.buffer = BytesMut::new();
         }
@@ -106,6 +109,15 @@ impl Out {
     /// Writes to this one from here on.
     pub fn go_on(&mut self, socket: Box<dyn AsyncWrite + Send + Unpin>) {
         self.socket = socket;
+    }
+
+    /// Writes what is gathered, before something is waited for: if it is much, or ends with a Sync. The rest goes
+    /// with the Sync that ends it.
+    ///
+    /// # Errors
+    /// The client cannot be reached.
+    pub async fn flush_awaited(&mut self) -> io::Result<()> {
+        if self.is_awaited || self.has_much() { self.flush().await } else { Ok(()) }
     }
 
     /// Writes what is gathered, if it is much.
@@ -193,6 +205,7 @@ impl Out {
             Status::Failed => b'E',
         };
         self.message(b'Z', |out| out.put_u8(status));
+        self.is_awaited = true;
     }
 
     /// A message that says only that something is done: `1` parsed, `2` bound, `3` closed, `n` no data, `s` suspended,

@@ -83,6 +83,8 @@ pub(crate) struct Now {
     /// The role of the session, and the one that it acts as.
     pub session_role: Arc<str>,
     pub role: Arc<str>,
+    /// The latter may do everything.
+    pub is_superuser: bool,
 }
 
 /// Settings of the role of a session, which statements of their own set.
@@ -139,6 +141,7 @@ impl Values {
             makes_heap: self.named("default_table_access_method") == "heap",
             fills_heap: self.named("default_ctas_access_method") == "heap",
             session_role: self.named(SESSION_ROLE).into(),
+            is_superuser: self.named(IS_SUPERUSER) == "on",
             role: match self.named(ROLE) {
                 "none" => self.named(SESSION_ROLE).into(),
                 role => role.into(),

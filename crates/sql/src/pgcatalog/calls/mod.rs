@@ -112,6 +112,8 @@ struct Definition {
     gives: Gives,
     /// NULL for a NULL.
     is_strict: bool,
+    /// It does something each time it is called.
+    is_volatile: bool,
     call: fn(&Call<'_>) -> Result<Value, Error>,
 }
 
@@ -121,7 +123,11 @@ const fn one(
     gives: Gives,
     call: fn(&Call<'_>) -> Result<Value, Error>,
 ) -> Definition {
-    Definition { name, takes, gives, is_strict: true, call }
+    Definition { name, takes, gives, is_strict: true, is_volatile: false, call }
+}
+
+const fn volatile(own: Definition) -> Definition {
+    Definition { is_volatile: true, ..own }
 }
 
 const fn of_null(own: Definition) -> Definition {
@@ -155,7 +161,8 @@ pub(crate) fn udfs(ask: &Arc<Ask>) -> Vec<ScalarUDF> {
     let all = [of_objects::ALL, of_rights::ALL, of_server::ALL, registered::ALL, texts::ALL];
     let udf = |own: &'static Definition| {
         // The catalog is the same for all of a statement.
-        let signature = Signature::user_defined(Volatility::Stable);
+        let volatility = if own.is_volatile { Volatility::Volatile } else { Volatility::Stable };
+        let signature = Signature::user_defined(volatility);
         ScalarUDF::new_from_impl(CatalogCall { ask: Arc::clone(ask), own, signature })
     };
     all.into_iter().flatten().map(udf).collect()

@@ -3,8 +3,9 @@
 use super::super::constants::{DATABASE, FIRST_SPACE_OID, SERVER_VERSION, TEMPORARY_OID};
 use super::super::value::Value;
 use super::Takes::{Int, Name, Text};
-use super::{Call, Definition, Gives, one};
+use super::{Call, Definition, Gives, one, volatile};
 use crate::error::Error;
+use cellar_instance::session::Order;
 
 type Answer = Result<Value, Error>;
 
@@ -21,6 +22,8 @@ pub(super) static ALL: &[Definition] = &[
     one("pg_encoding_to_char", &[&[Int]], Gives::Text, encoding_name),
     one("pg_char_to_encoding", &[&[Text]], Gives::Int, encoding_number),
     one("pg_backend_pid", &[&[]], Gives::Int, session),
+    volatile(one("pg_cancel_backend", &[&[Int]], Gives::Bool, cancel)),
+    volatile(one("pg_terminate_backend", &[&[Int], &[Int, Int]], Gives::Bool, terminate)),
     one("pg_is_in_recovery", &[&[]], Gives::Bool, no),
     one("pg_is_other_temp_schema", &[&[Name]], Gives::Bool, no),
     one("pg_my_temp_schema", &[&[]], Gives::Oid, temporary),
@@ -82,6 +85,31 @@ fn encoding_number(call: &Call<'_>) -> Answer {
 
 fn session(call: &Call<'_>) -> Answer {
     Ok(call.ask.host.rows().map(|rows| i64::from(rows.session().sid())).into())
+}
+
+fn cancel(call: &Call<'_>) -> Answer {
+    order(call, Order::Cancel, "cancel query")
+}
+
+fn terminate(call: &Call<'_>) -> Answer {
+    order(call, Order::End, "terminate process")
+}
+
+/// Asks something of another session: false where there is none of a user.
+fn order(call: &Call<'_>, order: Order, what: &str) -> Answer {
+    let Some(rows) = call.ask.host.rows() else { return Ok(false.into()) };
+    let sessions = rows.database().instance().sessions();
+    let sid = call.int(0).and_then(|sid| u32::try_from(sid).ok());
+    let Some((sid, user)) = sid.and_then(|sid| Some((sid, sessions.user_of(sid)?))) else {
+        return Ok(false.into());
+    };
+    let own = call.ask.settings.now();
+    if !own.is_superuser && *own.role != *user {
+        let text = format!("permission denied to {what}");
+        let next = format!("the session is of the role {user}: that, or a superuser, may do it");
+        return Err(Error::new(1031, "42501", text).next(next));
+    }
+    Ok(sessions.order(sid, order).into())
 }
 
 fn temporary(call: &Call<'_>) -> Answer {
