@@ -19,6 +19,7 @@ use crate::stats::{GroupReport, GroupStatus};
 use crate::writer::control_writer::header_of;
 use crate::writer::log::{Inner, Log};
 use crate::writer::op::write_durably;
+use crate::writer::queue::Sizes;
 use crate::writer::state::{Full, GroupAt, State};
 
 /// A log needs another group to go on in while one waits for its checkpoint.
@@ -98,7 +99,7 @@ impl Log {
     pub async fn drop_group(&self, number: u32) -> Result<(), Error> {
         let generation = loop {
             let listener = self.0.control_written.listen();
-            match self.0.with(|state| state.drop_group(number))? {
+            match self.0.with(|state| state.drop_group(&self.0.sizes, number))? {
                 Some(generation) => break generation,
                 None => listener.await,
             }
@@ -237,11 +238,11 @@ impl State {
     /// Drops a group in the state: it is gone when control data of the generation are durable that is
     /// given. `None`: not while the current group has no headers. The one that is dropped may have the
     /// only ones that know of this opening, and without them every medium would count as stale.
-    fn drop_group(&mut self, number: u32) -> Result<Option<u64>, Error> {
+    fn drop_group(&mut self, sizes: &Sizes, number: u32) -> Result<Option<u64>, Error> {
         if let Some(error) = Inner::stopped(self) {
             return Err(error);
         }
-        let place = self.check_drop(number)?;
+        let place = self.check_drop(sizes, number)?;
         if !self.groups[self.current].prepared {
             return Ok(None);
         }
@@ -256,14 +257,18 @@ impl State {
     }
 
     /// Where a group is that may be dropped.
-    fn check_drop(&self, group: u32) -> Result<usize, Error> {
+    fn check_drop(&self, sizes: &Sizes, group: u32) -> Result<usize, Error> {
         let place = self.place_of(group).ok_or(Error::NoGroup { group })?;
         if self.alive() <= GROUPS_MIN {
             return Err(Error::TooFewGroups { group });
         }
         if self.next.back() == Some(&place) {
-            // Nothing was written to it, and no other was put behind it.
-            return Ok(place);
+            // Nothing was written to it, and no other was put behind it. What is reserved may lie there.
+            let capacity = self.groups[place].capacity;
+            return match self.blocks_left(sizes) >= self.reserved.blocks + capacity {
+                true => Ok(place),
+                false => Err(Error::GroupNeeded { group }),
+            };
         }
         let sequence = self.groups[place].sequence;
         if place == self.current || self.next.contains(&place) {

@@ -247,17 +247,22 @@ impl State {
     /// Whether so many more blocks can be kept free, likewise. The open unit may be written as it is: also
     /// one that is empty takes a block.
     pub fn find_blocks(&mut self, sizes: &Sizes, blocks: u64) -> Result<(), Full> {
-        let end = self.groups[self.current].end();
-        let mut left = match &self.open {
-            Some(unit) => end - unit.first - unit.blocks(sizes.payload),
-            None => end - self.at.min(end),
-        };
-        left += self.next.iter().map(|group| self.groups[*group].capacity).sum::<u64>();
+        let mut left = self.blocks_left(sizes);
         while left < self.reserved.blocks + blocks {
             let group = self.assign_next()?;
             left += self.groups[group].capacity;
         }
         Ok(())
+    }
+
+    /// Blocks behind what is queued, in the groups that are assigned.
+    pub fn blocks_left(&self, sizes: &Sizes) -> u64 {
+        let end = self.groups[self.current].end();
+        let left = match &self.open {
+            Some(unit) => end - unit.first - unit.blocks(sizes.payload),
+            None => end - self.at.min(end),
+        };
+        left + self.next.iter().map(|group| self.groups[*group].capacity).sum::<u64>()
     }
 
     /// Assigns the next group in time, so that no commit waits for its header.
