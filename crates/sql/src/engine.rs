@@ -431,7 +431,7 @@ impl Engine {
                 self.plan_and_run(*statement).await
             }
             Statement::Explain(options, statement) => {
-                self.explained(&options, self.unprepared(*statement)?).await
+                Box::pin(self.explained(&options, self.unprepared(*statement)?)).await
             }
             Statement::Define(define) => self.defined(define).await,
             Statement::Copy(copy) => self.copy(sql, *copy, None).await,
@@ -442,7 +442,7 @@ impl Engine {
                 }
                 match self.about_prepared(sql, &statement).await? {
                     Some(outcome) => Ok(outcome),
-                    None => self.in_transaction(sql, *statement).await,
+                    None => Box::pin(self.in_transaction(sql, *statement)).await,
                 }
             }
         }

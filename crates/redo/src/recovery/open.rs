@@ -37,7 +37,7 @@ impl Recovery {
         self.repair().await;
         self.repair_unarchived().await;
         self.note_late();
-        self.write_returning_headers().await;
+        Box::pin(self.write_returning_headers()).await;
         self.flush().await;
         let active = |m: &usize| self.is_used(*m);
         let used: Vec<usize> = (0..self.judged.len()).filter(active).collect();

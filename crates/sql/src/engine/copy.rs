@@ -80,7 +80,7 @@ impl Engine {
             self.check_superuser("to COPY to or from a file of the server")?;
         }
         if !copy.is_from {
-            return self.copy_to(sql, copy).await;
+            return Box::pin(self.copy_to(sql, copy)).await;
         }
         let What::Table { table, columns } = &copy.what else {
             return Err(Error::syntax("COPY (query) FROM"));
@@ -264,7 +264,7 @@ impl Engine {
                 *statement
             }
         };
-        let rows = match self.in_transaction(sql, statement).await? {
+        let rows = match Box::pin(self.in_transaction(sql, statement)).await? {
             Outcome::Rows(rows) => caught_stream(rows),
             _ => {
                 return Err(Error::new(70012, "0A000", "COPY of a statement that gives no rows")

@@ -65,7 +65,7 @@ impl Engine {
         types: &[Option<DataType>],
     ) -> Result<Prepared, Error> {
         let began = self.began();
-        let prepared = began.ends(caught(self.prepared_of(sql, types))).await;
+        let prepared = Box::pin(began.ends(caught(self.prepared_of(sql, types)))).await;
         self.concluded(prepared.and_then(|prepared| prepared)).await
     }
 

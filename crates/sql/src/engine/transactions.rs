@@ -189,7 +189,7 @@ impl Engine {
             return Ok(Outcome::Plan(Box::new(Explained::of_text(line))));
         }
         if options.analyze && is_change(&statement) {
-            return self.analyzed_change(fast, statement).await;
+            return Box::pin(self.analyzed_change(fast, statement)).await;
         }
         if let DfStatement::Statement(inner) = &statement
             && matches!(**inner, SqlStatement::Update(_) | SqlStatement::Delete(_))
@@ -199,12 +199,12 @@ impl Engine {
         }
         let statement = self.resolved(statement)?;
         let Some(rows) = self.host.rows().filter(|rows| rows.are_open()) else {
-            return self.explain(options, statement).await;
+            return Box::pin(self.explain(options, statement)).await;
         };
         let _turn = self.turn.lock().await;
         let scope = rows.begin_statement().await?;
         let in_scope = self.in_scope(scope.clone());
-        let outcome = self.explain(options, statement).await;
+        let outcome = Box::pin(self.explain(options, statement)).await;
         drop(in_scope);
         rows.end_statement(&scope, outcome.is_ok()).await?;
         Ok(match (outcome?, fast) {
@@ -220,7 +220,7 @@ impl Engine {
         statement: DfStatement,
     ) -> Result<Outcome, Error> {
         let began = tokio::time::Instant::now();
-        let told = match self.in_transaction(&statement.to_string(), statement).await? {
+        let told = match Box::pin(self.in_transaction(&statement.to_string(), statement)).await? {
             Outcome::Rows(mut rows) => {
                 let mut count = 0;
                 while let Some(batch) = rows.try_next().await.map_err(|e| self.failure(&e))? {

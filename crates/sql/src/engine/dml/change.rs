@@ -65,7 +65,7 @@ impl Engine {
         let returning = update.returning.map(|items| Returning::new(items, alias, has_more));
         self.check_returning(&columns, returning.as_ref())?;
         let columns = scope.current(&Arc::new(columns)).await?;
-        self.change_rows(scope, &columns, query, Work::Update(&assigned), returning).await
+        Box::pin(self.change_rows(scope, &columns, query, Work::Update(&assigned), returning)).await
     }
 
     /// DELETE from a table in the heap.
@@ -93,7 +93,7 @@ impl Engine {
         let returning = delete.returning.map(|items| Returning::new(items, alias, has_more));
         self.check_returning(&columns, returning.as_ref())?;
         let columns = scope.current(&Arc::new(columns)).await?;
-        self.change_rows(scope, &columns, query, Work::Delete, returning).await
+        Box::pin(self.change_rows(scope, &columns, query, Work::Delete, returning)).await
     }
 
     /// Runs a query for rows, and changes those.
@@ -134,7 +134,7 @@ impl Engine {
             None => Ok(Effect::Count(written.count, verb)),
             Some(returning) => {
                 let first = 1 + assigned.len();
-                self.returned(columns, returning, written, (&batches, first)).await
+                Box::pin(self.returned(columns, returning, written, (&batches, first))).await
             }
         }
     }

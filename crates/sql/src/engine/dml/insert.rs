@@ -83,7 +83,9 @@ impl Engine {
         }
         match returning {
             None => Ok(Effect::Count(written.count, "inserted")),
-            Some(returning) => self.returned(&columns, returning, written, (&[], 0)).await,
+            Some(returning) => {
+                Box::pin(self.returned(&columns, returning, written, (&[], 0))).await
+            }
         }
     }
 

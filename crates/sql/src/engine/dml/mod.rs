@@ -133,17 +133,17 @@ impl Engine {
         match statement {
             SqlStatement::Update(update) => {
                 scope.check_writable()?;
-                self.update_rows(scope, with, update).await
+                Box::pin(self.update_rows(scope, with, update)).await
             }
             SqlStatement::Delete(delete) => {
                 scope.check_writable()?;
-                self.delete_rows(scope, with, delete).await
+                Box::pin(self.delete_rows(scope, with, delete)).await
             }
             SqlStatement::Insert(insert) => {
                 scope.check_writable()?;
-                self.insert_rows(scope, with, insert).await
+                Box::pin(self.insert_rows(scope, with, insert)).await
             }
-            SqlStatement::Query(query) => self.change_in_query(scope, *query).await,
+            SqlStatement::Query(query) => Box::pin(self.change_in_query(scope, *query)).await,
             _ => Err(Error::not_yet("this change of rows")),
         }
     }
