@@ -21,6 +21,7 @@ pub(super) fn said_of(error: &Error, sql: &str) -> Said {
         detail: (!below.is_empty()).then(|| below.join("\n")),
         hint,
         position: position.and_then(|at| place(sql, at.line, at.column)),
+        about: error.stack().find_map(|entry| entry.about.clone()),
     }
 }
 
