@@ -332,6 +332,10 @@ impl Values {
             LogicalPlan::Subquery(own) => {
                 let plan = self.settle(Arc::unwrap_or_clone(own.subquery), near)?;
                 let outer_ref_columns = plan.all_out_ref_exprs();
+                // Nothing of it depends on a row any more.
+                if outer_ref_columns.is_empty() {
+                    return Ok(plan);
+                }
                 let subquery = Arc::new(plan);
                 return Ok(LogicalPlan::Subquery(Subquery { subquery, outer_ref_columns, ..own }));
             }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use async_recursion::async_recursion as boxed;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
@@ -267,6 +267,18 @@ impl Engine {
     }
 }
 
+/// A type, whatever the time zone is; texts are texts, and items of lists may be null.
+fn kept(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
+        DataType::BinaryView | DataType::LargeBinary => DataType::Binary,
+        DataType::List(item) | DataType::LargeList(item) => {
+            DataType::new_list(kept(item.data_type()), true)
+        }
+        other => in_zone(other, &KEPT.into()),
+    }
+}
+
 /// Refuses rows of other columns than they were when the statement was prepared. Where there are parameters their
 /// values may be in the names of columns, which then do not matter.
 fn check_columns(now: &SchemaRef, before: &SchemaRef, have_names: bool) -> Result<(), Error> {
@@ -276,13 +288,8 @@ fn check_columns(now: &SchemaRef, before: &SchemaRef, have_names: bool) -> Resul
     let (now, before) = (now.fields(), before.fields());
     let is_same = now.len() == before.len()
         && now.iter().zip(before).all(|(now, before)| {
-            // The time zone may be another, and texts are texts.
-            let kept = |field: &Field| match field.data_type() {
-                DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
-                DataType::BinaryView | DataType::LargeBinary => DataType::Binary,
-                other => in_zone(other, &KEPT.into()),
-            };
-            (!have_names || now.name() == before.name()) && kept(now) == kept(before)
+            let is_named = !have_names || now.name() == before.name();
+            is_named && kept(now.data_type()) == kept(before.data_type())
         });
     match is_same {
         true => Ok(()),

@@ -39,6 +39,7 @@ fn places(tokens: &[TokenWithSpan]) -> Vec<usize> {
 pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Option<CreateAs> {
     tables_as_queries(tokens);
     without_unlogged(tokens);
+    plain_lists(tokens);
     let (list, body) = parts_of(tokens)?;
     let mut made = CreateAs::default();
     let all = places(tokens);
@@ -127,6 +128,30 @@ fn without_unlogged(tokens: &mut Vec<TokenWithSpan>) {
         && is_word(&tokens[third], &["TABLE"])
     {
         tokens.remove(second);
+    }
+}
+
+/// `int ARRAY` of a column as `int[]`.
+fn plain_lists(tokens: &mut Vec<TokenWithSpan>) {
+    let all = places(tokens);
+    let starts =
+        |at: usize, words: &[&str]| all.get(at).is_some_and(|at| is_word(&tokens[*at], words));
+    if !starts(0, &["CREATE", "ALTER"]) {
+        return;
+    }
+    let found = all.windows(3).filter_map(|three| {
+        let [before, own, behind] = three else { return None };
+        let is_type = matches!(&tokens[*before].token, Token::Word(_) | Token::RParen)
+            && !is_word(&tokens[*before], &["AS", "SELECT", "DEFAULT", "IN", "ANY", "ALL"]);
+        let is_end = matches!(tokens[*behind].token, Token::Comma | Token::RParen)
+            || is_word(&tokens[*behind], &["NOT", "NULL", "DEFAULT", "CHECK", "UNIQUE"]);
+        (is_type && is_end && is_word(&tokens[*own], &["ARRAY"])).then_some(*own)
+    });
+    let found: Vec<usize> = found.collect();
+    for at in found.into_iter().rev() {
+        let span = tokens[at].span;
+        let signs = [Token::LBracket, Token::RBracket];
+        tokens.splice(at..=at, signs.map(|token| TokenWithSpan { token, span }));
     }
 }
 
@@ -225,6 +250,7 @@ mod tests {
                 own(&[], false),
             ),
             ("create unlogged table t (a int)", "create table t (a int)", None),
+            ("create table t (a int array, b int)", "create table t (a int [], b int)", None),
             ("select 1 as table_x", "select 1 as table_x", None),
             ("lock table t", "lock table t", None),
         ] {
