@@ -67,6 +67,16 @@ fn django() {
 }
 
 #[test]
+fn adbc() {
+    python_with("adbc_driver_postgresql.dbapi, pyarrow", "adbc_types.py");
+}
+
+#[test]
+fn sysbench() {
+    runs("sysbench.sh", ("sysbench", &["--version"]), ("sh", &[]));
+}
+
+#[test]
 fn node_pg() {
     runs("node_pg.js", ("node", &["-e", "require('pg')"]), ("node", &[]));
 }

@@ -419,6 +419,103 @@ fn an_answer_does_not_wait_for_the_statement_behind_it() {
 }
 
 #[test]
+fn a_statement_has_one_name_in_sql_and_in_messages() {
+    let served = served();
+    let mut client = served.client();
+    client.sql("create table t (id int primary key); insert into t values (1), (2)");
+    assert_eq!(client.sql("prepare a (int) as select id from t where id >= $1"), "PREPARE");
+    // Made in SQL, executed by messages.
+    client.send(&[bind(("", "a"), (0, &[Some(b"2")]), 0), execute("", 0), sync()]);
+    assert_eq!(shown(&client.answers()), "(2) SELECT 1");
+    client.send(&[describe(b'S', "a"), sync()]);
+    let described = client.answers();
+    assert_eq!(described[0].body, [0, 1, 0, 0, 0, 23], "one parameter, an int4");
+    // Made by a message, executed in SQL.
+    client.kinds(&[parse("b", "insert into t values ($1)", &[23]), sync()]);
+    assert_eq!(client.sql("execute b (3)"), "INSERT 0 1");
+    assert_eq!(
+        client.sql(
+            "select name, from_sql, parameter_types, statement from pg_prepared_statements order by 1"
+        ),
+        "(a,t,{23},prepare a (int) as select id from t where id >= $1) (b,f,{23},insert into t values ($1)) SELECT 2"
+    );
+    // A name is taken, whoever took it.
+    assert_eq!(client.sql("prepare b as select 1"), "42P05");
+    client.send(&[parse("a", "select 1", &[]), sync()]);
+    assert_eq!(shown(&client.answers()), "42P05");
+    // Given up here, gone there.
+    assert_eq!(client.sql("deallocate b"), "DEALLOCATE");
+    client.send(&[bind(("", "b"), (0, &[Some(b"4")]), 0), sync()]);
+    assert_eq!(shown(&client.answers()), "26000");
+    assert_eq!(client.kinds(&[message(b'C', b"Sa\0"), sync()]), "3Z");
+    assert_eq!(client.sql("execute a (1)"), "26000");
+    client.kinds(&[parse("c", "select 1", &[]), sync()]);
+    assert_eq!(client.sql("deallocate all"), "DEALLOCATE ALL");
+    assert_eq!(client.sql("select count(*) from pg_prepared_statements"), "(0) SELECT 1");
+    client.send(&[bind(("", "c"), (0, &[]), 0), sync()]);
+    assert_eq!(shown(&client.answers()), "26000");
+    served.end();
+}
+
+#[test]
+fn tags_are_those_of_what_was_done() {
+    let served = served();
+    let mut client = served.client();
+    for (sql, wanted) in [
+        ("create table t (id int primary key)", "CREATE TABLE"),
+        ("insert into t values (1), (2), (3)", "INSERT 0 3"),
+        ("prepare s as select id from t order by id", "PREPARE"),
+        ("execute s", "(1) (2) (3) SELECT 3"),
+        ("prepare u as update t set id = id + 10", "PREPARE"),
+        ("execute u", "UPDATE 3"),
+        ("create table c as select * from t", "SELECT 3"),
+        ("create table d as select * from t with no data", "CREATE TABLE AS"),
+        ("create table if not exists d as select 1", "CREATE TABLE AS"),
+        ("select * into e from t where id > 11", "SELECT 2"),
+        ("declare w cursor with hold for select id from t order by id", "DECLARE CURSOR"),
+        ("fetch 2 from w", "(11) (12) FETCH 2"),
+        ("move w", "MOVE 1"),
+        ("fetch w", "FETCH 0"),
+    ] {
+        assert_eq!(client.sql(sql), wanted, "{sql}");
+    }
+    client.send(&[
+        parse("", "execute s", &[]),
+        bind(("p", ""), (0, &[]), 0),
+        execute("p", 2),
+        execute("p", 2),
+        sync(),
+    ]);
+    assert_eq!(shown(&client.answers()), "(11) (12) suspended (13) SELECT 1");
+    served.end();
+}
+
+#[test]
+fn errors_name_what_they_are_about() {
+    let served = served();
+    let mut client = served.client();
+    client.sql(
+        "create table t (id int primary key, n int constraint small check (n < 9), m int not null)",
+    );
+    client.sql("create schema s; create table s.u (a int unique)");
+    client.sql("insert into t values (1, 1, 1); insert into s.u values (1)");
+    for (sql, state, about) in [
+        ("insert into t values (1, 1, 1)", "23505", ["public", "t", "", "t_pkey"]),
+        ("insert into t values (2, 9, 1)", "23514", ["public", "t", "", "small"]),
+        ("insert into t values (2, 1, null)", "23502", ["public", "t", "m", ""]),
+        ("insert into s.u values (1)", "23505", ["s", "u", "", "u_a_key"]),
+        ("update s.u set b = 1", "42703", ["", "", "", ""]),
+    ] {
+        client.send(&[query(sql)]);
+        let answers = client.answers();
+        let error = answers.iter().find(|own| own.kind == b'E').unwrap();
+        assert_eq!(error.field(b'C'), state, "{sql}");
+        assert_eq!([b's', b't', b'c', b'n'].map(|code| error.field(code)), about, "{sql}");
+    }
+    served.end();
+}
+
+#[test]
 fn a_session_that_is_discarded_is_as_a_new_one() {
     let served = served();
     let mut client = Wire::connect(served.port);

@@ -501,7 +501,7 @@ async fn run_and_show(
             out.flush()?;
         }
         Outcome::Plan(plan) => plan.write(&mut *out, show.format, output::width())?,
-        changed @ Outcome::Changed(..) => {
+        changed @ (Outcome::Changed(..) | Outcome::Filled { .. }) => {
             output::notice(&changed.message().unwrap_or_default());
         }
         Outcome::Done { message, notices } => {

@@ -253,7 +253,7 @@ async fn rows_of(outcome: Outcome) -> Result<Told, cellar_sql::Error> {
             Ok(Told::Copied(String::from_utf8(bytes.concat()).unwrap()))
         }
         Outcome::Refused(_, error) => Err(error),
-        changed @ Outcome::Changed(..) => {
+        changed @ (Outcome::Changed(..) | Outcome::Filled { .. }) => {
             Ok(Told::Done(changed.message().unwrap_or_default().into_owned()))
         }
         Outcome::Done { message, .. } => Ok(Told::Done(message)),
@@ -296,7 +296,7 @@ async fn told(outcome: Result<Outcome, cellar_sql::Error>) -> String {
                 Err(error) => format!("{error}"),
             };
         }
-        Ok(changed @ Outcome::Changed(..)) => {
+        Ok(changed @ (Outcome::Changed(..) | Outcome::Filled { .. })) => {
             return changed.message().unwrap_or_default().into_owned();
         }
         Ok(Outcome::Done { message, .. }) => return message,

@@ -23,8 +23,11 @@ const INODE_AT: usize = UID_AT + 4;
 const STATE_AT: usize = 17;
 const ESTABLISHED: u8 = 1;
 
-/// Ports and addresses in a request.
-const ADDRESSES: std::ops::Range<usize> = 24..60;
+/// The family, the ports and the addresses in the answer, each address of 16 bytes.
+const FAMILY_AT: usize = 16;
+const PORTS_AT: usize = 20;
+const ADDRESSES_AT: usize = 24;
+const IPV6: u8 = 10;
 
 /// How long the kernel is waited for.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
@@ -62,7 +65,7 @@ fn asked(own: SocketAddr, other: SocketAddr) -> io::Result<Told> {
     sendto(&socket, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut answer = [0u8; 1024];
     let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
-    told(&answer[..length], &request[ADDRESSES])
+    told(&answer[..length], own, other)
 }
 
 /// An address of the fourth version that came as one of the sixth.
@@ -99,7 +102,7 @@ fn request(own: SocketAddr, other: SocketAddr) -> Vec<u8> {
     message
 }
 
-fn told(answer: &[u8], addresses: &[u8]) -> io::Result<Told> {
+fn told(answer: &[u8], own: SocketAddr, other: SocketAddr) -> io::Result<Told> {
     let none = || io::Error::new(io::ErrorKind::NotFound, "the kernel knows no such socket");
     let kind = answer.get(4..6).and_then(|own| own.try_into().ok()).map(u16::from_ne_bytes);
     if kind != Some(BY_FAMILY) {
@@ -112,11 +115,23 @@ fn told(answer: &[u8], addresses: &[u8]) -> io::Result<Told> {
     // One that has been closed is nobody's: the kernel then says that it is root's.
     let is_open = answer.get(STATE_AT) == Some(&ESTABLISHED) && number(INODE_AT)? != 0;
     // Where there is no such socket, the answer may be about one that listens.
-    let is_same = answer.get(20..20 + addresses.len()) == Some(addresses);
+    let is_same = told_of(answer, 0) == Some(own) && told_of(answer, 1) == Some(other);
     match is_open && is_same {
         true => Ok(Told { uid: number(UID_AT)? }),
         false => Err(none()),
     }
+}
+
+/// One of the two addresses of an answer. A socket of the sixth version may have addresses of the fourth in its form:
+/// those of Java have.
+fn told_of(answer: &[u8], at: usize) -> Option<SocketAddr> {
+    let port = answer.get(PORTS_AT + 2 * at..)?.first_chunk::<2>()?;
+    let bytes = answer.get(ADDRESSES_AT + 16 * at..)?.first_chunk::<16>()?;
+    let address = match *answer.get(FAMILY_AT)? == IPV6 {
+        true => IpAddr::from(*bytes),
+        false => IpAddr::from(*bytes.first_chunk::<4>()?),
+    };
+    Some(plain(SocketAddr::new(address, u16::from_be_bytes(*port))))
 }
 
 #[cfg(test)]
@@ -129,6 +144,18 @@ mod tests {
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, peer) = listener.accept().unwrap();
         let uid = uid_of_tcp(server.local_addr().unwrap(), peer).unwrap();
+        assert_eq!(uid, rustix::process::geteuid().as_raw());
+        // Java's sockets are of the sixth version, and have addresses of the fourth in its form.
+        let mapped =
+            socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let mapped = mapped.unwrap();
+        let at = SocketAddr::new(
+            std::net::Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(),
+            listener.local_addr().unwrap().port(),
+        );
+        rustix::net::connect(&mapped, &at).unwrap();
+        let (server, from) = listener.accept().unwrap();
+        let uid = uid_of_tcp(server.local_addr().unwrap(), from).unwrap();
         assert_eq!(uid, rustix::process::geteuid().as_raw());
         // A client that has closed its end is nobody.
         let gone = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -45,7 +45,7 @@ mod views;
 mod write;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -84,7 +84,7 @@ use crate::engine::write::writes;
 use crate::error::{Error, shown};
 use crate::explain::Explained;
 use crate::failure::{from_datafusion, ours};
-use crate::fast::{Plans, Prepared};
+use crate::fast::{NamedStatements, Plans};
 use crate::files::host::HostStore;
 use crate::host::Host;
 use crate::instants::zoned::rows_in_zone;
@@ -126,6 +126,13 @@ pub enum Outcome {
     Plan(Box<Explained>),
     /// So many rows were changed, and how: `inserted`, `updated`, `deleted`, `copied`.
     Changed(u64, &'static str),
+    /// A table was made of a query.
+    Filled {
+        /// One line: what was done.
+        message: String,
+        /// How many rows it has; `None`: it was there already, or was to have none.
+        rows: Option<u64>,
+    },
     /// A statement without rows.
     Done {
         /// One line: what was done.
@@ -143,7 +150,9 @@ impl std::fmt::Debug for Outcome {
             Outcome::Copied(output) => write!(f, "Copied({output:?})"),
             Outcome::Plan(plan) => write!(f, "Plan({plan:?})"),
             Outcome::Changed(count, verb) => write!(f, "Changed({count}, {verb})"),
-            Outcome::Done { message, .. } => write!(f, "Done({message})"),
+            Outcome::Filled { message, .. } | Outcome::Done { message, .. } => {
+                write!(f, "Done({message})")
+            }
         }
     }
 }
@@ -156,7 +165,7 @@ impl Outcome {
                 let word = if *count == 1 { "row" } else { "rows" };
                 Some(format!("{count} {word} {verb}.").into())
             }
-            Outcome::Done { message, .. } => Some(message.into()),
+            Outcome::Filled { message, .. } | Outcome::Done { message, .. } => Some(message.into()),
             _ => None,
         }
     }
@@ -168,6 +177,7 @@ impl Outcome {
                 message: shown(message),
                 notices: notices.into_iter().map(shown).collect(),
             },
+            Outcome::Filled { message, rows } => Outcome::Filled { message: shown(message), rows },
             other => other,
         }
     }
@@ -205,7 +215,7 @@ pub struct Engine {
     /// Stops the statement in progress.
     canceller: Canceller,
     /// Statements that were prepared by name.
-    prepared: Mutex<HashMap<String, Arc<Prepared>>>,
+    prepared: Arc<NamedStatements>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -286,6 +296,7 @@ impl Engine {
         let settings = host.rows().map(|rows| Arc::clone(rows.settings())).unwrap_or_default();
         let paths = Arc::new(Paths::new(session_number(&*host)));
         let tables = Arc::new(Tables::new(&host, &common.system));
+        let prepared = Arc::<NamedStatements>::default();
         let planner = Arc::new(Planner {
             common: Arc::clone(common),
             host: Arc::clone(&host),
@@ -293,6 +304,7 @@ impl Engine {
             paths: Arc::clone(&paths),
             notes: Arc::clone(&notes),
             tables: Arc::clone(&tables),
+            prepared: Arc::clone(&prepared),
             made: Mutex::default(),
         });
         let weak = Arc::downgrade(&planner);
@@ -308,7 +320,7 @@ impl Engine {
             plans: Plans::default(),
             settings,
             paths,
-            prepared: Mutex::default(),
+            prepared,
             canceller: Canceller::default(),
         }
     }

@@ -28,6 +28,21 @@ pub struct Error {
     pub position: Option<Position>,
     /// The entry below this one.
     pub cause: Option<Box<Error>>,
+    /// What of the catalog it is about, for programs that do not read the message.
+    pub about: Option<Box<About>>,
+}
+
+/// Names of what an error is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// The schema of the table.
+    pub schema: String,
+    /// The table.
+    pub table: String,
+    /// The column.
+    pub column: Option<String>,
+    /// The constraint.
+    pub constraint: Option<String>,
 }
 
 /// A place in a statement, as people count: line and column from 1.
@@ -37,6 +52,14 @@ pub struct Position {
     pub line: u64,
     /// The column in characters, from 1.
     pub column: u64,
+}
+
+impl About {
+    fn table(key: &str) -> About {
+        let (schema, table) = name::parts(key);
+        let schema = if name::is_temporary(schema) { "pg_temp" } else { schema };
+        About { schema: schema.to_owned(), table: table.to_owned(), ..About::default() }
+    }
 }
 
 impl fmt::Display for Position {
@@ -56,7 +79,22 @@ impl Error {
             next_step: None,
             position: None,
             cause: None,
+            about: None,
         }
+    }
+
+    /// Adds that it is about a constraint of a table, which is named as the catalog names it.
+    #[must_use]
+    pub fn of_constraint(self, table: &str, constraint: &str) -> Error {
+        let constraint = Some(constraint.to_owned());
+        Error { about: Some(Box::new(About { constraint, ..About::table(table) })), ..self }
+    }
+
+    /// Adds that it is about a column of a table, which is named as the catalog names it.
+    #[must_use]
+    pub fn of_column(self, table: &str, column: &str) -> Error {
+        let column = Some(column.to_owned());
+        Error { about: Some(Box::new(About { column, ..About::table(table) })), ..self }
     }
 
     /// Adds what to do now.

@@ -9,7 +9,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder, Projection};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::walk::{Walk, WalkPlan};
+use crate::walk::{Walk, WalkPlan, are_of};
 
 /// The rule.
 #[derive(Debug, Default)]
@@ -31,8 +31,10 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         && join.on.is_empty()
         && join.filter.is_none();
     match values_of(&join.right, None).filter(|_| is_plain) {
-        Some((projection, alias)) => beside(&join, &projection, alias.as_ref()),
-        None => Ok(Transformed::no(LogicalPlan::Join(join))),
+        Some((projection, alias)) if are_of(&projection.expr, join.left.schema())? => {
+            beside(&join, &projection, alias.as_ref())
+        }
+        _ => Ok(Transformed::no(LogicalPlan::Join(join))),
     }
 }
 

@@ -9,7 +9,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder, Projection, Unnest};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::walk::{Walk, WalkPlan};
+use crate::walk::{Walk, WalkPlan, are_of};
 
 /// The rule.
 #[derive(Debug, Default)]
@@ -40,8 +40,8 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Join(join) = plan else { return Ok(Transformed::no(plan)) };
     let is_plain = join.join_type == JoinType::Inner && join.on.is_empty();
     match items_of(&join.right, None, Vec::new()).filter(|_| is_plain) {
-        Some(items) => beside(&join, items),
-        None => Ok(Transformed::no(LogicalPlan::Join(join))),
+        Some(items) if are_of(&items.arrays.expr, join.left.schema())? => beside(&join, items),
+        _ => Ok(Transformed::no(LogicalPlan::Join(join))),
     }
 }
 

@@ -29,6 +29,7 @@ pub mod tpch;
 pub mod view;
 
 mod allowed;
+mod apply;
 mod arrays;
 mod bytes;
 mod call;
@@ -79,7 +80,7 @@ pub use copy::{CopyInput, CopyOutput};
 pub use engine::cancel::Canceller;
 pub use engine::prepared::{Answer, Parameter};
 pub use engine::{Common, Engine, EngineOptions, Outcome};
-pub use error::{Error, Position};
+pub use error::{About, Error, Position};
 pub use explain::Explained;
 pub use fast::Prepared;
 pub use host::{Host, Rows, TableDefinition};

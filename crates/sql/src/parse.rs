@@ -3,10 +3,12 @@
 
 mod comment;
 mod copy;
+pub(crate) mod create_as;
 mod disks;
 mod enums;
 mod explain;
 mod identity;
+mod joins;
 mod like;
 mod locks;
 mod logfile;
@@ -134,9 +136,11 @@ fn abort_is_rollback(tokens: &mut [TokenWithSpan]) {
 /// One statement for DataFusion.
 fn one_of(mut tokens: Vec<TokenWithSpan>) -> Result<DfStatement, Error> {
     abort_is_rollback(&mut tokens);
+    let filled = create_as::take_out(&mut tokens);
     table_kind::take_out(&mut tokens)?;
     locks::take_out(&mut tokens);
     only::take_out(&mut tokens);
+    joins::close(&mut tokens);
     let overriding = overriding::take_out(&mut tokens);
     sequence::order_identities(&mut tokens)?;
     let mut statements = DFParserBuilder::new(tokens)
@@ -155,6 +159,10 @@ fn one_of(mut tokens: Vec<TokenWithSpan>) -> Result<DfStatement, Error> {
     if let Some(whose) = overriding {
         overriding::put(&mut statement, whose)?;
     }
+    if let Some(own) = filled {
+        create_as::put(&mut statement, own);
+    }
+    create_as::into_is_create(&mut statement);
     pgcatalog::rewrite(&mut statement);
     rewrite(&mut statement)?;
     Ok(statement)

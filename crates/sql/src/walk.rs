@@ -5,8 +5,8 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
     Expr as SqlExpr, ObjectName, Query, Select, Statement, TableFactor, ValueWithSpan, VisitMut,
@@ -80,6 +80,19 @@ impl WalkPlan for LogicalPlan {
         let f: &mut dyn FnMut(Expr) -> Changed<Expr> = &mut f;
         self.map_expressions(f)
     }
+}
+
+/// Whether what expressions take from outside are columns of these rows; else they are further out.
+pub(crate) fn are_of(exprs: &[Expr], rows: &DFSchema) -> Result<bool> {
+    for expr in exprs {
+        let is_other = |expr: &Expr| {
+            Ok(matches!(expr, Expr::OuterReferenceColumn(_, column) if !rows.has_column(column)))
+        };
+        if expr.any(is_other)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Has a visitor see a part of a statement.

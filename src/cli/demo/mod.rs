@@ -285,7 +285,7 @@ pub(crate) async fn ask(
         Outcome::Plan(_) | Outcome::Copied(_) => {
             Err(Fault::failed("CELLAR-00600: a plan is no answer"))
         }
-        done @ (Outcome::Done { .. } | Outcome::Changed(..)) => {
+        done @ (Outcome::Done { .. } | Outcome::Filled { .. } | Outcome::Changed(..)) => {
             Err(Fault::failed(done.message().unwrap_or_default()))
         }
     }
@@ -422,9 +422,11 @@ async fn ask_done(engine: &Engine, sql: &str) -> Result<(), Fault> {
             Ok(())
         }
         Outcome::Refused(_, error) => Err(error.into()),
-        Outcome::Plan(_) | Outcome::Copied(_) | Outcome::Changed(..) | Outcome::Done { .. } => {
-            Ok(())
-        }
+        Outcome::Plan(_)
+        | Outcome::Copied(_)
+        | Outcome::Changed(..)
+        | Outcome::Filled { .. }
+        | Outcome::Done { .. } => Ok(()),
     }
 }
 

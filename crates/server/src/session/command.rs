@@ -156,6 +156,13 @@ impl Command {
     }
 }
 
+/// The statement that an EXECUTE names.
+pub(super) fn executed(sql: &str) -> Option<String> {
+    let mut words = Words { sql, at: 0 };
+    words.next();
+    words.name("a statement").ok()
+}
+
 fn declare(words: &mut Words<'_>) -> Result<Declare, Error> {
     let cursor = words.name("a cursor")?;
     let mut is_binary = false;

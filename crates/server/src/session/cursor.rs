@@ -169,7 +169,8 @@ impl Session {
                 self.out.complete("DEALLOCATE ALL");
             }
             Some(name) => {
-                if self.statements.remove(&name).is_none() {
+                let is_known = self.statements.remove(&name).is_some();
+                if !self.engine.forget_statement(&name) && !is_known {
                     let quoted = name.replace('"', "\"\"");
                     self.engine.execute(&format!("deallocate \"{quoted}\"")).await?;
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use cellar_sql::{Parameter, Prepared, split};
+use cellar_sql::{Parameter, split};
 
 use super::command::Command;
 use super::cursor::With;
@@ -33,12 +33,18 @@ impl Session {
     pub(super) async fn parse(&mut self, name: String, sql: String, types: &[u32]) -> Done {
         if name.is_empty() {
             self.statements.remove("");
-        } else if self.statements.contains_key(&name) {
+        } else if self.statements.contains_key(&name) || self.engine.has_statement(&name) {
             let text = format!("prepared statement \"{name}\" already exists");
             return Err(Refusal::new("42P05", text).into());
         }
         let _at_work = self.kept.at_work();
         let statement = self.prepared(&sql, types).await?;
+        // SQL knows it by its name too.
+        if let (Some(prepared), None, false) =
+            (&statement.prepared, &statement.command, name.is_empty())
+        {
+            self.engine.name_statement(&name, Arc::clone(prepared), &sql, false)?;
+        }
         self.statements.insert(name, Arc::new(statement));
         self.out.plain(b'1');
         Ok(())
@@ -75,9 +81,9 @@ impl Session {
             let work = self.engine.prepare_statement(query, &known);
             let told = watched((&mut self.frames, &mut self.out), &canceller, &mut self.stop, work)
                 .await?;
-            prepared = Some(told.map_err(|error| Session::failed(&error, query))?);
+            prepared = Some(Arc::new(told.map_err(|error| Session::failed(&error, query))?));
         }
-        let parameters = prepared.as_ref().map_or(&[][..], Prepared::parameters);
+        let parameters = prepared.as_ref().map_or(&[][..], |own| own.parameters());
         let oid = |(at, own)| match given.get(at) {
             Some(oid) if *oid != 0 => *oid,
             _ => PgType::of(own).oid,
@@ -86,17 +92,28 @@ impl Session {
         Ok(Statement { sql: sql.to_owned(), tag, command, prepared, types })
     }
 
+    /// The statement of a name: prepared by a message, or by PREPARE.
+    fn statement_named(&self, name: &str) -> Result<Arc<Statement>, Refusal> {
+        if let Some(found) = self.statements.get(name) {
+            return Ok(Arc::clone(found));
+        }
+        let found = self.engine.statement_named(name).ok_or_else(|| no_statement(name))?;
+        let sql = found.sql().trim().to_owned();
+        let tag = cellar_sql::tag::tag(&sql);
+        let types = found.parameters().iter().map(|own| PgType::of(own).oid).collect();
+        Ok(Arc::new(Statement { sql, tag, command: None, prepared: Some(found), types }))
+    }
+
     /// Makes a portal of a statement and values.
     pub(super) async fn bind(&mut self, bind: Bind) -> Done {
-        let found = self.statements.get(&bind.statement);
-        let statement = Arc::clone(found.ok_or_else(|| no_statement(&bind.statement))?);
+        let statement = self.statement_named(&bind.statement)?;
         if !bind.portal.is_empty() && self.portals.contains_key(&bind.portal) {
             let text = format!("cursor \"{}\" already exists", bind.portal);
             return Err(Refusal::new("42P03", text).into());
         }
         let values = values(&statement, &bind)?;
         // The formats of columns are looked at where the columns are known.
-        if let Some(schema) = statement.prepared.as_ref().and_then(Prepared::columns) {
+        if let Some(schema) = statement.prepared.as_ref().and_then(|own| own.columns()) {
             columns(schema, &bind.results)?;
         }
         let portal = Portal {
@@ -117,8 +134,7 @@ impl Session {
     pub(super) async fn describe(&mut self, target: &Target) -> Done {
         match target {
             Target::Statement(name) => {
-                let found = self.statements.get(name);
-                let statement = Arc::clone(found.ok_or_else(|| no_statement(name))?);
+                let statement = self.statement_named(name)?;
                 self.out.parameters(&statement.types);
                 let schema = self.columns_of(&statement);
                 self.tell_description(schema, &[])
@@ -159,7 +175,10 @@ impl Session {
     /// Forgets a statement or a portal.
     pub(super) fn close(&mut self, target: &Target) {
         match target {
-            Target::Statement(name) => drop(self.statements.remove(name)),
+            Target::Statement(name) => {
+                self.statements.remove(name);
+                self.engine.forget_statement(name);
+            }
             Target::Portal(name) => drop(self.portals.remove(name)),
         }
         self.out.plain(b'3');
@@ -179,7 +198,10 @@ impl Session {
         let statement = Arc::clone(&portal.statement);
         let (sql, tag) = (&*statement.sql, &*statement.tag);
         match &mut portal.state {
-            State::Open(left) => return self.go_on(left, &portal.formats, tag, most).await,
+            State::Open(left) => {
+                let tag = self.tag_now(tag, sql).await;
+                return self.go_on(left, &portal.formats, &tag, most).await;
+            }
             State::Done if tag == "SELECT" => {
                 self.out.complete("SELECT 0");
                 return Ok(());
@@ -202,14 +224,15 @@ impl Session {
         let account = self.account.clone();
         let _executing = account.execute(sql);
         if let Some(command) = &statement.command {
-            let with = With::Executed(statement.prepared.as_ref(), &portal.values);
+            let with = With::Executed(statement.prepared.as_deref(), &portal.values);
             return self.command(command.clone(), with).await;
         }
         if cellar_sql::parse::reads_stream(sql) {
             return self.copy_in(sql).await;
         }
         let Some(prepared) = &statement.prepared else { return Ok(()) };
-        let tag = self.tag_now(tag).await;
+        let tag = self.tag_now(tag, sql).await;
+        let tag = &*tag;
         let answer = {
             let canceller = self.engine.canceller();
             let work = self.engine.execute_prepared(prepared, &portal.values);
@@ -230,6 +253,7 @@ impl Session {
                 let count = self.copy_out(copied).await?;
                 self.tell_done(tag, Some(count), Vec::new());
             }
+            Given::Filled(count) => self.tell_filled(count),
             Given::Done(count, notices) => self.tell_done(tag, count, notices),
         }
         self.note_transaction(tag).await;
@@ -249,7 +273,7 @@ impl Session {
 
 /// The values of parameters.
 fn values(statement: &Statement, bind: &Bind) -> Result<Vec<Parameter>, Refusal> {
-    let parameters = statement.prepared.as_ref().map_or(&[][..], Prepared::parameters);
+    let parameters = statement.prepared.as_ref().map_or(&[][..], |own| own.parameters());
     let (given, wanted, formats) = (bind.values.len(), parameters.len(), bind.formats.len());
     if given != wanted {
         let text = format!(

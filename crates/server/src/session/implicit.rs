@@ -1,7 +1,10 @@
 //! The transaction that statements have together which come in one text, or before one Sync, without BEGIN.
 
+use std::borrow::Cow;
+
 use cellar_sql::Standing;
 
+use super::command::executed;
 use super::{Done, Session};
 
 /// Whether a statement is a part of a transaction: but for what begins and ends one, is about the session, or about
@@ -50,10 +53,15 @@ impl Session {
     }
 
     /// The tag of a statement that is about to run: COMMIT takes back a transaction that has failed.
-    pub(super) async fn tag_now<'a>(&mut self, tag: &'a str) -> &'a str {
+    /// EXECUTE is told as what it executes.
+    pub(super) async fn tag_now<'a>(&mut self, tag: &'a str, sql: &str) -> Cow<'a, str> {
         match tag {
-            "COMMIT" if self.standing().await == Standing::Failed => "ROLLBACK",
-            tag => tag,
+            "COMMIT" if self.standing().await == Standing::Failed => "ROLLBACK".into(),
+            "EXECUTE" => {
+                let name = executed(sql).and_then(|name| self.engine.statement_named(&name));
+                name.map_or(tag.into(), |own| cellar_sql::tag::tag(own.sql()).into())
+            }
+            tag => tag.into(),
         }
     }
 

@@ -25,6 +25,8 @@ pub(super) enum Given {
     /// Rows that say why it cannot be done.
     Refused(Left, Error),
     Copied(cellar_sql::CopyOutput),
+    /// A table of a query, with so many rows; `None`: it was there, or was to have none.
+    Filled(Option<u64>),
     /// Nothing but a tag, and what the user should also know.
     Done(Option<u64>, Vec<String>),
 }
@@ -56,6 +58,7 @@ pub(super) fn given(answer: Answer) -> Result<Given, Error> {
             Given::Rows(Left::of(batch))
         }
         Outcome::Changed(count, _) => Given::Done(Some(count), Vec::new()),
+        Outcome::Filled { rows, .. } => Given::Filled(rows),
         Outcome::Done { notices, .. } => Given::Done(None, notices),
     })
 }
@@ -109,9 +112,16 @@ impl Session {
                 let count = self.copy_out(copied).await?;
                 self.out.complete(&tag_with(tag, Some(count)));
             }
+            Given::Filled(count) => self.tell_filled(count),
             Given::Done(count, notices) => self.tell_done(tag, count, notices),
         }
         Ok(())
+    }
+
+    /// Tells that a table was made of a query.
+    pub(super) fn tell_filled(&mut self, count: Option<u64>) {
+        let tag = if count.is_some() { "SELECT" } else { "CREATE TABLE AS" };
+        self.tell_done(tag, count, Vec::new());
     }
 
     /// Tells that a statement is done that gives no rows.

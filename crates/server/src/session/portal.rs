@@ -18,7 +18,7 @@ pub(super) struct Statement {
     /// What the session itself does; `None`: the engine runs it.
     pub command: Option<Command>,
     /// What the engine knows of it; `None`: there is no statement in the text, or only a command.
-    pub prepared: Option<Prepared>,
+    pub prepared: Option<Arc<Prepared>>,
     /// The oids of its parameters.
     pub types: Vec<u32>,
 }

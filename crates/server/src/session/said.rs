@@ -1,6 +1,7 @@
 //! Errors of statements as clients are told them.
 
-use cellar_sql::Error;
+use cellar_instance::catalog::name;
+use cellar_sql::{About, Error};
 
 use crate::wire::backend::Said;
 
@@ -21,7 +22,14 @@ pub(super) fn said_of(error: &Error, sql: &str) -> Said {
         detail: (!below.is_empty()).then(|| below.join("\n")),
         hint,
         position: position.and_then(|at| place(sql, at.line, at.column)),
+        about: error.stack().find_map(|entry| entry.about.clone()).map(with_plain_name),
     }
+}
+
+/// A constraint has a key with its schema in it; clients are told its name.
+fn with_plain_name(mut about: Box<About>) -> Box<About> {
+    about.constraint = about.constraint.map(|key| name::parts(&key).1.to_owned());
+    about
 }
 
 /// The character of a text at a line and a column, all from 1.

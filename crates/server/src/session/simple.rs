@@ -50,7 +50,7 @@ impl Session {
         if cellar_sql::parse::reads_stream(sql) {
             return self.copy_in(sql).await;
         }
-        let tag = self.tag_now(tag).await;
+        let tag = self.tag_now(tag, sql).await;
         let outcome = {
             let canceller = self.engine.canceller();
             let work = self.engine.execute(sql);
@@ -58,7 +58,7 @@ impl Session {
                 .await?
         };
         let outcome = outcome.map_err(|error| Failure::Told(Box::new(said_of(&error, sql))))?;
-        self.tell(Answer::Other(outcome), tag).await
+        self.tell(Answer::Other(outcome), &tag).await
     }
 }
 

@@ -6,6 +6,7 @@ use bytes::{BufMut, BytesMut};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::error::Refusal;
+use cellar_sql::About;
 use cellar_sql::binary::PgType;
 
 /// Bytes that are gathered before they are written.
@@ -41,6 +42,8 @@ pub(crate) struct Said {
     pub hint: Option<String>,
     /// Where in the statement, in characters from 1.
     pub position: Option<usize>,
+    /// The table, and what of it.
+    pub about: Option<Box<About>>,
 }
 
 impl Said {
@@ -294,6 +297,12 @@ impl Out {
             said.detail.iter().for_each(|own| field(b'D', own));
             said.hint.iter().for_each(|own| field(b'H', own));
             said.position.iter().for_each(|own| field(b'P', &own.to_string()));
+            if let Some(about) = &said.about {
+                field(b's', &about.schema);
+                field(b't', &about.table);
+                about.column.iter().for_each(|own| field(b'c', own));
+                about.constraint.iter().for_each(|own| field(b'n', own));
+            }
             out.put_u8(0);
         });
     }

@@ -107,8 +107,10 @@ impl Engine {
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {
             return Err(Error::not_yet("this CREATE"));
         };
+        let create = CreateMemoryTable { input: made.shaped(Arc::clone(&create.input))?, ..create };
+        let is_empty = matches!(&*create.input, LogicalPlan::EmptyRelation(_));
         let Some(schema) = self.check_create(&create)? else {
-            return Ok(done(format!("Table {} is there already.", create.name.table())));
+            return Ok(is_there(&create, is_empty));
         };
         let name = create.name.table().to_owned();
         let columnar = self.columnar()?;
@@ -127,7 +129,6 @@ impl Engine {
         };
         let named = made.group.as_deref().unwrap_or("DATA");
         let group = group.ok_or_else(|| super::no_group(named, &*self.host))?;
-        let is_empty = matches!(&*create.input, LogicalPlan::EmptyRelation(_));
         self.lock_name(&name).await?;
         let batches = match is_empty {
             true => None,
@@ -140,7 +141,10 @@ impl Engine {
         let written = columnar.create(&name, group, &schema, batches, (threads, None)).await?;
         Ok(match is_empty {
             true => done(format!("Table {name} created.")),
-            false => done(format!("Table {name} created, {}.", rows(written.rows))),
+            false => Outcome::Filled {
+                message: format!("Table {name} created, {}.", rows(written.rows)),
+                rows: (!made.no_data).then_some(written.rows),
+            },
         })
     }
 
@@ -290,6 +294,15 @@ fn check_name(name: &str) -> Result<(), Error> {
 }
 
 /// Refuses what a columnar table does not keep, rather than forget it.
+/// A table that is there already, where that will do.
+pub(super) fn is_there(create: &CreateMemoryTable, is_empty: bool) -> Outcome {
+    let message = format!("Table {} is there already.", create.name.table());
+    match is_empty {
+        true => done(message),
+        false => Outcome::Filled { message, rows: None },
+    }
+}
+
 fn check_plain(create: &CreateMemoryTable) -> Result<(), Error> {
     let name = &create.name;
     if create.or_replace {

@@ -18,6 +18,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
+use crate::apply::ApplyPlanner;
 use crate::arrays::ArrayCall;
 use crate::arrays::operators::{AnyOfArray, ArrayOperators};
 use crate::columnar::anti_join::PlainAntiJoins;
@@ -111,6 +112,7 @@ pub(super) fn common(
         .with_expr_planners(expr_planners())
         .with_analyzer_rules(analyzer_rules())
         .with_physical_optimizer_rules(physical_rules())
+        .with_query_planner(Arc::new(ApplyPlanner))
         .build();
     register_own(&mut state)?;
     // Our readers and writers of files, in place of DataFusion's.

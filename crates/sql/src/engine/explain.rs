@@ -13,6 +13,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::Statement as DfStatement;
 use futures_util::TryStreamExt;
 
+use crate::apply;
 use crate::engine::made::Made;
 use crate::engine::run::Planned;
 use crate::engine::{Engine, Outcome};
@@ -180,7 +181,7 @@ impl Engine {
                 shown.pgjson(options.verbose).to_string()
             }
             PlanFormat::DataFusion(ExplainFormat::Indent) | PlanFormat::Text | PlanFormat::Json => {
-                let logical = state.optimize(plan).map_err(|e| self.failure(&e))?;
+                let logical = apply::optimized(state, plan).await.map_err(|e| self.failure(&e))?;
                 let physical = shown.indent(options.verbose);
                 format!(
                     "-- logical plan\n{}\n-- physical plan\n{physical}",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, col};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, CreateTable, CreateTableOptions, DataType, Expr, OnCommit, SqlOption,
@@ -12,7 +13,10 @@ use datafusion::sql::sqlparser::ast::{
 use crate::columnar::table::{with_form, with_length};
 use crate::dialect::{form_of, length_of};
 use crate::engine::temporary;
+use crate::error::Error;
+use crate::failure::from_datafusion;
 use crate::json::form::Form;
+use crate::parse::create_as::{BETWEEN, NAMES, NO_DATA};
 use crate::parse::table_kind::{ACCESS_METHOD, COLUMNAR, HEAP, TABLESPACE};
 use crate::settings::Now;
 
@@ -27,6 +31,10 @@ pub(super) struct Made {
     on_commit: Option<OnCommit>,
     /// It has the rows of a query.
     is_filled: bool,
+    /// But none of them.
+    pub no_data: bool,
+    /// Names of its first columns, in place of those that the query gives.
+    names: Vec<String>,
     /// For each column that the statement names the characters that a value has at most, if it says so.
     lengths: Vec<Option<usize>>,
     /// The same for texts that are values of other types.
@@ -43,13 +51,46 @@ impl Made {
         let forms = forms.collect();
         let access = take_option(create, ACCESS_METHOD);
         let group = take_option(create, TABLESPACE).map(|group| group.to_uppercase());
+        let no_data = take_option(create, NO_DATA).is_some();
+        let names = take_option(create, NAMES);
+        let names = names.iter().flat_map(|own| own.split(BETWEEN)).map(str::to_owned).collect();
         // How full PostgreSQL fills pages, and when it sweeps them: here pages are full, and there is no sweep.
         for option in ["fillfactor", "autovacuum_enabled", "parallel_workers"] {
             drop_option(create, option);
         }
         let is_filled = create.query.is_some();
         let on_commit = create.on_commit.take();
-        Made { group, access, on_commit, is_filled, lengths, forms }
+        Made { group, access, on_commit, is_filled, no_data, names, lengths, forms }
+    }
+
+    /// The query of the table, with the names of its columns, and without rows where it is to have none.
+    ///
+    /// # Errors
+    /// 01730 there are more names than columns.
+    pub fn shaped(&self, query: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>, Error> {
+        let failed = |error| from_datafusion(&error);
+        let mut plan = query;
+        if !self.names.is_empty() {
+            let columns = plan.schema().columns();
+            if self.names.len() > columns.len() {
+                let text = "CREATE TABLE AS has more names than its query has columns";
+                let error = Error::new(1730, "42601", text);
+                return Err(error.next(format!("it has {}", columns.len())));
+            }
+            let named = columns.into_iter().enumerate().map(|(at, column)| {
+                let name = self.names.get(at).cloned();
+                let name = name.unwrap_or_else(|| column.name.clone());
+                col(column).alias(name)
+            });
+            let named = named.collect::<Vec<_>>();
+            let shaped = LogicalPlanBuilder::from(plan).project(named).map_err(failed)?;
+            plan = Arc::new(shaped.build().map_err(failed)?);
+        }
+        if self.no_data {
+            let shaped = LogicalPlanBuilder::from(plan).limit(0, Some(0)).map_err(failed)?;
+            plan = Arc::new(shaped.build().map_err(failed)?);
+        }
+        Ok(plan)
     }
 
     /// What it says of commits, as the catalog has it; `None`: nothing.

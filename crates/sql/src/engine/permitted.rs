@@ -36,6 +36,11 @@ pub(super) fn unasked<T>(work: impl FnOnce() -> T) -> T {
     UNASKED.sync_scope((), work)
 }
 
+/// The same with what takes its time.
+pub(super) async fn unasked_while<T>(work: impl Future<Output = T> + Send) -> T {
+    UNASKED.scope((), work).await
+}
+
 /// What comes before the key of a view in the name of its plan. Nobody can guess it. Without random bytes there is
 /// none: then no view is known for one, and all that it reads is looked at as the session's.
 fn mark() -> Option<&'static str> {

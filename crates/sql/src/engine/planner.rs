@@ -10,6 +10,7 @@ use crate::engine::common::Common;
 use crate::engine::context;
 use crate::engine::namespaces::Namespaces;
 use crate::engine::tables::Tables;
+use crate::fast::NamedStatements;
 use crate::host::Host;
 use crate::names::CATALOG;
 use crate::names::path::Paths;
@@ -25,6 +26,7 @@ pub(super) struct Planner {
     pub paths: Arc<Paths>,
     pub notes: Arc<Notes>,
     pub tables: Arc<Tables>,
+    pub prepared: Arc<NamedStatements>,
     pub made: Mutex<Option<SessionContext>>,
 }
 
@@ -48,7 +50,8 @@ impl Planner {
 
     fn make(&self) -> SessionContext {
         let (common, paths) = (&self.common, &self.paths);
-        let ask = Arc::new(Ask::new(&self.host, paths, &self.settings, &common.columns));
+        let ask = Ask::new(&self.host, paths, (&self.settings, &self.prepared), &common.columns);
+        let ask = Arc::new(ask);
         let own = (&self.settings, paths, &ask);
         let more = (&self.tables, &self.notes);
         let context = context::of_session(&common.state, &self.host, own, more);

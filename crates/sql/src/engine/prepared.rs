@@ -5,11 +5,11 @@ mod bind;
 mod infer;
 mod words;
 
-use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard};
 
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use async_recursion::async_recursion as boxed;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
@@ -19,7 +19,7 @@ use crate::engine::fast::{Told, values_of};
 use crate::engine::settings::columns_of;
 use crate::engine::{Engine, Outcome};
 use crate::error::Error;
-use crate::fast::{Prepared, lex};
+use crate::fast::{NamedStatement, Prepared, lex};
 use crate::instants::zoned::{KEPT, in_zone};
 use crate::names;
 use crate::parse::parse;
@@ -49,8 +49,46 @@ impl Answer {
 }
 
 impl Engine {
-    pub(super) fn named(&self) -> MutexGuard<'_, HashMap<String, Arc<Prepared>>> {
-        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn named(&self) -> MutexGuard<'_, BTreeMap<String, NamedStatement>> {
+        self.prepared.all()
+    }
+
+    /// The statement that was prepared by this name, in SQL or by a message.
+    pub fn statement_named(&self, name: &str) -> Option<Arc<Prepared>> {
+        self.named().get(name).map(|own| Arc::clone(&own.prepared))
+    }
+
+    /// Gives a statement a name that no other has. `text`: as it was sent, in SQL or in a message.
+    ///
+    /// # Errors
+    /// 42P05.
+    pub fn name_statement(
+        &self,
+        name: &str,
+        prepared: Arc<Prepared>,
+        text: &str,
+        from_sql: bool,
+    ) -> Result<(), Error> {
+        let mut named = self.named();
+        if named.contains_key(name) {
+            let text = format!("prepared statement \"{name}\" already exists");
+            return Err(Error::new(955, "42P05", text).next(format!("deallocate {name}")));
+        }
+        let since = self.host.rows().map(|rows| rows.database().env().wall().unix_nanos);
+        let since = since.and_then(|nanos| i64::try_from(nanos / 1000).ok());
+        let text = text.to_owned();
+        named.insert(name.to_owned(), NamedStatement { prepared, text, since, from_sql });
+        Ok(())
+    }
+
+    /// Whether a statement has this name.
+    pub fn has_statement(&self, name: &str) -> bool {
+        self.named().contains_key(name)
+    }
+
+    /// Forgets a statement; whether there was one of that name.
+    pub fn forget_statement(&self, name: &str) -> bool {
+        self.named().remove(name).is_some()
     }
 
     /// Prepares a statement. `types`: of its first parameters, where they are known; the others are found out as
@@ -230,6 +268,18 @@ impl Engine {
     }
 }
 
+/// A type, whatever the time zone is; texts are texts, and items of lists may be null.
+fn kept(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
+        DataType::BinaryView | DataType::LargeBinary => DataType::Binary,
+        DataType::List(item) | DataType::LargeList(item) => {
+            DataType::new_list(kept(item.data_type()), true)
+        }
+        other => in_zone(other, &KEPT.into()),
+    }
+}
+
 /// Refuses rows of other columns than they were when the statement was prepared. Where there are parameters their
 /// values may be in the names of columns, which then do not matter.
 fn check_columns(now: &SchemaRef, before: &SchemaRef, have_names: bool) -> Result<(), Error> {
@@ -239,13 +289,8 @@ fn check_columns(now: &SchemaRef, before: &SchemaRef, have_names: bool) -> Resul
     let (now, before) = (now.fields(), before.fields());
     let is_same = now.len() == before.len()
         && now.iter().zip(before).all(|(now, before)| {
-            // The time zone may be another, and texts are texts.
-            let kept = |field: &Field| match field.data_type() {
-                DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
-                DataType::BinaryView | DataType::LargeBinary => DataType::Binary,
-                other => in_zone(other, &KEPT.into()),
-            };
-            (!have_names || now.name() == before.name()) && kept(now) == kept(before)
+            let is_named = !have_names || now.name() == before.name();
+            is_named && kept(now.data_type()) == kept(before.data_type())
         });
     match is_same {
         true => Ok(()),

@@ -1,15 +1,18 @@
 //! Tables in the heap: which there are, CREATE TABLE, TRUNCATE.
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use cellar_format::rows::RowLayout;
 use cellar_instance::catalog::{RowTable, Table, name};
 use datafusion::common::TableReference;
-use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::CreateTable;
 use futures_util::TryStreamExt;
 
 use crate::columnar::table::{schema_text, with_default};
+use crate::engine::columnar::is_there;
 use crate::engine::made::Made;
 use crate::engine::temporary::ON_COMMIT;
 use crate::engine::{Engine, Outcome, done, is_public};
@@ -80,8 +83,10 @@ impl Engine {
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {
             return Err(Error::not_yet("this CREATE"));
         };
+        let create = CreateMemoryTable { input: made.shaped(Arc::clone(&create.input))?, ..create };
+        let is_empty = matches!(&*create.input, LogicalPlan::EmptyRelation(_));
         let Some(schema) = self.check_create(&create)? else {
-            return Ok(done(format!("Table {} is there already.", create.name.table())));
+            return Ok(is_there(&create, is_empty));
         };
         let name = create.name.table().to_owned();
         if crate::names::has_controls(&name) {
@@ -116,12 +121,13 @@ impl Engine {
             Checks::of(&self.state(), columns)?;
         }
         self.add_sequences(sequences, Some(table)).await?;
-        if matches!(&*create.input, LogicalPlan::EmptyRelation(_)) {
+        if is_empty {
             return Ok(done(format!("Table {name} created.")));
         }
         let count = self.fill(&name, create.input.as_ref().clone()).await?;
         let word = if count == 1 { "row" } else { "rows" };
-        Ok(done(format!("Table {name} created, {count} {word}.")))
+        let message = format!("Table {name} created, {count} {word}.");
+        Ok(Outcome::Filled { message, rows: (!made.no_data).then_some(count) })
     }
 
     /// Fills a table that the statement has just made with the rows of its query.

@@ -19,6 +19,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use crate::apply;
 use crate::files::csv_format::external;
 use crate::files::diagnose::diagnosed;
 use crate::files::unchanged::Seen;
@@ -37,7 +38,7 @@ pub(super) struct Planned {
 impl Planned {
     /// A plan with the joins that are quick, but where it is known that they have not the memory.
     pub async fn of(state: SessionState, plan: &LogicalPlan) -> Result<Planned> {
-        let quick = state.create_physical_plan(plan).await?;
+        let quick = apply::physical(&state, plan).await?;
         match is_too_large(&quick, &state) {
             true => Planned::spilling(&state, plan).await,
             false => Ok(Planned { state, plan: quick }),
@@ -54,7 +55,7 @@ impl Planned {
         *parts = (*parts).max(2);
         let rows = options.execution.batch_size.get().min(FEW_ROWS);
         options.execution.batch_size = ConfigNonZeroUsize::try_new(rows)?;
-        let plan = portions::below_sorts(state.create_physical_plan(plan).await?)?;
+        let plan = portions::below_sorts(apply::physical(&state, plan).await?)?;
         if let MemoryLimit::Finite(limit) = state.runtime_env().memory_pool.memory_limit() {
             let execution = &mut state.config_mut().options_mut().execution;
             let kept = execution.sort_spill_reservation_bytes;

@@ -64,7 +64,7 @@ impl Engine {
         let changed = self.changing(&scope, &statement).await;
         let is_change = changed.is_some();
         let (outcome, scope) = match changed {
-            None => (self.planned_anew(sql, statement).await, scope),
+            None => (Box::pin(self.planned_anew(sql, statement)).await, scope),
             Some(Ok((outcome, scope))) => (Ok(outcome), scope),
             Some(Err(error)) => (Err(error), scope),
         };

@@ -15,9 +15,10 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{CreateView, Statement as SqlStatement};
 
+use crate::apply::{self, Apply};
 use crate::columnar::table::{schema_of_text, schema_text, with_enum_of};
 use crate::engine::ddl::check_schema;
-use crate::engine::permitted::{as_view, opening_view, unasked};
+use crate::engine::permitted::{as_view, opening_view, unasked, unasked_while};
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
 use crate::failure::from_datafusion;
@@ -94,7 +95,10 @@ fn with_columns(
 }
 
 /// The tables that a plan scans, and the columns of each that it needs.
-fn scanned(plan: &LogicalPlan) -> Result<BTreeMap<String, BTreeSet<String>>, DataFusionError> {
+fn scanned(
+    state: &SessionState,
+    plan: &LogicalPlan,
+) -> Result<BTreeMap<String, BTreeSet<String>>, DataFusionError> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     plan.apply_with_subqueries(|plan| {
         if let LogicalPlan::TableScan(scan) = plan
@@ -105,6 +109,12 @@ fn scanned(plan: &LogicalPlan) -> Result<BTreeMap<String, BTreeSet<String>>, Dat
             own.extend(scan.projected_schema.fields().iter().map(|field| field.name().clone()));
             let filters = scan.filters.iter().flat_map(Expr::column_refs);
             own.extend(filters.map(|column| column.name.clone()));
+        }
+        if let Some(own) = Apply::of(plan) {
+            let subquery = unasked(|| state.optimize(&own.subquery))?;
+            for (table, columns) in scanned(state, &subquery)? {
+                found.entry(table).or_default().extend(columns);
+            }
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
@@ -194,8 +204,9 @@ impl Engine {
         schema_of_text(&schema_text(&schema)).map_err(|cause| {
             Error::not_yet("a view with a column of such a type").caused_by(cause)
         })?;
-        let optimized = unasked(|| state.optimize(&settled)).map_err(|e| self.failure(&e))?;
-        let mut uses = scanned(&optimized).map_err(|e| self.failure(&e))?;
+        let optimized = unasked_while(apply::optimized(&state, &settled)).await;
+        let optimized = optimized.map_err(|e| self.failure(&e))?;
+        let mut uses = scanned(&state, &optimized).map_err(|e| self.failure(&e))?;
         let named = state.resolve_table_references(&statement).map_err(|e| self.failure(&e))?;
         for reference in named.iter().filter(|reference| is_public(reference)) {
             uses.entry(reference.table().to_owned()).or_default();

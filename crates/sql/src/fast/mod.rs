@@ -22,5 +22,6 @@ pub(crate) use lex::{Constant, Lexed, Place, lex};
 pub(crate) use names::Slots;
 pub(crate) use plan::{Parts, Plan};
 pub use prepared::Prepared;
+pub(crate) use prepared::{NamedStatement, NamedStatements};
 pub(crate) use run::Ran;
 pub(crate) use shape::{Shape, ShapeOf, literals_for};

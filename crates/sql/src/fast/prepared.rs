@@ -1,5 +1,8 @@
 //! A prepared statement: what is known of it before it is executed.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::sql::parser::Statement as DfStatement;
 
@@ -31,5 +34,26 @@ impl Prepared {
     /// The columns of the rows that it gives, if it gives any.
     pub fn columns(&self) -> Option<&SchemaRef> {
         self.columns.as_ref()
+    }
+}
+
+/// A statement that has a name, in SQL by PREPARE or by a message of a client.
+#[derive(Debug)]
+pub(crate) struct NamedStatement {
+    pub prepared: Arc<Prepared>,
+    /// The statement as it was sent.
+    pub text: String,
+    /// When it was prepared, in microseconds since 1970.
+    pub since: Option<i64>,
+    pub from_sql: bool,
+}
+
+/// The statements that a session has prepared, by their names.
+#[derive(Debug, Default)]
+pub(crate) struct NamedStatements(Mutex<BTreeMap<String, NamedStatement>>);
+
+impl NamedStatements {
+    pub fn all(&self) -> MutexGuard<'_, BTreeMap<String, NamedStatement>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,6 +10,7 @@ use datafusion::common::TableReference;
 use super::constants::PG_CATALOG_OID;
 use super::object::Object;
 use super::snapshot::{Found, Snapshot};
+use crate::fast::NamedStatements;
 use crate::host::Host;
 use crate::names::path::Paths;
 use crate::settings::Settings;
@@ -22,6 +23,8 @@ pub(crate) struct Ask {
     pub(super) host: Arc<dyn Host>,
     pub(super) paths: Arc<Paths>,
     pub(super) settings: Arc<Settings>,
+    /// What the session has prepared.
+    pub(super) prepared: Arc<NamedStatements>,
     /// Our views, with their columns.
     views: Arc<[(String, Vec<Field>)]>,
     /// The last one, while the catalog is the same.
@@ -41,13 +44,14 @@ impl Ask {
     pub fn new(
         host: &Arc<dyn Host>,
         paths: &Arc<Paths>,
-        settings: &Arc<Settings>,
+        (settings, prepared): (&Arc<Settings>, &Arc<NamedStatements>),
         views: &Arc<[(String, Vec<Field>)]>,
     ) -> Ask {
         Ask {
             host: Arc::clone(host),
             paths: Arc::clone(paths),
             settings: Arc::clone(settings),
+            prepared: Arc::clone(prepared),
             views: Arc::clone(views),
             kept: Mutex::default(),
             sizes: Mutex::default(),

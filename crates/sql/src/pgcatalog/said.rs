@@ -9,6 +9,38 @@ use crate::names::folded;
 const VECTORS: [&str; 6] =
     ["indkey", "indoption", "indclass", "indcollation", "proargtypes", "partattrs"];
 
+/// Columns that are numbers of functions, which are written as their names.
+const FUNCTIONS: [&str; 22] = [
+    "typinput",
+    "typoutput",
+    "typreceive",
+    "typsend",
+    "typmodin",
+    "typmodout",
+    "typanalyze",
+    "typsubscript",
+    "oprcode",
+    "oprrest",
+    "oprjoin",
+    "aggfnoid",
+    "aggtransfn",
+    "aggfinalfn",
+    "aggcombinefn",
+    "aggserialfn",
+    "aggdeserialfn",
+    "amhandler",
+    "amproc",
+    "prosupport",
+    "rngcanonical",
+    "rngsubdiff",
+];
+
+/// Whether an expression is the number of a function.
+pub(super) fn is_function(expr: &Expr) -> bool {
+    !matches!(expr, Expr::Cast { .. })
+        && column(expr).is_some_and(|own| FUNCTIONS.contains(&own.as_str()))
+}
+
 /// The names of an object, in small letters where they are not quoted.
 pub(super) fn parts(name: &ObjectName) -> Vec<String> {
     name.0.iter().filter_map(ObjectNamePart::as_ident).map(folded).collect()

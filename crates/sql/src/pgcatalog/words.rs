@@ -10,9 +10,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, ObjectName, Query, Select, SelectItem, SetExpr, Statement, Subscript,
-    TableAlias, TableFactor, Value, VisitorMut,
+    AccessExpr, AlterTableOperation, BinaryOperator, ColumnOption, ColumnOptionDef, DataType, Expr,
+    Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select,
+    SelectItem, SetExpr, Statement, Subscript, TableAlias, TableFactor, Value, VisitorMut,
 };
 
 use self::cast::{Registered, registered_in, registered_out};
@@ -43,6 +43,7 @@ fn rewrite_sql(statement: &mut Statement) {
     if let Statement::Prepare { data_types, .. } = &mut *statement {
         data_types.iter_mut().for_each(cast::settle);
     }
+    without_collations(statement);
     let mut walk = Walk::default();
     if let Statement::Query(query) = &mut *statement {
         note_results(query.body.as_mut(), &mut walk);
@@ -51,6 +52,28 @@ fn rewrite_sql(statement: &mut Statement) {
     let _ = visit(statement, &mut walk);
     if walk.asks_sizes && !walk.reads_classes {
         query::with_classes(statement);
+    }
+}
+
+/// Columns whose texts are compared byte by byte, as all are, without words that say so.
+fn without_collations(statement: &mut Statement) {
+    let without = |options: &mut Vec<ColumnOptionDef>| {
+        options.retain(
+            |own| !matches!(&own.option, ColumnOption::Collation(name) if is_plain_collation(name)),
+        );
+    };
+    match statement {
+        Statement::CreateTable(create) => {
+            create.columns.iter_mut().for_each(|column| without(&mut column.options));
+        }
+        Statement::AlterTable(alter) => {
+            for operation in &mut alter.operations {
+                if let AlterTableOperation::AddColumn { column_def, .. } = operation {
+                    without(&mut column_def.options);
+                }
+            }
+        }
+        _ => {}
     }
 }
 

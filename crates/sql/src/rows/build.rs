@@ -36,12 +36,13 @@ async fn duplicate(
 ) -> Result<Error, Error> {
     let index = &columns.rows.indexes[at];
     let text = format!("unique index \"{}\" cannot be made", index.name);
-    let error = Error::new(1452, "23505", text);
+    let error = Error::new(1452, "23505", text).of_constraint(&columns.name, &index.name);
     let statement = alteration.statement();
     let own = RowTable::plain(columns.rows.object);
     let Some(bytes) = statement.row(&own, row).await? else { return Ok(error) };
     let batch = columns.batch(&statement, &[bytes]).await?;
     let (names, values) = columns.key_text(at, batch.columns(), 0);
     let text = format!("{}: key ({names})=({values}) is there twice", error.message);
-    Ok(Error::new(1452, "23505", text).next("change or delete one of the rows, then try again"))
+    let error = Error { message: text, ..error };
+    Ok(error.next("change or delete one of the rows, then try again"))
 }

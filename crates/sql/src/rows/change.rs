@@ -333,13 +333,13 @@ impl Change<'_> {
         let (name, table) = (&self.columns.rows.indexes[index].name, &self.columns.name);
         if names.is_empty() {
             let text = format!("table \"{table}\": unique constraint \"{name}\" is violated");
-            return Error::new(1, "23505", text);
+            return Error::new(1, "23505", text).of_constraint(table, name);
         }
         let text = format!(
             "table \"{table}\": unique constraint \"{name}\" is violated: key ({names})=({values}) \
              is there already"
         );
-        Error::new(1, "23505", text)
+        Error::new(1, "23505", text).of_constraint(table, name)
     }
 }
 

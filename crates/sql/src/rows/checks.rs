@@ -145,6 +145,7 @@ impl Checks {
             let (name, table) = (self.schema.field(*at).name(), &self.table);
             let text = format!("column \"{name}\" of table \"{table}\" cannot be NULL");
             return Err(Error::new(1400, "23502", text)
+                .of_column(table, name)
                 .next(format!("give it a value; the row is {}", self.row(arrays, row))));
         }
         if self.conditions.is_empty() {
@@ -165,6 +166,7 @@ impl Checks {
                     self.table
                 );
                 return Err(Error::new(2290, "23514", text)
+                    .of_constraint(&self.table, name)
                     .next(format!("change the values; the row is {}", self.row(arrays, row))));
             }
         }

@@ -111,7 +111,9 @@ async fn csv(engine: &Engine, sql: &str) -> String {
 async fn message(engine: &Engine, sql: &str) -> String {
     match engine.execute(sql).await {
         Ok(Outcome::Done { message, .. }) => message,
-        Ok(changed @ Outcome::Changed(..)) => changed.message().unwrap().into_owned(),
+        Ok(changed @ (Outcome::Changed(..) | Outcome::Filled { .. })) => {
+            changed.message().unwrap().into_owned()
+        }
         other => panic!("{sql}: {other:?}"),
     }
 }

@@ -162,7 +162,7 @@ impl Engine {
             | SetExpr::Update(statement)
             | SetExpr::Delete(statement) => self.change(scope, query.with, statement).await,
             _ if !query.locks.is_empty() => self.lock_rows(scope, query).await,
-            _ => self.rows_of(query).await,
+            _ => Box::pin(self.rows_of(query)).await,
         }
     }
 

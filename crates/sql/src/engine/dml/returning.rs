@@ -223,7 +223,7 @@ impl Engine {
         let mut query = query_of(items, from, None);
         names::settle_query(&mut query);
         self.refuse_aggregates(&query).await?;
-        self.rows_of(query).await
+        Box::pin(self.rows_of(query)).await
     }
 
     /// Refuses what makes one row of several: RETURNING has one for each.

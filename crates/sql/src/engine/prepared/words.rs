@@ -115,7 +115,9 @@ impl Engine {
         match inner.as_ref() {
             SqlStatement::Prepare { name, data_types, statement } => {
                 let text = body(sql).map_or_else(|| statement.to_string(), str::to_owned);
-                self.prepare_named(name, data_types, &text).await.map(Some)
+                let named = self.prepare_named(name, data_types, &text).await?;
+                self.name_statement(&folded(name), named, sql.trim(), true)?;
+                Ok(Some(done(format!("Statement {} prepared.", folded(name)))))
             }
             SqlStatement::Execute { .. } => {
                 let (prepared, values) = self.executed(inner)?;
@@ -161,17 +163,15 @@ impl Engine {
         name: &Ident,
         types: &[SqlType],
         sql: &str,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<Arc<Prepared>, Error> {
         let name = folded(name);
         if self.named().contains_key(&name) {
-            let text = format!("prepared statement \"{name}\" exists already");
+            let text = format!("prepared statement \"{name}\" already exists");
             return Err(Error::new(955, "42P05", text).next(format!("deallocate {name}")));
         }
         let types = types.iter().map(|own| self.type_said(own).map(Some));
         let types = types.collect::<Result<Vec<_>, Error>>()?;
-        let prepared = self.prepared_of(sql, &types).await?;
-        self.named().insert(name.clone(), Arc::new(prepared));
-        Ok(done(format!("Statement {name} prepared.")))
+        Ok(Arc::new(self.prepared_of(sql, &types).await?))
     }
 
     /// The type that a statement says.
@@ -190,7 +190,7 @@ impl Engine {
             return Err(Error::not_yet("this EXECUTE"));
         };
         let name = name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
-        let prepared = self.named().get(&name).cloned().ok_or_else(|| no_statement(&name))?;
+        let prepared = self.statement_named(&name).ok_or_else(|| no_statement(&name))?;
         bind::check_count(&prepared, parameters.len()).map_err(|mut error| {
             error.sqlstate = "42601";
             error

@@ -9,6 +9,7 @@ use super::super::constants::{
 use super::super::object::Kind;
 use super::super::value::{Rows, Value};
 use super::{Make, Seen};
+use crate::binary::PgType;
 
 pub(super) fn of(name: &str) -> Option<Make> {
     Some(match name {
@@ -22,10 +23,24 @@ pub(super) fn of(name: &str) -> Option<Make> {
         "pg_tablespace" => spaces,
         "pg_settings" => settings,
         "pg_stat_activity" => activity,
+        "pg_prepared_statements" => prepared_statements,
         "pg_stat_user_tables" => user_tables,
         "pg_stat_all_tables" => all_tables,
         _ => return None,
     })
+}
+
+fn prepared_statements(seen: &Seen<'_>, rows: &mut Rows) {
+    for (name, own) in seen.ask.prepared.all().iter() {
+        let types = own.prepared.parameters().iter().map(|own| PgType::of(own).oid);
+        rows.add([
+            ("name", name.clone().into()),
+            ("statement", own.text.clone().into()),
+            ("prepare_time", own.since.map_or(Value::Null, Value::Time)),
+            ("parameter_types", Value::Oids(types.collect())),
+            ("from_sql", own.from_sql.into()),
+        ]);
+    }
 }
 
 fn databases(seen: &Seen<'_>, rows: &mut Rows) {

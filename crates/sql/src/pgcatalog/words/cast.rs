@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, ObjectName, TimezoneInfo, Value,
 };
 
-use super::super::said::{column, is_vector, parts, vector_text};
+use super::super::said::{column, is_function, is_vector, parts, vector_text};
 use crate::call::call;
 
 /// A type whose values are numbers of objects.
@@ -92,6 +92,9 @@ pub(super) fn registered_out(expr: &Expr) -> Option<Expr> {
             };
             Some(call(of.words().1, vec![expr.clone()]))
         }
+        other if is_function(other) => {
+            Some(call(Registered::Function.words().1, vec![expr.clone()]))
+        }
         _ => None,
     }
 }
@@ -107,6 +110,7 @@ pub(super) fn shown(expr: &Expr) -> Option<Expr> {
         other if is_vector(other) && !matches!(other, Expr::Cast { .. }) => {
             Some(vector_text(other))
         }
+        other if is_function(other) => registered_out(other),
         _ => None,
     }
 }

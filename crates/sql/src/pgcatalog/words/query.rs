@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
     FunctionArguments, GroupByExpr, Ident, OrderBy, OrderByKind, Query, SelectItem, SetExpr,
-    Statement, TableAlias, TableAliasColumnDef, TableFactor, Value, VisitorMut,
+    Statement, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, Value, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -142,6 +142,7 @@ const COLUMNS_MAX: i64 = 1600;
 
 /// Functions in FROM: without the schema before them.
 pub(super) fn functions(factor: &mut TableFactor) {
+    plain_function(factor);
     let TableFactor::Table { name, args: Some(args), alias, with_ordinality, .. } = factor else {
         return;
     };
@@ -177,6 +178,10 @@ pub(super) fn functions(factor: &mut TableFactor) {
             return;
         }
         "generate_series" if !exprs.iter().all(is_constant) => vec![call("generate_series", exprs)],
+        "generate_series" => {
+            *alias = named(alias);
+            return;
+        }
         _ => return,
     };
     let alias = named(alias);
@@ -186,6 +191,23 @@ pub(super) fn functions(factor: &mut TableFactor) {
         with_offset: false,
         with_offset_alias: None,
         with_ordinality: false,
+    };
+}
+
+/// `LATERAL f(..)` as `f(..)`: of a function the word says nothing.
+fn plain_function(factor: &mut TableFactor) {
+    let TableFactor::Function { name, args, with_ordinality, alias, .. } = factor else { return };
+    *factor = TableFactor::Table {
+        name: name.clone(),
+        alias: alias.take(),
+        args: Some(TableFunctionArgs { args: std::mem::take(args), settings: None }),
+        with_hints: Vec::new(),
+        version: None,
+        with_ordinality: *with_ordinality,
+        partitions: Vec::new(),
+        json_path: None,
+        sample: None,
+        index_hints: Vec::new(),
     };
 }
 

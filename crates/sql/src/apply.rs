@@ -1,0 +1,101 @@
+//! Subqueries that are no join: run once for each set of the values that they take from the row outside.
+//!
+//! DataFusion makes joins of subqueries, and so do our rules. What neither can (a recursive query that begins at the
+//! row outside, a window or a LIMIT over its rows, an expression of both rows) is planned here: an operator puts what
+//! the subquery gives beside each row, and keeps it for the next row with the same values. It comes last, when a plan
+//! with joins alone could not be made.
+
+mod exec;
+mod node;
+mod planner;
+mod rewrite;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::common::ParamValues;
+use datafusion::common::metadata::ScalarAndMetadata;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result;
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::scalar::ScalarValue;
+
+pub(crate) use self::node::Apply;
+pub(crate) use self::planner::ApplyPlanner;
+use self::rewrite::{applied, tied};
+use crate::walk::Walk;
+
+/// Of so many subqueries it is tried which one alone is no join; of more, all are run for each row.
+const TRIED: usize = 8;
+
+/// The physical form of a plan.
+pub(crate) async fn physical(
+    state: &SessionState,
+    plan: &LogicalPlan,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    match state.create_physical_plan(plan).await {
+        Err(error) => match otherwise(state, plan).await {
+            Some(plan) => state.query_planner().create_physical_plan(&plan, state).await,
+            None => Err(error),
+        },
+        made => made,
+    }
+}
+
+/// The optimized form of a plan that can be run.
+pub(crate) async fn optimized(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
+    match attempt(state, plan).await {
+        Err(error) => otherwise(state, plan).await.ok_or(error),
+        made => made,
+    }
+}
+
+/// The optimized form of a plan that lacks joins for its subqueries; `None`: it cannot be run.
+async fn otherwise(state: &SessionState, plan: &LogicalPlan) -> Option<LogicalPlan> {
+    let count = tied(plan).ok()?;
+    let each = 0..if (2..=TRIED).contains(&count) { count } else { 0 };
+    let all = (count > 0).then_some(None);
+    for only in each.map(Some).chain(all) {
+        let Ok(plan) = applied(plan, only) else { continue };
+        if let Ok(made) = attempt(state, &plan).await {
+            return Some(made);
+        }
+    }
+    None
+}
+
+/// The optimized form of a plan, of which a physical one can be made.
+async fn attempt(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
+    let plan = state.optimize(plan)?;
+    let mut nulls = HashMap::new();
+    for own in placeholders(&plan)? {
+        let Expr::Placeholder(own) = own else { continue };
+        let null = match &own.field {
+            Some(field) => ScalarValue::try_from(field.data_type())?,
+            None => ScalarValue::Null,
+        };
+        nulls.insert(own.id[1..].to_owned(), ScalarAndMetadata::from(null));
+    }
+    let with_nulls = plan.clone().replace_params_with_values(&ParamValues::Map(nulls))?;
+    state.query_planner().create_physical_plan(&with_nulls, state).await?;
+    Ok(plan)
+}
+
+/// The values from outside that a plan, and what is within it, takes.
+fn placeholders(plan: &LogicalPlan) -> Result<Vec<Expr>> {
+    let mut found = Vec::new();
+    plan.apply_with_subqueries(|plan| {
+        for expr in plan.expressions() {
+            expr.each(|expr| {
+                if matches!(expr, Expr::Placeholder(_)) && !found.contains(expr) {
+                    found.push(expr.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
+}
