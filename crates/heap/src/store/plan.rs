@@ -33,6 +33,8 @@ pub(super) struct Plan<'a> {
     filling: BTreeMap<u32, (u32, usize)>,
     /// All that it may need was read.
     pub(super) is_read: bool,
+    /// Free pages for splits that lacked in the lane.
+    provided: usize,
     /// The lane has it: what becomes of its pages is not known here.
     is_in_lane: bool,
 }
@@ -48,6 +50,7 @@ impl<'a> Plan<'a> {
             taken: Vec::new(),
             filling: BTreeMap::new(),
             is_read: false,
+            provided: 0,
             is_in_lane: false,
         }
     }
@@ -245,11 +248,18 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Free pages for splits: as many as a way from a leaf to the root has.
+    /// Free pages for splits: as many as a way from a leaf to the root has, and each time as many as all before.
     #[boxed]
     async fn provide_spares(&mut self, object: u32) -> Result<(), Error> {
-        for _ in 0..SPLIT_PAGES {
-            let page = self.inner.free_page(self.session, object).await?;
+        let pages = self.provided.max(SPLIT_PAGES);
+        self.provided += pages;
+        for at in 0..pages {
+            let page = match self.inner.free_page(self.session, object).await {
+                Ok(page) => page,
+                // Fewer may be enough where there are no more.
+                Err(_) if at >= SPLIT_PAGES => break,
+                Err(error) => return Err(error),
+            };
             self.set.spares.add(object, [page]);
             self.set.held.push(self.inner.pages.frames.fresh(page).await);
         }
