@@ -179,7 +179,7 @@ fn prepare_execute_and_deallocate() {
         ]);
         at.refuses(&[
             ("execute one(5)", "does not exist"),
-            ("prepare add as select 1", "exists already"),
+            ("prepare add as select 1", "already exists"),
             ("execute add(1)", "2 parameters, and 1 values"),
             ("execute add('x', 'y')", "CELLAR-"),
             ("prepare other as select nothing from t", "CELLAR-00904"),

@@ -224,7 +224,7 @@ fn a_revoke_holds_for_what_was_prepared_in_another_session() {
         assert_eq!(run(&mut anna, "fast"), "2DCZ");
         assert_eq!(run(&mut anna, "slow"), "2DCZ");
         assert_eq!(run(&mut anna, "change"), "2CZ");
-        tells(&mut anna, &[("execute p", "(20) EXECUTE")]);
+        tells(&mut anna, &[("execute p", "(20) SELECT 1")]);
     }
     // What a transaction revokes others notice when it is committed; and not if it is rolled back.
     tells(&mut olga, &[("begin; revoke all on t from anna", "BEGIN REVOKE T")]);
@@ -246,11 +246,11 @@ fn a_revoke_holds_for_what_was_prepared_in_another_session() {
         &mut owner,
         &[
             ("prepare q as select count(*) from k", "PREPARE"),
-            ("execute q", "(0) EXECUTE"),
+            ("execute q", "(0) SELECT 1"),
             ("set role eve; select current_user", "SET (eve) SELECT 1"),
             ("execute q", DENIED),
             ("delete from t", DENIED),
-            ("reset role; execute q", "RESET (0) EXECUTE"),
+            ("reset role; execute q", "RESET (0) SELECT 1"),
         ],
     );
     served.end();

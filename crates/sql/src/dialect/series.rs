@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, VisitorMut,
+    AccessExpr, Expr, Ident, Query, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
+    VisitorMut,
 };
 
 use crate::names::folded;
@@ -55,8 +56,8 @@ fn name_column(factor: &mut TableFactor, spoken: &Spoken) {
     let Some((name, is_said)) = name_of(factor) else { return };
     let own = folded(&name);
     let is_own = spoken.bare.contains(&own) || spoken.of.contains(&(own.clone(), own.clone()));
-    let is_value = spoken.bare.contains(VALUE) || spoken.of.contains(&(own, VALUE.to_owned()));
-    let is_named = if is_said { is_own || !is_value } else { is_own };
+    let is_value = spoken.of.contains(&(own, VALUE.to_owned()));
+    let is_named = !is_value && (is_own || is_said && !spoken.bare.contains(VALUE));
     let (TableFactor::Table { alias, .. } | TableFactor::Function { alias, .. }) = factor else {
         return;
     };
@@ -86,6 +87,13 @@ impl VisitorMut for Spoken {
             }
             Expr::CompoundIdentifier(names) => {
                 if let [.., table, column] = &names[..] {
+                    self.of.insert((folded(table), folded(column)));
+                }
+            }
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                if let (Expr::Identifier(table), [AccessExpr::Dot(Expr::Identifier(column)), ..]) =
+                    (root.as_ref(), &access_chain[..])
+                {
                     self.of.insert((folded(table), folded(column)));
                 }
             }
