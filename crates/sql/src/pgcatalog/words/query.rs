@@ -178,10 +178,6 @@ pub(super) fn functions(factor: &mut TableFactor) {
             return;
         }
         "generate_series" if !exprs.iter().all(is_constant) => vec![call("generate_series", exprs)],
-        "generate_series" => {
-            *alias = named(alias);
-            return;
-        }
         _ => return,
     };
     let alias = named(alias);
