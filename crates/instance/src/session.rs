@@ -38,6 +38,17 @@ pub enum Order {
     Cancel,
     /// That it ends.
     End,
+    /// That it ends as soon as it is in no transaction.
+    EndAfter,
+}
+
+/// Why a session does not do what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unheeded {
+    /// There is none with these numbers.
+    Gone,
+    /// It is none of a client.
+    NotOfUser,
 }
 
 /// How a session does what is asked of it.
@@ -126,6 +137,18 @@ impl Sessions {
     pub fn order(&self, sid: u32, order: Order) -> bool {
         let heeds = self.find(sid).and_then(|session| lock(&session.heeds).clone());
         heeds.map(|heeds| heeds(order)).is_some()
+    }
+
+    /// Asks something of the session with these numbers.
+    ///
+    /// # Errors
+    /// There is none, or it heeds nothing.
+    pub fn order_of(&self, sid: u32, serial: u32, order: Order) -> Result<(), Unheeded> {
+        let session = lock(&self.0.open).get(&(sid, serial)).and_then(Weak::upgrade);
+        let session = session.ok_or(Unheeded::Gone)?;
+        let heeds = lock(&session.heeds).clone().ok_or(Unheeded::NotOfUser)?;
+        heeds(order);
+        Ok(())
     }
 
     fn find(&self, sid: u32) -> Option<Arc<Inner>> {

@@ -22,6 +22,7 @@ mod role;
 mod schema;
 mod scrub;
 mod sequence;
+mod sessions;
 mod setting;
 pub(crate) mod table_kind;
 mod table_lock;
@@ -677,13 +678,18 @@ impl<'a> Cursor<'a> {
         if let Some(action) = self.redo_of_system()? {
             return Ok(action);
         }
+        if let Some(statement) = self.end_of_session()? {
+            return Ok(statement);
+        }
         if self.accept_word("RESET") {
             let name = self.name("the name of a parameter")?.to_lowercase();
             let scope = self.scope()?;
             return Ok(Statement::Command(Command::ResetParameter { name, scope }));
         }
         if !self.accept_word("SET") {
-            return Err(self.expected("SET, RESET, FLUSH, SWITCH, CHECKPOINT or ARCHIVE"));
+            return Err(
+                self.expected("SET, RESET, FLUSH, SWITCH, CHECKPOINT, ARCHIVE, KILL or DISCONNECT")
+            );
         }
         let name = self.name("the name of a parameter")?.to_lowercase();
         if !self.accept(&Token::Eq) {

@@ -325,6 +325,10 @@ pub fn meaning_of(number: u32) -> Option<&'static str> {
 /// Every number in use, in order: number, SQLSTATE, meaning.
 pub const NUMBERS: &[(u32, &str, &str)] = &[
     (1, "23505", "another row has the key"),
+    (26, "22023", "this is not the number of a session"),
+    (27, "55006", "a session cannot end itself"),
+    (29, "55000", "the session is not that of a client"),
+    (30, "42704", "session does not exist"),
     (54, "55P03", "somebody else has the lock"),
     (60, "40P01", "transactions wait for each other"),
     (68, "22023", "value of a parameter outside its range"),

@@ -48,6 +48,15 @@ pub enum Command {
         /// What is to be emptied, upper-case.
         what: String,
     },
+    /// `ALTER SYSTEM KILL SESSION`, `ALTER SYSTEM DISCONNECT SESSION`.
+    EndSession {
+        /// The number of the session.
+        sid: u32,
+        /// Which of those that have had the number.
+        serial: u32,
+        /// Whether its transaction may end before.
+        waits: bool,
+    },
     /// `ALTER DATABASE ... LOGFILE`, and what `ALTER SYSTEM` does with the redo log.
     Redo(RedoAction),
 }

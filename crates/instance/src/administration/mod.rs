@@ -11,6 +11,7 @@ mod left_files;
 mod offline;
 mod redo;
 mod scrub;
+mod sessions;
 mod waiting;
 
 use std::sync::Arc;
@@ -102,6 +103,7 @@ impl Administrator {
                 let text = format!("ALTER SYSTEM FLUSH {what} is not in this version of Cellar");
                 Err(Error::new(3001, text))
             }
+            Command::EndSession { sid, serial, waits } => self.end_session(sid, serial, waits),
             Command::Redo(action) => self.redo(action).await,
         }
     }

@@ -101,6 +101,8 @@ fn heed_orders(account: &Account, engine: &Engine, kept: &Kept, stop: &Stop) {
         Order::Cancel if is_at_work.load(Ordering::Acquire) => canceller.cancel(),
         Order::Cancel => {}
         Order::End => drop(stop.send_replace(Phase::Stopping)),
+        // One that is to end at once does so.
+        Order::EndAfter => stop.send_modify(|phase| *phase = (*phase).max(Phase::Draining)),
     });
 }
 

@@ -346,7 +346,10 @@ fn refusals_name_the_place_and_what_was_expected() {
         ("explain work set statement_id='x' for alter diskgroup d", "leave SET STATEMENT_ID out"),
         ("drop diskgroup d force", "expected INCLUDING CONTENTS"),
         ("alter system set x = 1 scope = disk", "expected MEMORY, SPFILE or BOTH, found disk"),
-        ("alter system jump", "expected SET, RESET, FLUSH, SWITCH, CHECKPOINT or ARCHIVE"),
+        (
+            "alter system jump",
+            "expected SET, RESET, FLUSH, SWITCH, CHECKPOINT, ARCHIVE, KILL or DISCONNECT",
+        ),
         ("select 'abc", "Unterminated string literal"),
         ("selec 1", "found: selec"),
         ("", "the statement is empty"),
