@@ -10,6 +10,7 @@ mod pattern;
 mod rows;
 mod series;
 mod using;
+mod whole;
 mod windows;
 
 use std::ops::ControlFlow;
@@ -26,7 +27,6 @@ pub(crate) use self::pattern::LikeEscape;
 use crate::call::call;
 use crate::error::Error;
 use crate::json::form::Form;
-use crate::names;
 use crate::names::apart::tell_apart;
 use crate::names::outer;
 use crate::numbers::literal;
@@ -43,7 +43,6 @@ const DIGITS_MAX: u64 = 76;
 pub(crate) fn rewrite(statement: &mut Statement) -> Result<(), Error> {
     match statement {
         Statement::Statement(statement) => {
-            names::settle(statement);
             rewrite_in(statement.as_mut())?;
             tell_apart(statement.as_mut());
             outer::qualify(statement.as_mut());
@@ -59,7 +58,6 @@ pub(crate) fn rewrite(statement: &mut Statement) -> Result<(), Error> {
         Statement::CopyTo(copy) => {
             copy.target = to_url(&copy.target)?;
             if let CopyToSource::Query(query) = &mut copy.source {
-                names::settle_query(query);
                 rewrite_in(query.as_mut())?;
                 tell_apart(query.as_mut());
                 outer::qualify(query.as_mut());
@@ -72,13 +70,17 @@ pub(crate) fn rewrite(statement: &mut Statement) -> Result<(), Error> {
 }
 
 fn rewrite_in<T: VisitMut>(ast: &mut T) -> Result<(), Error> {
-    match visit(ast, &mut Rewriter) {
+    match visit(ast, &mut Rewriter::default()) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
 }
 
-struct Rewriter;
+#[derive(Default)]
+struct Rewriter {
+    /// Whether the next query is the source of an INSERT, whose columns have types.
+    is_inserted: bool,
+}
 
 impl VisitorMut for Rewriter {
     type Break = Box<Error>;
@@ -93,11 +95,13 @@ impl VisitorMut for Rewriter {
                 let alias = Ident::new("sysdate");
                 *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
             }
+            whole::of_item(item);
         }
         ControlFlow::Continue(())
     }
 
     fn pre_visit_statement(&mut self, statement: &mut SqlStatement) -> ControlFlow<Box<Error>> {
+        self.is_inserted = matches!(statement, SqlStatement::Insert(own) if own.source.is_some());
         if let SqlStatement::CreateTable(table) = statement {
             for column in &mut table.columns {
                 or_break(rewrite_type(&mut column.data_type))?;
@@ -114,6 +118,9 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Box<Error>> {
+        if !std::mem::take(&mut self.is_inserted) {
+            whole::of_values(&mut query.body);
+        }
         series::rewrite(query);
         or_break(using::rewrite(query))?;
         or_break(windows::rewrite(query))?;
@@ -134,6 +141,7 @@ impl VisitorMut for Rewriter {
         any::rewrite(expr);
         json::rewrite(expr);
         interval::rewrite(expr);
+        whole::within(expr);
         or_break(pattern::rewrite(expr))?;
         or_break(pattern::similar(expr))?;
         if let Some(other) = or_break(rows::rewrite(expr))? {

@@ -1,26 +1,31 @@
-//! Names of the columns that a query returns: of an expression its text, as it was typed, and the same
-//! name more than once where the query says so.
+//! Names of the columns that a query returns: of an expression the one that PostgreSQL gives it, and the same name
+//! more than once where the query says so.
 //!
 //! DataFusion calls an expression by a text of its own and refuses a name that is there already. So a
 //! repeated name gets a number behind a character that nobody types, until the rows are shown.
 
 pub(crate) mod apart;
+pub(crate) mod given;
 pub(crate) mod outer;
 pub(crate) mod path;
 pub(crate) mod resolve;
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, col};
+use datafusion::sql::parser::{CopyToSource, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
+    Expr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
+    Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::Word;
 
 use crate::error::Error;
+use crate::walk::visit;
 
 /// The catalog as SQL names it.
 pub(crate) const CATALOG: &str = "db";
@@ -33,8 +38,25 @@ pub(crate) fn has_controls(key: &str) -> bool {
 /// What is between a name and its number. Unicode gives it no meaning.
 const MARK: char = '\u{f8ff}';
 
-/// Names the columns of what a statement returns or writes.
-pub(crate) fn settle(statement: &mut Statement) {
+/// Names the columns of what a statement returns or writes, and of the queries in its FROM.
+pub(crate) fn settle_parsed(statement: &mut DfStatement) {
+    match statement {
+        DfStatement::Statement(statement) => {
+            settle(statement);
+            settle_inner(statement.as_mut());
+        }
+        DfStatement::CopyTo(copy) => {
+            if let CopyToSource::Query(query) = &mut copy.source {
+                settle_query(query);
+                settle_inner(query.as_mut());
+            }
+        }
+        DfStatement::Explain(explain) => settle_parsed(&mut explain.statement),
+        DfStatement::CreateExternalTable(_) | DfStatement::Reset(_) => {}
+    }
+}
+
+fn settle(statement: &mut Statement) {
     match statement {
         Statement::Query(query) => settle_query(query),
         Statement::Insert(insert) => {
@@ -47,6 +69,7 @@ pub(crate) fn settle(statement: &mut Statement) {
                 settle_query(query);
             }
         }
+        Statement::CreateView(view) => settle_query(&mut view.query),
         Statement::Explain { statement, .. } => settle(statement),
         _ => {}
     }
@@ -57,11 +80,16 @@ pub(crate) fn settle_query(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else {
         return settle_body(&mut query.body);
     };
-    let named = settle_select(select);
+    let spoken = Spoken::of(select, query.order_by.as_ref());
+    let named = settle_select(select, &spoken);
+    sort_by_names(query, &named);
+}
+
+/// Has a query be sorted by its columns: behind DISTINCT only those can be.
+fn sort_by_names(query: &mut Query, named: &[(Expr, Ident)]) {
     let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = &mut query.order_by else {
         return;
     };
-    // Behind DISTINCT only columns of the result can be sorted by.
     for by in order {
         if let Some((_, alias)) = named.iter().find(|(expr, _)| *expr == by.expr) {
             by.expr = Expr::Identifier(alias.clone());
@@ -71,7 +99,10 @@ pub(crate) fn settle_query(query: &mut Query) {
 
 fn settle_body(body: &mut SetExpr) {
     match body {
-        SetExpr::Select(select) => drop(settle_select(select)),
+        SetExpr::Select(select) => {
+            let spoken = Spoken::of(select, None);
+            settle_select(select, &spoken);
+        }
         SetExpr::Query(query) => settle_query(query),
         SetExpr::SetOperation { left, right, .. } => {
             settle_body(left);
@@ -85,23 +116,23 @@ fn settle_body(body: &mut SetExpr) {
 }
 
 /// Names the columns of a SELECT. What comes back: the expressions that got a name.
-fn settle_select(select: &mut Select) -> Vec<(Expr, Ident)> {
+fn settle_select(select: &mut Select, spoken: &Spoken) -> Vec<(Expr, Ident)> {
     let mut named = Vec::new();
     let mut taken = BTreeSet::new();
-    let is_wildcard = |item: &SelectItem| {
-        !matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
-    };
     let has_wildcard = select.projection.iter().any(is_wildcard);
     for (at, item) in select.projection.iter_mut().enumerate() {
-        let (name, is_column) = match &*item {
+        let (name, is_column, may_repeat) = match &*item {
             SelectItem::UnnamedExpr(expr) => match column_name(expr) {
-                Some(name) => (name, !matches!(expr, Expr::Cast { .. })),
-                None => (expr.to_string(), false),
+                Some(name) => (name, !matches!(expr, Expr::Cast { .. }), has_wildcard),
+                None => {
+                    let name = given::name(expr);
+                    let is_spoken = spoken.0.contains(&name);
+                    (name, false, has_wildcard || is_spoken)
+                }
             },
-            SelectItem::ExprWithAlias { alias, .. } => (folded(alias), true),
+            SelectItem::ExprWithAlias { alias, .. } => (folded(alias), true, has_wildcard),
             _ => continue,
         };
-        let may_repeat = has_wildcard && column_of(item).is_some();
         let is_free = taken.insert(name.clone()) && !may_repeat;
         if is_free && is_column {
             continue;
@@ -121,6 +152,105 @@ fn settle_select(select: &mut Select) -> Vec<(Expr, Ident)> {
         };
     }
     named
+}
+
+fn is_wildcard(item: &SelectItem) -> bool {
+    !matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
+}
+
+/// Names the expressions among the columns of the queries in FROM and WITH: others may ask for them.
+fn settle_inner<T: VisitMut>(ast: &mut T) {
+    struct Inner;
+    impl VisitorMut for Inner {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+            if let Some(with) = &mut query.with {
+                with.cte_tables.iter_mut().for_each(|cte| name_expressions(&mut cte.query));
+            }
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+            if let TableFactor::Derived { subquery, .. } = factor {
+                name_expressions(subquery);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _: ControlFlow<()> = visit(ast, &mut Inner);
+}
+
+fn name_expressions(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return expressions_of(&mut query.body);
+    };
+    let spoken = Spoken::of(select, query.order_by.as_ref());
+    let named = name_in_select(select, &spoken);
+    sort_by_names(query, &named);
+}
+
+fn expressions_of(body: &mut SetExpr) {
+    match body {
+        SetExpr::Select(select) => {
+            let spoken = Spoken::of(select, None);
+            name_in_select(select, &spoken);
+        }
+        SetExpr::Query(query) => name_expressions(query),
+        SetExpr::SetOperation { left, right, .. } => {
+            expressions_of(left);
+            expressions_of(right);
+        }
+        _ => {}
+    }
+}
+
+/// Names the expressions of a SELECT beside what has a name. What comes back: those, and their names.
+fn name_in_select(select: &mut Select, spoken: &Spoken) -> Vec<(Expr, Ident)> {
+    let mut taken: BTreeSet<String> = select.projection.iter().filter_map(column_of).collect();
+    let mut named = Vec::new();
+    for (at, item) in select.projection.iter_mut().enumerate() {
+        let SelectItem::UnnamedExpr(expr) = &*item else { continue };
+        if column_name(expr).is_some() {
+            continue;
+        }
+        let name = given::name(expr);
+        let is_free = taken.insert(name.clone()) && !spoken.0.contains(&name);
+        let name = if is_free { name } else { format!("{name}{MARK}{at}") };
+        let (expr, alias) = (expr.clone(), Ident::with_quote('"', name));
+        named.push((expr.clone(), alias.clone()));
+        *item = SelectItem::ExprWithAlias { expr, alias };
+    }
+    named
+}
+
+/// Columns that HAVING and the like speak of, where DataFusion would read a name that an expression was given.
+struct Spoken(BTreeSet<String>);
+
+impl Spoken {
+    fn of(select: &Select, order: Option<&OrderBy>) -> Spoken {
+        struct Columns(BTreeSet<String>);
+        impl Visitor for Columns {
+            type Break = ();
+            fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+                if let Expr::Identifier(own) = expr {
+                    self.0.insert(folded(own));
+                }
+                ControlFlow::Continue(())
+            }
+        }
+        let mut columns = Columns(BTreeSet::new());
+        let mut look = |expr: &Expr| {
+            let _: ControlFlow<()> = expr.visit(&mut columns);
+        };
+        select.having.iter().chain(&select.qualify).for_each(&mut look);
+        if let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = order {
+            // A name alone is that of a column of the result.
+            let within = order.iter().map(|by| &by.expr);
+            within.filter(|expr| !matches!(expr, Expr::Identifier(_))).for_each(&mut look);
+        }
+        Spoken(columns.0)
+    }
 }
 
 /// The name of the column that an item is.

@@ -43,6 +43,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 use crate::dialect::rewrite;
 use crate::error::{Error, Position};
 use crate::grammar::CellarDialect;
+use crate::names;
 use crate::pgcatalog;
 use crate::statement::Statement;
 
@@ -164,6 +165,7 @@ fn one_of(mut tokens: Vec<TokenWithSpan>) -> Result<DfStatement, Error> {
         create_as::put(&mut statement, own);
     }
     create_as::into_is_create(&mut statement);
+    names::settle_parsed(&mut statement);
     pgcatalog::rewrite(&mut statement);
     rewrite(&mut statement)?;
     Ok(statement)

@@ -83,6 +83,7 @@ fn with_columns(
             Some(own) => Some(own),
             None => found.iter().find(|own| own.name == *name),
         };
+        let own = own.or_else(|| found.get(at).filter(|_| is_text(name)));
         let Some(own) = own else { return Ok(None) };
         let value = Expr::Column(own.clone());
         // A cast would make a text of what has a type of its own.
@@ -119,6 +120,11 @@ fn scanned(
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(found)
+}
+
+/// Whether a column has the text of its expression as its name, as earlier versions called it.
+fn is_text(name: &str) -> bool {
+    !names::shown(name).chars().all(|c| c.is_alphanumeric() || c == '_')
 }
 
 impl Engine {

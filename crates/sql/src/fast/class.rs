@@ -3,7 +3,7 @@
 
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
+    BinaryOperator, CastKind, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArguments, TimezoneInfo, UnaryOperator, Value,
 };
 
@@ -52,6 +52,15 @@ pub(super) fn is_now(expr: &Expr) -> bool {
     is_name && is_empty && call.over.is_none() && call.filter.is_none()
 }
 
+/// Whether it is a whole number as it is written.
+fn is_whole(expr: &Expr) -> bool {
+    match bare(expr) {
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => is_whole(expr),
+        Expr::Value(value) => value_class(&value.value) == Some(Class::Integer),
+        _ => false,
+    }
+}
+
 /// The class of a constant.
 fn value_class(value: &Value) -> Option<Class> {
     match value {
@@ -96,6 +105,12 @@ impl Names<'_> {
         }
         match expr {
             Expr::Value(value) => value_class(&value.value),
+            // What the parser makes of a whole number that comes out.
+            Expr::Cast { expr, data_type: SqlType::Int(None), kind: CastKind::Cast, .. }
+                if is_whole(expr) =>
+            {
+                Some(Class::Integer)
+            }
             Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => {
                 self.class(expr).filter(|class| is_number(*class))
             }

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::numbers::checked::{Arithmetic, Checked};
 use crate::numbers::float::{canonical, is_number, key, with_both_zeros, with_one_nan};
 use crate::numbers::narrow::{is_narrow, narrow};
+use crate::numbers::whole::as_integer;
 use crate::rules::each_expression;
 use crate::walk::WalkPlan;
 
@@ -99,6 +100,15 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let text = "a single value stands where an array is wanted";
             let error = Error::new(932, "42804", text).next("write ARRAY[..]");
             Err(DataFusionError::External(Box::new(error)))
+        }
+        Expr::Cast(cast) if *cast.field.data_type() == DataType::Int32 => {
+            if let Some(number) = as_integer(&cast.expr) {
+                return Ok(Transformed::yes(number));
+            }
+            match is_narrow(&cast.expr.get_type(schema)?, &DataType::Int32) {
+                true => Ok(Transformed::yes(narrow(*cast.expr, &DataType::Int32, false))),
+                false => Ok(Transformed::no(Expr::Cast(cast))),
+            }
         }
         Expr::Cast(cast) if is_narrow(&cast.expr.get_type(schema)?, cast.field.data_type()) => {
             Ok(Transformed::yes(narrow(*cast.expr, cast.field.data_type(), false)))

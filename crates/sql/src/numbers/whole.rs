@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 pub(crate) struct WholeNumbers;
 
 /// A literal as an integer; `None`: it is none, or too large.
-fn as_integer(expr: &Expr) -> Option<Expr> {
+pub(crate) fn as_integer(expr: &Expr) -> Option<Expr> {
     let Expr::Literal(ScalarValue::Int64(Some(number)), metadata) = expr else { return None };
     let number = i32::try_from(*number).ok()?;
     Some(Expr::Literal(ScalarValue::Int32(Some(number)), metadata.clone()))
