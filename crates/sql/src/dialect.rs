@@ -378,6 +378,9 @@ fn rewrite_type(data_type: &mut DataType) -> Result<(), Error> {
             *data_type = DataType::Varchar(*length);
         }
         DataType::Character(length) => *data_type = DataType::Char(*length),
+        // DataFusion's is of single precision, whatever is said.
+        DataType::Float(ExactNumberInfo::Precision(1..=24)) => *data_type = DataType::Real,
+        DataType::Float(_) => *data_type = DataType::DoublePrecision,
         _ => {}
     }
     let DataType::Custom(name, modifiers) = data_type else {

@@ -14,7 +14,7 @@ use crate::error::Refusal;
 use crate::values::parameters::parameter;
 use crate::values::rows::columns;
 use crate::wire::frontend::{Bind, Target};
-use cellar_sql::binary::types::{self, PgType};
+use cellar_sql::binary::types;
 
 fn no_statement(name: &str) -> Refusal {
     let what = match name {
@@ -83,10 +83,10 @@ impl Session {
                 .await?;
             prepared = Some(Arc::new(told.map_err(|error| Session::failed(&error, query))?));
         }
-        let parameters = prepared.as_ref().map_or(&[][..], |own| own.parameters());
-        let oid = |(at, own)| match given.get(at) {
+        let parameters = prepared.as_ref().map_or(&[][..], |own| own.parameter_oids());
+        let oid = |(at, own): (usize, &u32)| match given.get(at) {
             Some(oid) if *oid != 0 => *oid,
-            _ => PgType::of(own).oid,
+            _ => *own,
         };
         let types = parameters.iter().enumerate().map(oid).collect();
         Ok(Statement { sql: sql.to_owned(), tag, command, prepared, types })
@@ -100,7 +100,7 @@ impl Session {
         let found = self.engine.statement_named(name).ok_or_else(|| no_statement(name))?;
         let sql = found.sql().trim().to_owned();
         let tag = cellar_sql::tag::tag(&sql);
-        let types = found.parameters().iter().map(|own| PgType::of(own).oid).collect();
+        let types = found.parameter_oids().to_vec();
         Ok(Arc::new(Statement { sql, tag, command: None, prepared: Some(found), types }))
     }
 

@@ -60,6 +60,8 @@ pub const INTERVAL: u32 = 1186;
 pub const NUMERIC: u32 = 1700;
 /// The type uuid.
 pub const UUID: u32 = 2950;
+/// The type uuid[].
+pub const UUIDS: u32 = 2951;
 /// The type jsonb.
 pub const JSONB: u32 = 3802;
 
@@ -85,7 +87,7 @@ const ARRAYS: [(u32, u32); 23] = [
     (INTERVAL, 1187),
     (NUMERIC, 1231),
     (JSON, 199),
-    (UUID, 2951),
+    (UUID, UUIDS),
     (JSONB, 3807),
     (UNKNOWN, 1009),
 ];

@@ -70,7 +70,7 @@ use crate::offset::OffsetAtSort;
 use crate::one_row::{NullWithoutRow, OneRow};
 use crate::ordered::OrderOfSubquery;
 use crate::partial_aggregates::AggregateInScan;
-use crate::pgcatalog::{self, Ask};
+use crate::pgcatalog::{self, Ask, Expanded};
 use crate::rows::InOrderOfIndex;
 use crate::set_comparison::SetComparisons;
 use crate::set_operation::CountEqualRows;
@@ -138,7 +138,7 @@ fn register_own(state: &mut SessionState) -> Result<(), DataFusionError> {
         .chain(ArrayCall::udfs())
         .chain(MakeJson::udfs())
         .chain(JsonCall::udfs());
-    for function in own.into_iter().chain(more) {
+    for function in own.into_iter().chain(more).chain([Expanded::udf()]) {
         state.register_udf(Arc::new(function))?;
     }
     Ok(())

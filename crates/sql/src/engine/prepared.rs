@@ -113,6 +113,7 @@ impl Engine {
             lexed: None,
             statement: None,
             parameters: Vec::new(),
+            oids: Vec::new(),
             columns,
         };
         self.check_role()?;
@@ -134,10 +135,11 @@ impl Engine {
         }
         let (parameters, columns) = self.described(inner, types).await?;
         let lexed = lex(sql).map(|lexed| {
-            let key = format!("{}\u{0}{parameters:?}", lexed.text);
+            let key = format!("{}\u{0}{:?}", lexed.text, parameters.types);
             (lexed, key)
         });
-        let mut prepared = Prepared { parameters, lexed, ..plain(columns) };
+        let (oids, parameters) = (parameters.oids, parameters.types);
+        let mut prepared = Prepared { parameters, oids, lexed, ..plain(columns) };
         if !prepared.parameters.is_empty() {
             prepared.statement = Some(statement);
         }
@@ -227,7 +229,7 @@ impl Engine {
         &self,
         statement: &SqlStatement,
         types: &[Option<DataType>],
-    ) -> Result<(Vec<DataType>, Option<SchemaRef>), Error> {
+    ) -> Result<(infer::Told, Option<SchemaRef>), Error> {
         let mut found = infer::Inferred::new(types);
         infer::by_casts(statement, &mut found);
         self.infer_by_shape(statement, &mut found);
@@ -235,17 +237,18 @@ impl Engine {
         let is_query = matches!(statement, SqlStatement::Query(_));
         if found.lacks(count) {
             self.infer_by_plan(statement, &mut found).await;
+            infer::by_any(statement, &mut found);
         }
         let parameters = found.finish(count);
         let nulls: Vec<ArrayRef> =
-            parameters.iter().map(|own| arrow::array::new_null_array(own, 1)).collect();
+            parameters.types.iter().map(|own| arrow::array::new_null_array(own, 1)).collect();
         let query = match is_query {
             true => words::only_read(statement),
             false => words::returning(statement),
         };
         let Some(query) = query else { return Ok((parameters, None)) };
         let wrapped = DfStatement::Statement(Box::new(query));
-        let mut bound = bind::typed(&wrapped, &parameters, &nulls)?;
+        let mut bound = bind::typed(&wrapped, &parameters.types, &nulls)?;
         self.prepare(&mut bound).await?;
         let plan = self.state().statement_to_plan(bound.clone()).await;
         let plan = plan
@@ -253,18 +256,6 @@ impl Engine {
         let schema = Arc::clone(plan.schema().inner());
         let schema = names::shown_schema(&schema).unwrap_or(schema);
         Ok((parameters, Some(schema)))
-    }
-
-    /// The types of parameters as DataFusion finds them out.
-    async fn infer_by_plan(&self, statement: &SqlStatement, found: &mut infer::Inferred) {
-        let statement = DfStatement::Statement(Box::new(statement.clone()));
-        let Ok(plan) = self.state().statement_to_plan(statement).await else { return };
-        let Ok(types) = plan.get_parameter_types() else { return };
-        for (name, data_type) in types {
-            if let Some(data_type) = data_type {
-                found.note(&name, &data_type);
-            }
-        }
     }
 }
 

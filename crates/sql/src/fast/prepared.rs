@@ -17,6 +17,8 @@ pub struct Prepared {
     /// For the common way: where there are parameters to put in.
     pub(crate) statement: Option<DfStatement>,
     pub(crate) parameters: Vec<DataType>,
+    /// What clients are told of their types.
+    pub(crate) oids: Vec<u32>,
     pub(crate) columns: Option<SchemaRef>,
 }
 
@@ -29,6 +31,11 @@ impl Prepared {
     /// The types of its parameters, `$1` first.
     pub fn parameters(&self) -> &[DataType] {
         &self.parameters
+    }
+
+    /// The numbers of their types, as clients know them.
+    pub fn parameter_oids(&self) -> &[u32] {
+        &self.oids
     }
 
     /// The columns of the rows that it gives, if it gives any.

@@ -6,6 +6,7 @@ mod ask;
 mod calls;
 mod constants;
 mod definition;
+mod expanded;
 mod object;
 mod provider;
 mod qualified;
@@ -20,5 +21,6 @@ mod words;
 
 pub(crate) use ask::Ask;
 pub(crate) use calls::udfs;
+pub(crate) use expanded::Expanded;
 pub(crate) use provider::{INFORMATION, PG_CATALOG, System};
 pub(crate) use words::rewrite;

@@ -5,9 +5,10 @@ use datafusion::sql::sqlparser::ast::{Expr, ObjectName, ObjectNamePart, Value};
 use crate::call::call;
 use crate::names::folded;
 
-/// Columns that are vectors: they count from 0, and are written with spaces between.
-const VECTORS: [&str; 6] =
-    ["indkey", "indoption", "indclass", "indcollation", "proargtypes", "partattrs"];
+/// Columns that are vectors: they count from 0, and are written with spaces between. The last is what pgjdbc calls one
+/// of them.
+const VECTORS: [&str; 7] =
+    ["indkey", "indoption", "indclass", "indcollation", "proargtypes", "partattrs", "i_indoption"];
 
 /// Columns that are numbers of functions, which are written as their names.
 const FUNCTIONS: [&str; 22] = [

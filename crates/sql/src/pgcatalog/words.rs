@@ -109,6 +109,9 @@ fn note_results(body: &mut SetExpr, walk: &mut Walk) {
     }
 }
 
+/// In place of the number of a relation: a query in FROM has none.
+const NOT_OF_CATALOGS: u32 = 0;
+
 /// A walk over a statement.
 #[derive(Default)]
 struct Walk {
@@ -159,7 +162,13 @@ impl Walk {
             std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))
         });
         let known = factors.filter_map(|factor| {
-            let TableFactor::Table { name, alias, args: None, .. } = factor else { return None };
+            let (name, alias) = match factor {
+                TableFactor::Table { name, alias, args: None, .. } => (name, alias),
+                TableFactor::Derived { alias: Some(alias), .. } => {
+                    return Some((folded(&alias.name), NOT_OF_CATALOGS));
+                }
+                _ => return None,
+            };
             let said = parts(name);
             let relation = relation(&said, &self.ctes)?;
             let called = alias.as_ref().map(|alias| folded(&alias.name));
@@ -172,14 +181,15 @@ impl Walk {
     fn number_of_table(&self, expr: &Expr) -> Option<Expr> {
         let number = match expr {
             Expr::Identifier(own) if folded(own) == "tableoid" => {
-                self.scopes.last()?.first().map(|(_, oid)| *oid)
+                let mut own = self.scopes.last()?.iter().map(|(_, oid)| *oid);
+                own.find(|oid| *oid != NOT_OF_CATALOGS)
             }
             Expr::CompoundIdentifier(names) => match &names[..] {
                 [table, own] if folded(own) == "tableoid" => {
                     let table = folded(table);
                     let all = self.scopes.iter().rev().flatten();
                     let mut all = all.filter(|(called, _)| *called == table);
-                    all.next().map(|(_, oid)| *oid)
+                    all.next().map(|(_, oid)| *oid).filter(|oid| *oid != NOT_OF_CATALOGS)
                 }
                 _ => None,
             },

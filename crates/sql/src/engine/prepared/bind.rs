@@ -18,11 +18,13 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::arrays::of_text;
+use crate::binary::types;
 use crate::bytes;
 use crate::error::Error;
 use crate::fast::{Place, Prepared};
 use crate::instants::from_text::{instants_of, is_instant_of_text};
 use crate::instants::zoned::in_zone;
+use crate::json::form::Form;
 use crate::numbers::narrow::casted;
 
 /// A value for a parameter. A text is read as a value of the parameter's type.
@@ -137,8 +139,18 @@ pub(super) fn values(
     zone: &Arc<str>,
 ) -> Result<Vec<ArrayRef>, Error> {
     check_count(prepared, parameters.len())?;
-    let pairs = parameters.iter().zip(&prepared.parameters);
-    pairs.map(|(value, data_type)| value.array(&in_zone(data_type, zone))).collect()
+    let types = prepared.parameters.iter().zip(&prepared.oids);
+    let pairs = parameters.iter().zip(types);
+    pairs
+        .map(|(value, (data_type, oid))| match (value, *oid) {
+            // Compared as it is kept.
+            (Parameter::Text(text), types::UUID) => match Form::Uuid.kept(text)? {
+                Some(kept) => Parameter::Text(kept).array(data_type),
+                None => value.array(data_type),
+            },
+            _ => value.array(&in_zone(data_type, zone)),
+        })
+        .collect()
 }
 
 /// Puts values in the place of parameters.

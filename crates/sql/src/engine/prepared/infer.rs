@@ -1,15 +1,19 @@
 //! The types of parameters, by what they are compared with, computed with or stored in.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::TableReference;
+use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, Assignment, AssignmentTarget, BinaryOperator, DataType as SqlType, Expr,
-    ObjectName, OnConflictAction, Statement as SqlStatement, Value, Visit, Visitor,
+    Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, OnConflictAction,
+    Statement as SqlStatement, Value, Visit, Visitor,
 };
 
+use crate::binary::{PgType, types};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::fast::{Place, Shape, ShapeOf};
@@ -44,10 +48,40 @@ impl Inferred {
         (0..count).any(|at| self.types.get(at).is_none_or(Option::is_none))
     }
 
-    /// The types of so many; what is not known is text.
-    pub fn finish(mut self, count: usize) -> Vec<DataType> {
+    /// The types of so many, as values have them and as clients are told them; what is not known is text.
+    pub fn finish(mut self, count: usize) -> Told {
         self.types.resize(count.max(self.types.len()), None);
-        self.types.into_iter().map(|own| own.unwrap_or(DataType::Utf8)).collect()
+        let types = self.types.into_iter().map(|own| own.unwrap_or(DataType::Utf8));
+        let told = types.map(|own| match &own {
+            own if *own == UUID => (DataType::Utf8, types::UUID),
+            DataType::List(item) if *item.data_type() == UUID => {
+                (DataType::new_list(DataType::Utf8, true), types::UUIDS)
+            }
+            _ => {
+                let oid = PgType::of(&own).oid;
+                (own, oid)
+            }
+        });
+        let (types, oids) = told.unzip();
+        Told { types, oids }
+    }
+}
+
+/// The types of all parameters of a statement.
+pub(super) struct Told {
+    pub types: Vec<DataType>,
+    pub oids: Vec<u32>,
+}
+
+/// What stands for uuid, whose values are kept as texts.
+const UUID: DataType = DataType::FixedSizeBinary(16);
+
+/// The type of a column, as a parameter is to have it.
+fn type_of(field: &Field) -> DataType {
+    match PgType::of_field(field).oid {
+        types::UUID => UUID,
+        types::UUIDS => DataType::new_list(UUID, true),
+        _ => field.data_type().clone(),
     }
 }
 
@@ -57,16 +91,83 @@ pub(super) fn by_casts(statement: &SqlStatement, found: &mut Inferred) {
     impl Visitor for Casts<'_> {
         type Break = ();
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            if let Expr::Cast { expr, data_type, .. } = expr
-                && let Some(name) = placeholder(expr)
-                && let Some(data_type) = arrow_type(data_type)
-            {
-                self.0.note(name, &data_type);
+            match expr {
+                Expr::Cast { expr, data_type, .. } => {
+                    if let (Some(name), Some(data_type)) =
+                        (placeholder(expr), arrow_type(data_type))
+                    {
+                        self.0.note(name, &data_type);
+                    }
+                }
+                Expr::Function(call) => {
+                    if let Some(name) = kept_as_uuid(call) {
+                        self.0.note(name, &UUID);
+                    }
+                }
+                _ => {}
             }
             ControlFlow::Continue(())
         }
     }
     let _: ControlFlow<()> = statement.visit(&mut Casts(found));
+}
+
+/// The parameters that are compared with columns.
+fn beside_columns(statement: &SqlStatement) -> BTreeSet<String> {
+    struct Beside(BTreeSet<String>);
+    impl Beside {
+        fn one(&mut self, column: &Expr, own: &Expr) {
+            if let (Expr::Identifier(_) | Expr::CompoundIdentifier(_), Some(name)) =
+                (column, placeholder(own))
+            {
+                self.0.insert(name.to_owned());
+            }
+        }
+    }
+    impl Visitor for Beside {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::BinaryOp { left, right, .. } => {
+                    self.one(left, right);
+                    self.one(right, left);
+                }
+                Expr::InList { expr, list, .. } => list.iter().for_each(|own| self.one(expr, own)),
+                Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. } => {
+                    self.one(left, right);
+                }
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut beside = Beside(BTreeSet::new());
+    let _: ControlFlow<()> = statement.visit(&mut beside);
+    beside.0
+}
+
+/// Notes that what is behind ANY is an array: of texts, where nobody knows more.
+pub(super) fn by_any(statement: &SqlStatement, found: &mut Inferred) {
+    struct Lists<'a>(&'a mut Inferred);
+    impl Visitor for Lists<'_> {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = expr
+                && let Some(name) = placeholder(right)
+            {
+                self.0.note(name, &DataType::new_list(DataType::Utf8, true));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _: ControlFlow<()> = statement.visit(&mut Lists(found));
+}
+
+/// The parameter of `$1::uuid`, as it is written by then.
+fn kept_as_uuid(call: &Function) -> Option<&str> {
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(own))] = &list.args[..] else { return None };
+    placeholder(own).filter(|_| call.name.to_string() == "uuid_in")
 }
 
 /// Whether a type is that of the catalogs' numbers.
@@ -200,7 +301,7 @@ impl Over<'_> {
 
     fn column(&self, name: &str) -> Option<DataType> {
         let at = self.columns.column(name).ok()?;
-        Some(self.columns.schema.field(at).data_type().clone())
+        Some(type_of(self.columns.schema.field(at)))
     }
 
     /// What SET says.
@@ -216,12 +317,28 @@ impl Over<'_> {
     }
 
     fn stored(&mut self, at: usize, expr: &Expr) {
-        let data_type = self.columns.schema.field(at).data_type().clone();
+        let data_type = type_of(self.columns.schema.field(at));
         self.visit(expr, Some(&data_type));
     }
 }
 
 impl Engine {
+    /// The types of parameters as DataFusion finds them out.
+    pub(super) async fn infer_by_plan(&self, statement: &SqlStatement, found: &mut Inferred) {
+        let parsed = DfStatement::Statement(Box::new(statement.clone()));
+        let Ok(plan) = self.state().statement_to_plan(parsed).await else { return };
+        let Ok(fields) = plan.get_parameter_fields() else { return };
+        let columns = beside_columns(statement);
+        for (name, field) in fields {
+            let Some(field) = field else { continue };
+            // A cast of a column says the same of its texts as the column does.
+            match columns.contains(&name) {
+                true => found.note(&name, &type_of(&field)),
+                false => found.note(&name, field.data_type()),
+            }
+        }
+    }
+
     /// The types of parameters of a statement over one table in the heap.
     pub(super) fn infer_by_shape(&self, statement: &SqlStatement, found: &mut Inferred) {
         let Some(shape) = Shape::of(statement.clone()) else { return };

@@ -9,7 +9,6 @@ use super::super::constants::{
 use super::super::object::Kind;
 use super::super::value::{Rows, Value};
 use super::{Make, Seen};
-use crate::binary::PgType;
 
 pub(super) fn of(name: &str) -> Option<Make> {
     Some(match name {
@@ -32,12 +31,12 @@ pub(super) fn of(name: &str) -> Option<Make> {
 
 fn prepared_statements(seen: &Seen<'_>, rows: &mut Rows) {
     for (name, own) in seen.ask.prepared.all().iter() {
-        let types = own.prepared.parameters().iter().map(|own| PgType::of(own).oid);
+        let types = own.prepared.parameter_oids().to_vec();
         rows.add([
             ("name", name.clone().into()),
             ("statement", own.text.clone().into()),
             ("prepare_time", own.since.map_or(Value::Null, Value::Time)),
-            ("parameter_types", Value::Oids(types.collect())),
+            ("parameter_types", Value::Oids(types)),
             ("from_sql", own.from_sql.into()),
         ]);
     }

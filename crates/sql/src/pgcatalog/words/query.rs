@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
+use super::super::expanded::EXPANDED;
 use super::super::said::{is_vector, parts};
 use super::cast;
 use crate::call::call;
@@ -37,6 +38,10 @@ pub(super) fn of_function(function: &Function) -> Option<Expr> {
     let own = parts(&function.name).pop()?;
     match (own.as_str(), &function.args) {
         ("array", FunctionArguments::Subquery(query)) => list_of(query),
+        ("_pg_expandarray", _) => match &args(function)?[..] {
+            [list] => Some(call("unnest", vec![call(EXPANDED, vec![(*list).clone()])])),
+            _ => None,
+        },
         ("generate_subscripts", _) => {
             let args = args(function)?;
             let [list, ..] = &args[..] else { return None };
