@@ -52,6 +52,12 @@ pub(super) fn is_now(expr: &Expr) -> bool {
     is_name && is_empty && call.over.is_none() && call.filter.is_none()
 }
 
+/// Whether it is what the parser makes of a whole number that comes out.
+fn is_integer(expr: &Expr) -> bool {
+    matches!(expr, Expr::Cast { expr, data_type: SqlType::Int(None), kind: CastKind::Cast, .. }
+        if is_whole(expr))
+}
+
 /// Whether it is a whole number as it is written.
 fn is_whole(expr: &Expr) -> bool {
     match bare(expr) {
@@ -105,12 +111,7 @@ impl Names<'_> {
         }
         match expr {
             Expr::Value(value) => value_class(&value.value),
-            // What the parser makes of a whole number that comes out.
-            Expr::Cast { expr, data_type: SqlType::Int(None), kind: CastKind::Cast, .. }
-                if is_whole(expr) =>
-            {
-                Some(Class::Integer)
-            }
+            Expr::Cast { .. } if is_integer(expr) => Some(Class::Integer),
             Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => {
                 self.class(expr).filter(|class| is_number(*class))
             }

@@ -74,6 +74,17 @@ fn sort_as_equal(keys: &mut [SortExpr], schema: &DFSchema) -> Result<()> {
     Ok(())
 }
 
+/// A cast to an integer: of a whole number as it is written, the number.
+fn to_integer(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if let Some(number) = as_integer(&cast.expr) {
+        return Ok(Transformed::yes(number));
+    }
+    match is_narrow(&cast.expr.get_type(schema)?, &DataType::Int32) {
+        true => Ok(Transformed::yes(narrow(*cast.expr, &DataType::Int32, false))),
+        false => Ok(Transformed::no(Expr::Cast(cast))),
+    }
+}
+
 fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
         // Also as the keys of a join, whose filters look values up by their bits.
@@ -101,15 +112,7 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let error = Error::new(932, "42804", text).next("write ARRAY[..]");
             Err(DataFusionError::External(Box::new(error)))
         }
-        Expr::Cast(cast) if *cast.field.data_type() == DataType::Int32 => {
-            if let Some(number) = as_integer(&cast.expr) {
-                return Ok(Transformed::yes(number));
-            }
-            match is_narrow(&cast.expr.get_type(schema)?, &DataType::Int32) {
-                true => Ok(Transformed::yes(narrow(*cast.expr, &DataType::Int32, false))),
-                false => Ok(Transformed::no(Expr::Cast(cast))),
-            }
-        }
+        Expr::Cast(cast) if *cast.field.data_type() == DataType::Int32 => to_integer(cast, schema),
         Expr::Cast(cast) if is_narrow(&cast.expr.get_type(schema)?, cast.field.data_type()) => {
             Ok(Transformed::yes(narrow(*cast.expr, cast.field.data_type(), false)))
         }
