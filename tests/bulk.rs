@@ -158,3 +158,143 @@ fn a_table_of_a_query_is_made_in_the_heap() {
     let begun = session.begin("select count(*) from t");
     assert_eq!(begun.get(), "300000");
 }
+
+/// A table with all that a table can have, of more rows than a commit changes here.
+fn made_of_all(session: &sessions::Session<'_>) {
+    session.answers(&[
+        ("create table t (a int primary key, b text not null default 'none', c int, e text, \
+          constraint small check (c < 1000000), constraint t_c unique (c))",
+         "Table t created."),
+        ("create index t_b on t (b)", "Index t_b created."),
+        ("comment on table t is 'all of it'", "Comment created."),
+        (&format!("insert into t select i, repeat('x', 60) || (i % 1000), i, null from {MANY}"),
+         "300000 rows inserted."),
+        ("insert into t select -i, '', -i, repeat('long', 3000) || i from generate_series(1, 40) g(i)",
+         "40 rows inserted."),
+        // Rows that there are have it without being written.
+        ("alter table t add column d text default 'added'", "Table t altered."),
+    ]);
+}
+
+#[test]
+fn more_rows_are_changed_than_a_commit_takes() {
+    let database = TestDatabase::new();
+    let (session, other) = (database.session(), database.session());
+    made_of_all(&session);
+    session.answers(&[
+        ("update t set b = b || '!', c = c + 300100", "300040 rows updated."),
+        (
+            "select count(*), sum(a), sum(c), min(d), max(d) from t",
+            "300040,45000149180,135042153180,added,added",
+        ),
+        ("select count(*) from t where b = repeat('x', 60) || '7!'", "300"),
+        ("select a, length(e), d from t where c = 300081", "-19,12002,added"),
+        ("delete from t where a % 3 <> 0", "200027 rows deleted."),
+        ("select count(*), sum(a) from t", "100013,15000149727"),
+        ("select count(*) from t where c between 300100 and 300199", "33"),
+        ("select max(length(e)), count(d) from t where a < 0", "12002,13"),
+    ]);
+    // What the table must be it still must be.
+    session.refuses(&[
+        ("insert into t values (3, 'x', 1)", "\"t_pkey\" is violated: key (a)=(3)"),
+        ("insert into t values (1, 'x', 300103)", "\"t_c\" is violated: key (c)=(300103)"),
+        ("update t set c = 1000000 where a = 3", "\"small\""),
+        ("update t set c = c + 700000", "\"small\""),
+    ]);
+    other.answers(&[
+        ("insert into t (a, c) values (1, 1)", "1 row inserted."),
+        ("select * from t where a = 1", "1,none,1,,added"),
+        ("select obj_description('t'::regclass)", "all of it"),
+        ("truncate t", "Table t truncated."),
+    ]);
+}
+
+#[test]
+fn a_transaction_of_many_changes_is_whole_or_nothing() {
+    let database = TestDatabase::new();
+    let (session, other) = (database.session(), database.session());
+    made_of_all(&session);
+    session.answers(&[
+        ("create table log (at int primary key, what text)", "Table log created."),
+        ("begin", "Transaction begun."),
+        ("insert into log values (1, 'begun')", "1 row inserted."),
+        ("update t set b = 'new' || a", "300040 rows updated."),
+        ("rollback", "Transaction rolled back."),
+        ("select count(*) from t where b like 'new%'", "0"),
+        ("begin", "Transaction begun."),
+        ("insert into log values (1, 'begun')", "1 row inserted."),
+        ("update t set b = 'new' || a where a > 0", "300000 rows updated."),
+        ("savepoint here", "Savepoint here created."),
+        ("delete from t", "300040 rows deleted."),
+        ("rollback to here", "Rolled back to savepoint here."),
+        ("delete from t where a > 299000", "1000 rows deleted."),
+        (
+            "insert into t select 400000 + i, 'more', 400000 + i from generate_series(1, 500) g(i)",
+            "500 rows inserted.",
+        ),
+        ("update t set b = 'last' where a = 400500", "1 row updated."),
+        ("select count(*) from t", "299540"),
+    ]);
+    other.answers(&[("select count(*), count(*) filter (where b like 'new%') from t", "300040,0")]);
+    session.answers(&[("commit", "Transaction committed.")]);
+    for session in [&session, &other] {
+        session.answers(&[
+            ("select count(*), count(*) filter (where b like 'new%') from t", "299540,299000"),
+            ("select b from t where a = 400500", "last"),
+            ("select a from t where b = 'new77'", "77"),
+            ("select count(*) from t where c > 400000", "500"),
+            ("select * from log", "1,begun"),
+        ]);
+    }
+}
+
+#[test]
+fn others_wait_for_many_changes_and_find_them() {
+    let database = TestDatabase::new();
+    let (session, other, third) = (database.session(), database.session(), database.session());
+    made_of_all(&session);
+    let waits = "select count(*) from v$session where event like 'enq: T%' and state = 'WAITING'";
+    session.answers(&[
+        ("create table old (a int)", "Table old created."),
+        ("begin", "Transaction begun."),
+        ("update t set b = 'many', c = c + 400000 where a <> 5", "300039 rows updated."),
+    ]);
+    // One that has seen the table before, in a transaction that goes on, and one that has changed it.
+    other.answers(&[
+        ("begin", "Transaction begun."),
+        ("select b = repeat('x', 60) || '7' from t where a = 7", "true"),
+    ]);
+    third.answers(&[
+        ("begin isolation level repeatable read", "Transaction begun."),
+        ("select count(*) from old", "0"),
+    ]);
+    let changes = other.begin("update t set d = b where a = 7");
+    database.wait_for(|_| session.run(waits) == "1");
+    session.answers(&[("commit", "Transaction committed.")]);
+    assert_eq!(changes.get(), "1 row updated.");
+    other.answers(&[
+        ("select b, d from t where a = 7", "many,many"),
+        ("commit", "Transaction committed."),
+    ]);
+    session.answers(&[("select b, c, d from t where a = 7", "many,400007,many")]);
+    // Its snapshot is of before: it is told, and not that there is nothing.
+    third.states(&[("select count(*) from t", "40001")]);
+    third.answers(&[
+        ("rollback", "Transaction rolled back."),
+        ("select count(*) from t where b = 'many'", "300039"),
+    ]);
+    // Who holds a row keeps it, and many changes wait.
+    other.answers(&[
+        ("begin", "Transaction begun."),
+        ("select d from t where a = 5 for update", "added"),
+    ]);
+    let many = session.begin("delete from t where a <> 5");
+    database.wait_for(|_| third.run(waits) == "1");
+    third.answers(&[("select count(*) from t", "300040")]);
+    other.answers(&[
+        ("update t set d = 'kept' where a = 5", "1 row updated."),
+        ("commit", "Transaction committed."),
+    ]);
+    assert_eq!(many.get(), "300039 rows deleted.");
+    third.answers(&[("select a, d from t", "5,kept")]);
+}

@@ -303,3 +303,31 @@ fn other_tables_beside_the_heap_wait_for_their_names_as_well() {
         ("drop table c, d, goods", "Table c, d, goods dropped."),
     ]);
 }
+
+#[test]
+fn who_waits_for_a_table_that_is_written_anew_changes_the_new_one() {
+    let database = TestDatabase::new();
+    let (one, two) = (database.session(), database.session());
+    one.run("create table t (id int primary key, v int)");
+    one.run("insert into t values (1, 1)");
+    for (round, definition) in [
+        "truncate t",
+        "alter table t alter column v type bigint",
+        "alter table t alter column v type int",
+        "truncate t",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let before: i64 = one.run("select count(*) from t").parse().unwrap();
+        one.run("begin");
+        one.run(definition);
+        let waiting = two.begin(&format!("insert into t values ({}, 0)", round + 10));
+        let waits = "select count(*) from v$session where event like 'enq: TM%'";
+        database.wait_for(|_| one.run(waits) == "1");
+        one.run("commit");
+        assert_eq!(waiting.get(), "1 row inserted.");
+        let kept = if definition.starts_with("truncate") { 0 } else { before };
+        assert_eq!(one.run("select count(*) from t"), (kept + 1).to_string(), "{definition}");
+    }
+}

@@ -47,7 +47,7 @@ pub use store::{
     TableSize, View, create,
 };
 pub use transaction::{
-    Isolation, LockedRow, RangeScan, RowBatch, RowKey, Savepoint, StatementView, TableScan,
-    TableShares, Transaction,
+    Isolation, LockedRow, LocksOf, RangeScan, RowBatch, RowKey, Savepoint, StatementView,
+    TableScan, TableShares, Transaction,
 };
 pub use verify::{Finding, KeysOf, Report, TableOf};

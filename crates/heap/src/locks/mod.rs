@@ -98,6 +98,17 @@ impl Held {
         self.resources.remove(resource);
     }
 
+    /// Lets go of a lock.
+    pub fn let_go_of(&mut self, resource: Resource) {
+        self.resources.remove(&resource);
+        self.locks.release(self.owner, resource);
+    }
+
+    /// How a lock is held; `None`: not at all.
+    pub fn mode(&self, resource: &Resource) -> Option<Mode> {
+        self.resources.get(resource).copied()
+    }
+
     /// Whether what this mode gives is held.
     pub fn has(&self, resource: &Resource, mode: Mode) -> bool {
         self.resources.get(resource).is_some_and(|held| held.covers(mode))
@@ -197,6 +208,16 @@ impl Locks {
     /// Lets go of a lock.
     pub fn release(&self, owner: Owner, resource: Resource) {
         release_in(&mut self.shard(place(&resource)), owner, resource);
+    }
+
+    /// Holds a lock as before it was asked for more of it.
+    pub fn weaken(&self, owner: Owner, resource: Resource, before: Option<Mode>) {
+        let Some(before) = before else { return self.release(owner, resource) };
+        let mut shard = self.shard(place(&resource));
+        if let Some(line) = shard.get_mut(&resource) {
+            line.grant(owner, before);
+            line.advance();
+        }
     }
 
     /// Lets go of locks, those of a shard together.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cellar_wait::Session;
 
-use super::plan::Plan;
+use super::plan::{PAGES_LEAST, Plan};
 use super::{LongValues, Store};
 use crate::error::Error;
 use crate::lane::Applied;
@@ -101,5 +101,32 @@ impl Store {
         drop(locks);
         let lsn = inner.wait(session, queued).await?;
         Ok(Outcome { lsn, rows })
+    }
+
+    /// Whether so many changes of rows and keys, with so many bytes, are never too large.
+    pub(crate) fn surely_fits(&self, changes: usize, bytes: u64) -> bool {
+        let pages = (self.0.options.cache_pages as u64 / 4).max(PAGES_LEAST);
+        // One change may need another page on each level of an index; below is little else.
+        changes as u64 <= pages / 2 && bytes <= self.transaction_bytes_max() / 2
+    }
+
+    /// Reads and provides what a commit of these changes needs, and of `long` values with so many pages and bytes,
+    /// and does not commit.
+    ///
+    /// # Errors
+    /// [`Error::TransactionTooLarge`]; as [`Store::commit`].
+    pub(crate) async fn rehearse(
+        &self,
+        session: &Session,
+        changes: Vec<Change>,
+        long: (usize, u64),
+    ) -> Result<(), Error> {
+        let inner = &self.0;
+        inner.check_running()?;
+        let mut plan = Plan::new(inner, session);
+        for change in changes {
+            plan.add(change).await?;
+        }
+        plan.rehearse(long).await
     }
 }

@@ -163,13 +163,21 @@ impl<'a> Plan<'a> {
         Ok(page)
     }
 
+    /// Reads and provides what it needs, to find whether it is too large; nothing is done. `long`: pages and bytes
+    /// that are to come.
+    pub async fn rehearse(mut self, (pages, bytes): (usize, u64)) -> Result<(), Error> {
+        self.ensure_known().await?;
+        self.foresee().await?;
+        self.check_size(pages, bytes)
+    }
+
     /// Has the lane apply it, and provides what it lacks until it can.
     pub async fn run(mut self) -> Result<Applied, Error> {
         let mut room = None;
         self.ensure_known().await?;
         self.foresee().await?;
         loop {
-            self.check_size()?;
+            self.check_size(0, 0)?;
             self.is_in_lane = true;
             let outcome = self.inner.lane.apply(std::mem::take(&mut self.set), room).await;
             let Refusal { set, at, why } = match outcome {
@@ -235,10 +243,10 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Whether it leaves room for others, in memory and in the log.
-    fn check_size(&self) -> Result<(), Error> {
-        self.check_pages(0)?;
-        let redo = self.set.redo_bytes() as u64;
+    /// Whether it leaves room for others, in memory and in the log, with so many pages and bytes beside it.
+    fn check_size(&self, pages: usize, bytes: u64) -> Result<(), Error> {
+        self.check_pages(pages)?;
+        let redo = self.set.redo_bytes() as u64 + bytes;
         if redo >= REDO_LEAST {
             let max = self.inner.log.record_bytes_max() / 2;
             if redo > max {

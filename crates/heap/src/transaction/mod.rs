@@ -1,6 +1,7 @@
 //! Transactions: changes that nobody sees before they are committed, locks, and the point at which is read.
 
 mod entries;
+mod large;
 mod layers;
 mod load;
 mod long;
@@ -68,6 +69,18 @@ pub struct Transaction {
     seen: Seen,
     /// Rows of a table that are loaded by the direct path, which nobody sees before the commit.
     load: load::State,
+}
+
+/// The locks of a transaction that has committed, until this is dropped.
+#[must_use = "the locks are given back when this is dropped"]
+pub struct LocksOf {
+    _held: Option<Held>,
+}
+
+impl std::fmt::Debug for LocksOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LocksOf")
+    }
 }
 
 impl std::fmt::Debug for Transaction {
@@ -200,7 +213,7 @@ impl Transaction {
         mode: Mode,
     ) -> Result<Option<Option<Bytes>>, Error> {
         let RowRef::Stored(id) = row else { return self.row(table, row).await.map(Some) };
-        self.lock(Resource::Row(table, id), mode).await?;
+        self.lock_in_table(table, id, mode).await?;
         Ok(self.own.changes().row(table, row))
     }
 
@@ -399,18 +412,35 @@ impl Transaction {
     /// As [`Store::commit`].
     #[boxed]
     pub async fn commit(self) -> Result<Outcome, Error> {
+        Ok(self.commit_until(false).await?.0)
+    }
+
+    /// As [`Transaction::commit`], and nobody else has the locks before what comes back with the outcome is dropped:
+    /// for changes that others find in memory only, when they are durable.
+    ///
+    /// # Errors
+    /// As [`Store::commit`]. The locks are given back then.
+    #[boxed]
+    pub async fn commit_locked(self) -> Result<(Outcome, LocksOf), Error> {
+        let (outcome, held) = self.commit_until(true).await?;
+        Ok((outcome, LocksOf { _held: held }))
+    }
+
+    async fn commit_until(self, is_kept: bool) -> Result<(Outcome, Option<Held>), Error> {
         let Transaction { store, session, own, held, seen, load, .. } = self;
-        if let Some(loaded) = load.loaded()? {
+        let (held, kept) = if is_kept { (None, Some(held)) } else { (Some(held), None) };
+        let outcome = if let Some(loaded) = load.loaded()? {
             let (changes, values) = own.into_changes();
-            return loaded.commit(changes, values, Some(held)).await;
-        }
-        if own.is_empty() {
+            loaded.commit(changes, values, held).await?
+        } else if own.is_empty() {
             drop(held);
             store.wait_seen(&session, seen).await?;
-            return Ok(Outcome { lsn: 0, rows: Vec::new() });
-        }
-        let (changes, values) = own.into_changes();
-        store.commit_with(&session, changes, values, Some(held)).await
+            Outcome { lsn: 0, rows: Vec::new() }
+        } else {
+            let (changes, values) = own.into_changes();
+            store.commit_with(&session, changes, values, held).await?
+        };
+        Ok((outcome, kept))
     }
 
     /// Gives all up. Costs no I/O.

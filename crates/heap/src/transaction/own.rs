@@ -254,20 +254,84 @@ impl Own {
         }
     }
 
+    /// How many changes of rows and keys there were; those that were taken back count for nothing.
+    pub fn steps(&self) -> usize {
+        self.undo.len()
+    }
+
+    /// The pages and bytes of new long values.
+    pub fn long_size(&self) -> (usize, u64) {
+        let pages = self.longs.values().map(|taken| taken.pages.len()).sum();
+        let lengths = self.longs.keys().filter_map(|first| self.changes.values.get(first));
+        (pages, lengths.map(|value| value.len() as u64).sum())
+    }
+
+    /// The tables whose rows are changed, each with how many.
+    pub fn tables(&self) -> Vec<(u32, u64)> {
+        let mut found: Vec<(u32, u64)> = Vec::new();
+        for ((table, _), _) in self.changes.rows.range(Bound::Unbounded, Bound::Unbounded, false) {
+            match found.last_mut() {
+                Some((last, rows)) if last == table => *rows += 1,
+                _ => found.push((*table, 1)),
+            }
+        }
+        found
+    }
+
+    /// Gives up all that was done to a table with these indexes. Nothing from before is taken back any more.
+    pub fn give_up(&mut self, table: u32, indexes: &[u32]) {
+        self.undo.clear();
+        self.longs.retain(|first, taken| {
+            let is_kept = taken.table != table;
+            if !is_kept {
+                self.changes.values.set(*first, None);
+            }
+            is_kept
+        });
+        self.freed.retain(|_, (of, _)| *of != table);
+        let rows = self.changes.rows(table).map(|(row, _)| row).collect::<Vec<_>>();
+        for row in rows {
+            self.changes.rows.set((table, row), None);
+        }
+        for index in indexes {
+            let all = Span::new(*index, (Bound::Unbounded, Bound::Unbounded), false);
+            let keys = self.changes.keys(&all, None);
+            let keys: Vec<_> = keys.map(|(key, row, _)| (*index, key.clone(), row)).collect();
+            for key in keys {
+                self.changes.keys.set(key, None);
+            }
+        }
+        let Changes { rows, keys, .. } = &self.changes;
+        let rows = rows.range(Bound::Unbounded, Bound::Unbounded, false);
+        let rows = rows.map(|(_, change)| row_bytes(Some(change)));
+        let keys = keys.range(Bound::Unbounded, Bound::Unbounded, false);
+        let keys = keys.map(|((_, key, _), _)| key_bytes(key));
+        self.bytes = rows.sum::<u64>() + keys.sum::<u64>() + self.long_size().1;
+    }
+
+    /// The changes of rows and keys as a commit takes them, while it keeps them.
+    pub fn copied(&mut self) -> Vec<Change> {
+        as_changes(self.changes.share().rows)
+    }
+
     /// The changes as a commit takes them.
     pub fn into_changes(self) -> (Vec<Change>, LongValues) {
-        let change = |((table, id), RowChange { row, gone, new })| match (id, row) {
-            (RowRef::Own(_), Some(row)) => Some(Change::Insert { table, row, keys: new }),
-            (RowRef::Own(_), None) => None,
-            (RowRef::Stored(id), Some(row)) => Some(Change::Update { table, id, row, gone, new }),
-            (RowRef::Stored(id), None) => Some(Change::Delete { table, id, keys: gone }),
-        };
         let Changes { rows, values, .. } = self.changes;
         let new = self.longs.into_iter().filter_map(|(first, pages)| {
             let value = values.get(&first).cloned();
             value.map(|value| (pages, value))
         });
         let values = LongValues { new: new.collect(), freed: self.freed.into_values().collect() };
-        (rows.into_map().filter_map(change).collect(), values)
+        (as_changes(rows), values)
     }
+}
+
+fn as_changes(rows: Layers<(u32, RowRef), RowChange>) -> Vec<Change> {
+    let change = |((table, id), RowChange { row, gone, new })| match (id, row) {
+        (RowRef::Own(_), Some(row)) => Some(Change::Insert { table, row, keys: new }),
+        (RowRef::Own(_), None) => None,
+        (RowRef::Stored(id), Some(row)) => Some(Change::Update { table, id, row, gone, new }),
+        (RowRef::Stored(id), None) => Some(Change::Delete { table, id, keys: gone }),
+    };
+    rows.into_map().filter_map(change).collect()
 }

@@ -75,7 +75,32 @@ impl Definitions {
         session: &Session,
         name: &str,
     ) -> Result<Alteration> {
-        let (was, rows) = self.lock_table(transaction, name).await?;
+        let locked = self.lock_table(transaction, name).await?;
+        self.alteration(transaction, session, locked).await
+    }
+
+    /// Waits until nobody else changes or locks rows of a table of the heap, keeps it so until the transaction ends,
+    /// and begins to move them. Who reads the table goes on, with what it was.
+    ///
+    /// # Errors
+    /// As of [`Definitions::alter`].
+    #[boxed]
+    pub async fn begin_move(
+        &self,
+        transaction: &mut Transaction,
+        session: &Session,
+        name: &str,
+    ) -> Result<Alteration> {
+        let locked = self.lock_table_as(transaction, name, false).await?;
+        self.alteration(transaction, session, locked).await
+    }
+
+    async fn alteration(
+        &self,
+        transaction: &mut Transaction,
+        session: &Session,
+        (was, rows): (Table, RowTable),
+    ) -> Result<Alteration> {
         Ok(Alteration {
             definitions: self.clone(),
             session: session.helper(),
@@ -121,6 +146,18 @@ impl Alteration {
             return Err(Error::new(70218, text).hint("run the statement under READ COMMITTED"));
         }
         self.definitions.new_table(&self.session).await
+    }
+
+    /// Has a table that was filled with all rows as the transaction sees them in the place of the one that there
+    /// was. What the transaction has done to that one it gives up, and it can go back to no savepoint.
+    ///
+    /// # Errors
+    /// As of [`Alteration::finish`].
+    #[boxed]
+    pub async fn move_rows(self, transaction: &mut Transaction, rows: RowTable) -> Result<()> {
+        transaction.give_up(&self.rows);
+        let table = Table { rows: Some(rows), ..self.was.clone() };
+        self.finish(transaction, table).await
     }
 
     /// Begins a transaction of its own, to fill a new table.
@@ -197,6 +234,9 @@ impl Alteration {
             let indexes = table.rows.iter().flat_map(|rows| &rows.indexes);
             indexes.map(|index| index.name.clone()).chain([table.name.clone()]).collect()
         };
+        if let Some(rows) = table.rows.as_ref().filter(|rows| rows.object != self.rows.object) {
+            self.definitions.database().heap().are_filled(rows).await?;
+        }
         let new = names(&table).difference(&names(&self.was)).cloned().collect();
         self.definitions.lock_names(transaction, new).await?;
         self.definitions.define(|catalog| catalog.altered(&self.was, table))

@@ -193,9 +193,22 @@ impl Definitions {
         transaction: &mut Transaction,
         name: &str,
     ) -> Result<(Table, RowTable)> {
+        self.lock_table_as(transaction, name, true).await
+    }
+
+    /// As [`Definitions::lock_table`]; or, not `alone`, until nobody else changes or locks rows of it.
+    pub(super) async fn lock_table_as(
+        &self,
+        transaction: &mut Transaction,
+        name: &str,
+        alone: bool,
+    ) -> Result<(Table, RowTable)> {
         loop {
             let (was, rows) = self.row_table(name)?;
-            transaction.lock_alone(&rows).await?;
+            match alone {
+                true => transaction.lock_alone(&rows).await?,
+                false => transaction.lock_rows_still(&rows).await?,
+            }
             self.database().catalog().settled().await;
             let (now, _) = self.row_table(name)?;
             if now == was {
@@ -340,9 +353,14 @@ impl Definitions {
         let (database, heap) = (self.database(), self.database().heap());
         let objects = draft.objects();
         let next = |current: &Arc<Catalog>| Ok(Catalog::clone(draft.onto(current)?.catalog()));
-        let replace =
-            |now: Arc<Catalog>, next: Arc<Catalog>| heap.commit_with(transaction, now, next);
+        let locks = Mutex::new(None);
+        let replace = async |now: Arc<Catalog>, next: Arc<Catalog>| {
+            let kept = heap.commit_with(transaction, now, next).await?;
+            *locks.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+            Ok(())
+        };
         let committed = database.catalog().change_by(next, replace).await;
+        drop(locks);
         match &committed {
             Ok(()) => {
                 // Who began before may still read what was named.

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_heap::locks::{Mode, Patience, Resource};
-use cellar_heap::{Error as HeapError, Isolation, Key, RowKey, RowRef, Transaction, View};
+use cellar_heap::{Error as HeapError, Isolation, Key, LocksOf, RowKey, RowRef, Transaction, View};
 use cellar_page::row::{INLINE_BYTES_MAX, Type, Value, decode, encode};
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +103,7 @@ impl CatalogStore for HeapCatalog {
             let session = self.0.session();
             // A transaction that has locked a name waits for the turn that this change has: nobody may wait for it.
             let change = store.begin(&session, Isolation::ReadCommitted, Patience::None);
-            self.0.commit_change(change, now, next).await
+            self.0.commit_change(change, now, next).await.map(drop)
         })
     }
 }
@@ -245,17 +245,18 @@ impl HeapCatalog {
 }
 
 impl Heap {
-    /// Commits a transaction, which makes `next` of the catalog `now`.
+    /// Commits a transaction, which makes `next` of the catalog `now`. It keeps its locks until what comes back is
+    /// dropped.
     pub(super) async fn commit_change(
         &self,
         mut change: Transaction,
         now: &Catalog,
         next: &Catalog,
-    ) -> Result<()> {
+    ) -> Result<LocksOf> {
         write(&mut change, now, next).await?;
-        let committed = change.commit().await.map_err(from_heap)?;
+        let (committed, locks) = change.commit_locked().await.map_err(from_heap)?;
         self.catalog_changed(committed.lsn);
-        Ok(())
+        Ok(locks)
     }
 }
 

@@ -79,6 +79,11 @@ impl Transaction {
         ))
     }
 
+    /// About how many bytes of rows and keys it has changed.
+    pub fn changed_bytes(&self) -> u64 {
+        self.0.changed_bytes()
+    }
+
     /// About how many bytes of changes one commit takes at most.
     pub fn bytes_max(&self) -> u64 {
         self.0.bytes_max()

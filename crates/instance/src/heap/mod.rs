@@ -21,6 +21,7 @@ use cellar_storage::MountedGroups;
 use cellar_wait::Session;
 
 use crate::budget::{Budget, Consumer};
+use crate::catalog::RowTable;
 use crate::error::{Error, INTERNAL, Result};
 use crate::session::Sessions;
 
@@ -163,6 +164,16 @@ impl Heap {
         let number = self.store()?.take(&self.session(), NUMBERS, 1).await.map_err(from_heap)?;
         u32::try_from(number)
             .map_err(|_| Error::new(INTERNAL, format!("number {number} is too large")))
+    }
+
+    /// A table that was filled, and its indexes, have all rows for whoever begins to read from now on.
+    pub(crate) async fn are_filled(&self, rows: &RowTable) -> Result<()> {
+        // What filled them is durable, and below this point.
+        let mut reading = self.begin(&self.session(), Begin::default())?;
+        let point = reading.statement().await?.point();
+        let indexes = rows.indexes.iter().map(|index| index.object);
+        indexes.chain([rows.object]).for_each(|object| self.0.fresh.add(object, point));
+        Ok(())
     }
 
     /// An index has all rows from now on.

@@ -8,7 +8,7 @@ use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_heap::locks::{LockError, Mode, Patience, Resource};
 use cellar_heap::{
-    Error as HeapError, Isolation, Key, RangeScan, RowBatch, RowKey, RowRef, Savepoint,
+    Error as HeapError, Isolation, Key, LocksOf, RangeScan, RowBatch, RowKey, RowRef, Savepoint,
     StatementView, TableScan, TableShares,
 };
 use cellar_wait::Session;
@@ -157,7 +157,8 @@ impl Heap {
 }
 
 impl Heap {
-    /// Commits a transaction, and with it a change of the catalog.
+    /// Commits a transaction, and with it a change of the catalog. Nobody else has its locks before what comes back
+    /// is dropped: who waits for one is to find the catalog that is durable.
     ///
     /// # Errors
     /// As [`Transaction::commit`]; 70164 the catalog is another one.
@@ -166,7 +167,7 @@ impl Heap {
         transaction: Transaction,
         now: Arc<Catalog>,
         next: Arc<Catalog>,
-    ) -> Result<()> {
+    ) -> Result<LocksOf> {
         self.commit_change(transaction.0, &now, &next).await
     }
 }
@@ -190,6 +191,16 @@ impl Transaction {
     pub async fn lock_alone(&mut self, table: &RowTable) -> Result<()> {
         let resource = Resource::Table(table.object);
         self.0.lock(resource, Mode::AccessExclusive).await.map_err(from_heap)
+    }
+
+    /// Locks a table against everybody who changes or locks rows of it.
+    ///
+    /// # Errors
+    /// As [`Transaction::lock_to_read`].
+    #[boxed]
+    pub async fn lock_rows_still(&mut self, table: &RowTable) -> Result<()> {
+        let resource = Resource::Table(table.object);
+        self.0.lock(resource, Mode::Exclusive).await.map_err(from_heap)
     }
 
     /// Locks a table until the transaction ends, as LOCK TABLE says.
@@ -224,6 +235,31 @@ impl Transaction {
     /// Whether it has changed rows of a table.
     pub fn has_changed(&self, table: &RowTable) -> bool {
         self.0.has_changed(table.object)
+    }
+
+    /// Whether it may be more than one commit takes. It costs no I/O.
+    pub fn may_be_too_large(&self) -> bool {
+        self.0.may_be_too_large()
+    }
+
+    /// Refuses what a commit would refuse now as too large.
+    ///
+    /// # Errors
+    /// 70207; no room; the disk reports one.
+    #[boxed]
+    pub async fn check_fits(&mut self) -> Result<()> {
+        self.0.check_fits().await.map_err(from_heap)
+    }
+
+    /// The numbers in the heap of the tables whose rows it has changed, those with the most rows first.
+    pub fn changed_tables(&self) -> Vec<u32> {
+        self.0.changed_tables().into_iter().map(|(table, _)| table).collect()
+    }
+
+    /// Gives up what it has done to a table: another one takes its place.
+    pub(crate) fn give_up(&mut self, table: &RowTable) {
+        let indexes: Vec<u32> = table.indexes.iter().map(|index| index.object).collect();
+        self.0.give_up(table.object, &indexes);
     }
 
     /// Its number, by which others see who holds a lock.
@@ -525,6 +561,16 @@ impl Shares {
 impl Statement {
     pub(super) fn of(view: StatementView, fresh: Fresh) -> Statement {
         Statement(view, fresh)
+    }
+
+    /// Commits with LSNs below are seen.
+    pub(super) fn point(&self) -> u64 {
+        self.0.point()
+    }
+
+    /// Whether a table has all rows that are seen: not one that was written anew behind this statement's snapshot.
+    pub fn has_all_rows(&self, table: &RowTable) -> bool {
+        self.1.is_whole(table.object, self.0.point())
     }
 
     /// Whether an index has all rows that are seen: not one that was built behind this statement's snapshot.

@@ -135,7 +135,7 @@ impl Engine {
         input: CopyInput,
     ) -> Result<u64, Error> {
         scope.check_writable()?;
-        let columns = scope.current(&planned).await?;
+        let columns = scope.locked(&planned).await?;
         let places = places(&columns.schema, &columns.name, names)?;
         self.check_inserts(&columns.name, &columns.schema, &places)?;
         let checks = Checks::of(&self.state(), &columns)?;

@@ -64,7 +64,7 @@ impl Engine {
         let changed = self.changing(&scope, &statement).await;
         let is_change = changed.is_some();
         let (outcome, scope) = match changed {
-            None => (Box::pin(self.planned_anew(sql, statement)).await, scope),
+            None => (Box::pin(self.planned_anew(&scope, sql, statement)).await, scope),
             Some(Ok((outcome, scope))) => (Ok(outcome), scope),
             Some(Err(error)) => (Err(error), scope),
         };
@@ -152,11 +152,19 @@ impl Engine {
         self.ended(rows, &scope, outcome).await
     }
 
-    /// Runs a statement: again, where a table has got other columns since it was planned.
-    async fn planned_anew(&self, sql: &str, statement: DfStatement) -> Result<Outcome, Error> {
+    /// Runs a statement: again, where a table has got other columns, or its rows another place, since it began.
+    async fn planned_anew(
+        &self,
+        scope: &Scope,
+        sql: &str,
+        statement: DfStatement,
+    ) -> Result<Outcome, Error> {
         for _ in 0..PLANS {
             match self.query(sql, statement.clone()).await {
-                Err(error) if error.number == PLANNED_BEFORE => {}
+                Err(error) if error.number == PLANNED_BEFORE => {
+                    let newer = scope.anew(scope.mark().await?).await?;
+                    self.set_scope(Some(newer));
+                }
                 outcome => return outcome,
             }
         }

@@ -280,6 +280,7 @@ impl Run<'_> {
                 None => {}
             }
         }
+        self.scope.check_place(self.columns)?;
         kept.sort_unstable();
         Ok(Some(kept))
     }

@@ -11,7 +11,7 @@ use cellar_format::rows::{LongValue, RowWriter};
 use cellar_instance::heap::{ChangeError, IndexKey, LockedRow, RowLock, Transaction};
 
 use super::checks::Checks;
-use super::session::Scope;
+use super::scope::Scope;
 use super::table::{RowColumns, row_error};
 use crate::columnar::write::column_of;
 use crate::error::Error;
@@ -91,7 +91,8 @@ impl Change<'_> {
             let inserted = transaction.insert(table, new.bytes, &new.keys).await;
             inserted.map_err(|error| self.refused(error, arrays, row))?;
         }
-        Ok(())
+        drop(transaction);
+        self.scope.check_place(self.columns)
     }
 
     /// The rows themselves, if they are asked for.
@@ -168,6 +169,8 @@ impl Change<'_> {
                 let deleted = transaction.delete(table, *number, &keys).await;
                 deleted.map_err(|error| self.refused(error, &[], 0))?;
             }
+            drop(transaction);
+            self.scope.check_place(self.columns)?;
             written.count += there.len() as u64;
         }
         Ok(Changed::Rows(written))
@@ -225,6 +228,8 @@ impl Change<'_> {
                 Err(error) => return Err(self.refused(error, arrays, row)),
             }
         }
+        drop(transaction);
+        self.scope.check_place(self.columns)?;
         Ok(waiting)
     }
 

@@ -107,6 +107,12 @@ fn rewritten(made: Expr) -> Result<Expr, DataFusionError> {
 }
 
 impl Checks {
+    /// None, for rows that have passed those of the table.
+    pub fn passed(columns: &RowColumns) -> Checks {
+        let (table, schema) = (columns.name.clone(), Arc::clone(&columns.schema));
+        Checks { table, schema, not_null: Vec::new(), conditions: Vec::new() }
+    }
+
     /// The conditions of a table, ready to be asked.
     ///
     /// # Errors

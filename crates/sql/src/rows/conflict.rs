@@ -174,6 +174,7 @@ impl Change<'_> {
                 match inserted {
                     Ok(row) => {
                         touched.insert(row);
+                        self.scope.check_place(self.columns)?;
                         return Ok(Became::Row(arrays));
                     }
                     Err(ChangeError::Duplicate { index, row })
@@ -185,6 +186,7 @@ impl Change<'_> {
                     Err(error) => return Err(self.refused(error, &arrays, 0)),
                 }
             };
+            self.scope.check_place(self.columns)?;
             let Some(update) = &conflict.update else { return Ok(Became::Nothing) };
             if touched.contains(&there) {
                 let text = "ON CONFLICT DO UPDATE cannot change a row a second time";

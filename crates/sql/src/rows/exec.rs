@@ -33,7 +33,7 @@ use super::access::Access;
 use super::asked::{Asked, Live, known};
 use super::probes::{Choice, Probes};
 use super::read::{Reading, Shape, Source};
-use super::session::Scope;
+use super::scope::Scope;
 use super::size::statistics;
 use super::table::RowColumns;
 use crate::columnar::exec::Partial;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cellar_instance::heap::TableSize;
 
 use super::asked::Live;
-use super::session::Scope;
+use super::scope::Scope;
 use super::size::rows_by_index;
 use super::table::RowColumns;
 use crate::error::Error;

@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use super::access::{Access, ways};
 use super::checks::expression;
 use super::exec::{HeapScanExec, Read};
-use super::session::Scope;
+use super::scope::Scope;
 use super::size::rows_by_index;
 use super::table::RowColumns;
 use crate::columnar::table::default_of;

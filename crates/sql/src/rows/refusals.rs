@@ -43,6 +43,12 @@ pub(super) fn planned_before(table: &str) -> Error {
     Error::new(PLANNED_BEFORE, "40001", text).next("run the statement again")
 }
 
+/// The error of a statement whose snapshot is older than the rows of its table are where they are.
+pub(super) fn written_anew(table: &str) -> Error {
+    let text = format!("table \"{table}\" was written anew behind the snapshot of the statement");
+    Error::new(PLANNED_BEFORE, "40001", text).next("run the transaction again")
+}
+
 /// The error of a statement whose table is another one by now.
 pub(super) fn changed(table: &str) -> Error {
     let text = format!("table \"{table}\" was dropped or changed meanwhile");

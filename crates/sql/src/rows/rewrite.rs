@@ -8,7 +8,7 @@ use cellar_instance::heap::{Scan, Statement};
 
 use super::change::Change;
 use super::checks::Checks;
-use super::session::Scope;
+use super::scope::Scope;
 use super::table::{RowColumns, row_error};
 use crate::error::Error;
 
@@ -17,7 +17,7 @@ const ROWS: usize = 1000;
 const TEXT_BYTES: usize = 256 << 10;
 
 /// The number of the error of a transaction that is too large.
-const TOO_LARGE: u32 = 70207;
+pub(super) const TOO_LARGE: u32 = 70207;
 
 /// The rows of a table.
 pub(crate) struct OldRows<'a> {

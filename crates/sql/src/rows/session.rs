@@ -5,19 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cellar_instance::catalog::{Catalog, RowTable, Table};
 use cellar_instance::database::{Database, Defined, Definitions};
-use cellar_instance::heap::{AdvisoryLocks, Begin, Mark, Statement, TableLock, Transaction};
+use cellar_instance::heap::{AdvisoryLocks, Begin, Mark, TableLock, Transaction};
 use cellar_instance::session::Session;
-use futures_util::lock::{MappedMutexGuard, Mutex, MutexGuard};
+use futures_util::lock::Mutex;
 
 use super::advisory::Advisory;
-use super::refusals::{
-    changed, ended_in_failure, is_over, no_block, no_savepoint, planned_before, too_late,
-};
+use super::large::Committer;
+use super::refusals::{changed, ended_in_failure, is_over, no_block, no_savepoint, too_late};
+use super::scope::{ReadOnly, Scope, Since};
 use super::sequence::Values;
-use super::table::RowColumns;
 use crate::catalog::SessionCatalog;
 use crate::error::Error;
-use crate::instants::zoned::KEPT;
 use crate::settings::{self, Settings};
 
 /// A transaction that several hold; it is taken out when it ends.
@@ -150,37 +148,6 @@ impl std::fmt::Debug for RowTables {
     }
 }
 
-/// What a statement reads and changes; all scans of it share it.
-#[derive(Clone)]
-pub(crate) struct Scope {
-    /// The transaction.
-    pub transaction: Shared,
-    /// What is seen of the tables.
-    pub statement: Statement,
-    /// What the transaction defines.
-    pub definitions: Definitions,
-    /// Whether the transaction goes on behind the statement.
-    pub in_block: bool,
-    /// The time zone of the session.
-    zone: Arc<str>,
-    /// Nothing may be changed: of the database, which then has no transaction, or of the transaction.
-    read_only: ReadOnly,
-}
-
-/// What may not be changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReadOnly {
-    Nothing,
-    Transaction,
-    Database,
-}
-
-impl std::fmt::Debug for Scope {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scope").field("in_block", &self.in_block).finish_non_exhaustive()
-    }
-}
-
 impl RowTables {
     /// The tables of `database` for `session`.
     pub(crate) fn new(
@@ -301,8 +268,10 @@ impl RowTables {
         if let Some(statement) = database.heap().reading(self.session.waits()) {
             let (transaction, read_only) = (Shared::default(), ReadOnly::Database);
             let (definitions, in_block) = (database.definitions(), false);
-            let zone = Arc::clone(&self.settings.now().zone);
-            return Ok(Scope { transaction, statement, definitions, in_block, zone, read_only });
+            let (zone, since) = (Arc::clone(&self.settings.now().zone), Since::Always);
+            let scope =
+                Scope { transaction, statement, definitions, in_block, zone, read_only, since };
+            return Ok(scope);
         }
         let (transaction, definitions, in_block, read_only) = match &*self.state.lock().await {
             State::Failed(_) => return Err(ended_in_failure()),
@@ -326,8 +295,13 @@ impl RowTables {
             false => self.settings.clock.begin(self.wall()),
         }
         let patience = self.settings.now().lock_timeout;
+        // Before the snapshot is taken: what these tables hold it sees.
+        let mut since = Since::Catalog(definitions.catalog()?);
         let statement = match transaction.lock().await.as_mut() {
             Some(open) => {
+                if open.is_snapshot() {
+                    since = Since::FirstStatement;
+                }
                 open.set_lock_timeout(patience);
                 if !in_block {
                     self.advisory.end_transaction().await;
@@ -340,7 +314,7 @@ impl RowTables {
         self.at_work.store(true, Ordering::Release);
         self.catalog.begin(&definitions, in_block);
         let zone = Arc::clone(&self.settings.now().zone);
-        Ok(Scope { transaction, statement, definitions, in_block, zone, read_only })
+        Ok(Scope { transaction, statement, definitions, in_block, zone, read_only, since })
     }
 
     /// Gives a transaction up whose last statement was given up half-way.
@@ -366,17 +340,32 @@ impl RowTables {
         self.settings.end_transaction();
         let transaction = scope.transaction.lock().await.take();
         let ended = match transaction {
-            Some(transaction) if is_done => {
-                let _committing = self.committing();
-                scope.definitions.commit(transaction).await
-            }
+            Some(transaction) if is_done => self.commit(&scope.definitions, transaction).await,
             transaction => {
                 scope.definitions.roll_back(transaction).await;
                 Ok(())
             }
         };
         self.advisory.end_transaction().await;
-        Ok(ended?)
+        ended
+    }
+
+    /// Commits a transaction, which is made to fit where it is too large.
+    async fn commit(
+        &self,
+        definitions: &Definitions,
+        mut transaction: Transaction,
+    ) -> Result<(), Error> {
+        if transaction.may_be_too_large() {
+            let (database, session) = (&self.database, self.session.waits());
+            let committer = Committer { database, session, definitions };
+            if let Err(error) = Box::pin(committer.make_fit(&mut transaction)).await {
+                definitions.roll_back(Some(transaction)).await;
+                return Err(error);
+            }
+        }
+        let _committing = self.committing();
+        Ok(definitions.commit(transaction).await?)
     }
 
     fn committing(&self) -> Committing<'_> {
@@ -560,16 +549,12 @@ impl RowTables {
                 let transaction = begun.transaction.lock().await.take();
                 match transaction {
                     Some(transaction) if commits => {
-                        let committed = {
-                            let _committing = self.committing();
-                            begun.definitions.commit(transaction).await
-                        };
+                        let committed = self.commit(&begun.definitions, transaction).await;
                         match committed {
                             Ok(()) => self.settings.end_transaction(),
                             Err(_) => self.settings.back_to(&begun.settings),
                         }
-                        committed?;
-                        Ok(Block::Committed)
+                        committed.map(|()| Block::Committed)
                     }
                     transaction => {
                         self.settings.back_to(&begun.settings);
@@ -681,103 +666,5 @@ impl RowTables {
     /// Whether a transaction is open, or has failed.
     pub async fn is_in_block(&self) -> bool {
         !matches!(*self.state.lock().await, State::Idle)
-    }
-}
-
-impl Scope {
-    /// What fills a table that nobody sees yet, with what a statement reads.
-    pub fn filling(
-        database: &Arc<Database>,
-        transaction: Transaction,
-        statement: Statement,
-    ) -> Scope {
-        let transaction = Arc::new(Mutex::new(Some(transaction)));
-        let (in_block, read_only) = (false, ReadOnly::Nothing);
-        let definitions = database.definitions();
-        Scope { transaction, statement, definitions, in_block, zone: KEPT.into(), read_only }
-    }
-
-    /// The transaction, which nobody else uses meanwhile.
-    ///
-    /// # Errors
-    /// 25000 it is over.
-    pub async fn open(
-        &self,
-    ) -> Result<MappedMutexGuard<'_, Option<Transaction>, Transaction>, Error> {
-        let guard = self.transaction.lock().await;
-        if self.read_only == ReadOnly::Database {
-            return Err(Error::new(70041, "25006", "the database is open read-only"));
-        }
-        if guard.is_none() {
-            return Err(is_over());
-        }
-        fn there(open: &mut Option<Transaction>) -> &mut Transaction {
-            open.as_mut().expect("it is there, and locked")
-        }
-        Ok(MutexGuard::map(guard, there))
-    }
-
-    /// A table as the catalog has it now, locked against DDL until the transaction ends: who planned with it
-    /// may have seen it before a TRUNCATE.
-    ///
-    /// # Errors
-    /// Those of locks; 00942 it is gone, or has other columns.
-    pub async fn current(&self, planned: &Arc<RowColumns>) -> Result<Arc<RowColumns>, Error> {
-        let mut columns = Arc::clone(planned);
-        loop {
-            if self.read_only != ReadOnly::Database {
-                self.open().await?.lock_to_read(&columns.rows).await?;
-            }
-            let catalog = self.definitions.catalog()?;
-            let now = catalog.row_table(&columns.name);
-            match now {
-                Some((_, rows)) if *rows == columns.rows && columns.has_types_of(&catalog) => {
-                    return Ok(columns);
-                }
-                Some((table, rows)) => {
-                    let found = RowColumns::of(table, rows, (&self.zone, &*catalog))?;
-                    if found.schema != planned.schema {
-                        return Err(planned_before(&planned.name));
-                    }
-                    columns = Arc::new(found);
-                }
-                None => return Err(changed(&planned.name)),
-            }
-        }
-    }
-
-    /// Refuses a change where none may be made.
-    ///
-    /// # Errors
-    /// 25006 the transaction, or the database, is read-only.
-    pub fn check_writable(&self) -> Result<(), Error> {
-        match self.read_only {
-            ReadOnly::Nothing => Ok(()),
-            ReadOnly::Transaction => {
-                let text = "the transaction is read-only: it changes nothing";
-                Err(Error::new(1456, "25006", text).next("ROLLBACK, then begin without READ ONLY"))
-            }
-            ReadOnly::Database => Err(Error::new(70041, "25006", "the database is open read-only")),
-        }
-    }
-
-    /// Where the changes of the statement that follow can be taken back to.
-    ///
-    /// # Errors
-    /// 25000 the transaction is over.
-    pub async fn mark(&self) -> Result<Mark, Error> {
-        Ok(self.open().await?.mark())
-    }
-
-    /// The statement begun again, on what is committed now: its changes are taken back, its locks stay.
-    ///
-    /// # Errors
-    /// 25000 the transaction is over; the store has stopped.
-    pub async fn anew(&self, mark: Mark) -> Result<Scope, Error> {
-        let mut open = self.open().await?;
-        open.back_to(mark);
-        let statement = open.statement().await?;
-        drop(open);
-        Ok(Scope { statement, ..self.clone() })
     }
 }

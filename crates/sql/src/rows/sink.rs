@@ -68,6 +68,7 @@ impl<'a> Sink<'a> {
         self.is_loading = true;
         let columns = self.change.columns;
         self.change.scope.open().await?.begin_load(&columns.rows, columns.may_share()).await?;
+        self.change.scope.check_place(columns)?;
         for arrays in std::mem::take(&mut self.waiting) {
             self.load(&arrays).await?;
         }

@@ -100,6 +100,7 @@ impl Engine {
         if is_whole && !lock_all(scope, &locked, &batches).await? {
             return Ok(Effect::Again);
         }
+        locked.iter().try_for_each(|table| scope.check_place(&table.columns))?;
         shown(&schema, batches)
     }
 

@@ -1,0 +1,78 @@
+//! A transaction that may be more than one commit takes: whether it is, and what it has done to a table given up,
+//! where another table takes its place.
+
+use async_recursion::async_recursion as boxed;
+
+use super::Transaction;
+use super::load::State;
+use crate::error::Error;
+use crate::locks::{LockError, Mode, Patience, Resource};
+use crate::row_id::RowId;
+
+impl Transaction {
+    /// Whether it may be more than one commit takes. It costs no I/O.
+    pub fn may_be_too_large(&self) -> bool {
+        // A load says so as rows come.
+        matches!(self.load, State::None)
+            && !self.store.surely_fits(self.own.steps(), self.own.bytes())
+    }
+
+    /// Refuses what a commit would refuse now as too large. All that the commit reads is read for that, where it
+    /// may be too large at all.
+    ///
+    /// # Errors
+    /// [`Error::TransactionTooLarge`]; as [`Store::commit`](crate::Store::commit).
+    #[boxed]
+    pub async fn check_fits(&mut self) -> Result<(), Error> {
+        if !self.may_be_too_large() {
+            return Ok(());
+        }
+        let (changes, long) = (self.own.copied(), self.own.long_size());
+        self.store.rehearse(&self.session, changes, long).await
+    }
+
+    /// The tables whose rows it has changed, each with how many rows, most first.
+    pub fn changed_tables(&self) -> Vec<(u32, u64)> {
+        let mut tables = self.own.tables();
+        tables.sort_by_key(|(_, rows)| std::cmp::Reverse(*rows));
+        tables
+    }
+
+    /// Gives up what it has done to a table with these indexes: another table has what this one was to be. It can
+    /// go back to no savepoint from before.
+    pub fn give_up(&mut self, table: u32, indexes: &[u32]) {
+        self.own.give_up(table, indexes);
+    }
+
+    /// Locks a row, and its table against whoever moves its rows. Nobody waits for a row with the table locked so: who
+    /// moves rows has mostly locked some that others wait for, and would wait for these.
+    pub(super) async fn lock_in_table(
+        &mut self,
+        table: u32,
+        id: RowId,
+        mode: Mode,
+    ) -> Result<(), Error> {
+        let (row, table) = (Resource::Row(table, id), Resource::Table(table));
+        loop {
+            self.lock(row, mode).await?;
+            if self.held.has(&table, Mode::RowShare) {
+                return Ok(());
+            }
+            let before = self.held.mode(&table);
+            let wanted = (self.held.owner(), table, Mode::RowShare);
+            let (locks, env) = (self.store.locks().clone(), self.store.env().clone());
+            match locks.acquire(&env, &self.session, wanted, Patience::None).await {
+                Ok(()) => {
+                    self.held.add(table, Mode::RowShare);
+                    return Ok(());
+                }
+                Err(LockError::Busy { .. }) if self.patience != Patience::None => {}
+                Err(error) => return Err(error.into()),
+            }
+            // It was locked just now: with others before the table would be too.
+            self.held.let_go_of(row);
+            locks.acquire(&env, &self.session, wanted, self.patience).await?;
+            locks.weaken(self.held.owner(), table, before);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What a statement reads and changes: its transaction, its snapshot, and tables as they are now.
+
+use std::sync::Arc;
+
+use cellar_instance::catalog::Catalog;
+use cellar_instance::database::{Database, Definitions};
+use cellar_instance::heap::{Mark, Statement, Transaction};
+use futures_util::lock::{MappedMutexGuard, Mutex, MutexGuard};
+
+use super::refusals::{changed, is_over, planned_before, written_anew};
+use super::session::Shared;
+use super::table::RowColumns;
+use crate::error::Error;
+use crate::instants::zoned::KEPT;
+
+/// What a statement reads and changes; all scans of it share it.
+#[derive(Clone)]
+pub(crate) struct Scope {
+    /// The transaction.
+    pub transaction: Shared,
+    /// What is seen of the tables.
+    pub statement: Statement,
+    /// What the transaction defines.
+    pub definitions: Definitions,
+    /// Whether the transaction goes on behind the statement.
+    pub in_block: bool,
+    /// The time zone of the session.
+    pub(super) zone: Arc<str>,
+    /// Nothing may be changed: of the database, which then has no transaction, or of the transaction.
+    pub(super) read_only: ReadOnly,
+    /// The tables that there were.
+    pub(super) since: Since,
+}
+
+/// What is known of the tables that there were when the snapshot of a statement was taken.
+#[derive(Clone)]
+pub(super) enum Since {
+    /// Nobody else changes what it is about.
+    Always,
+    /// They are those that the first statement of the transaction has seen.
+    FirstStatement,
+    /// These, or newer ones.
+    Catalog(Arc<Catalog>),
+}
+
+/// What may not be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadOnly {
+    Nothing,
+    Transaction,
+    Database,
+}
+
+impl Since {
+    /// For a snapshot that is taken behind this.
+    ///
+    /// # Errors
+    /// Why the catalog cannot be read.
+    pub fn now(&self, definitions: &Definitions) -> Result<Since, Error> {
+        match self {
+            Since::Catalog(_) => Ok(Since::Catalog(definitions.catalog()?)),
+            other => Ok(other.clone()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Scope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scope").field("in_block", &self.in_block).finish_non_exhaustive()
+    }
+}
+
+impl Scope {
+    /// What fills a table that nobody sees yet, with what a statement reads.
+    pub fn filling(
+        database: &Arc<Database>,
+        transaction: Transaction,
+        statement: Statement,
+    ) -> Scope {
+        let transaction = Arc::new(Mutex::new(Some(transaction)));
+        let (in_block, read_only) = (false, ReadOnly::Nothing);
+        let (definitions, since) = (database.definitions(), Since::Always);
+        let zone = KEPT.into();
+        Scope { transaction, statement, definitions, in_block, zone, read_only, since }
+    }
+
+    /// The transaction, which nobody else uses meanwhile.
+    ///
+    /// # Errors
+    /// 25000 it is over.
+    pub async fn open(
+        &self,
+    ) -> Result<MappedMutexGuard<'_, Option<Transaction>, Transaction>, Error> {
+        let guard = self.transaction.lock().await;
+        if self.read_only == ReadOnly::Database {
+            return Err(Error::new(70041, "25006", "the database is open read-only"));
+        }
+        if guard.is_none() {
+            return Err(is_over());
+        }
+        fn there(open: &mut Option<Transaction>) -> &mut Transaction {
+            open.as_mut().expect("it is there, and locked")
+        }
+        Ok(MutexGuard::map(guard, there))
+    }
+
+    /// A table as the catalog has it now, locked against DDL until the transaction ends: who planned with it
+    /// may have seen it before a TRUNCATE.
+    ///
+    /// # Errors
+    /// Those of locks; 00942 it is gone, or has other columns.
+    pub async fn current(&self, planned: &Arc<RowColumns>) -> Result<Arc<RowColumns>, Error> {
+        let columns = self.locked(planned).await?;
+        match self.knows(&columns) {
+            true => Ok(columns),
+            false => Err(written_anew(&columns.name)),
+        }
+    }
+
+    /// As [`Scope::current`] for who only adds rows: none need to be seen.
+    ///
+    /// # Errors
+    /// As [`Scope::current`].
+    pub async fn locked(&self, planned: &Arc<RowColumns>) -> Result<Arc<RowColumns>, Error> {
+        let mut columns = Arc::clone(planned);
+        loop {
+            if self.read_only != ReadOnly::Database {
+                self.open().await?.lock_to_read(&columns.rows).await?;
+            }
+            let catalog = self.definitions.catalog()?;
+            let now = catalog.row_table(&columns.name);
+            match now {
+                Some((_, rows)) if *rows == columns.rows && columns.has_types_of(&catalog) => {
+                    return Ok(columns);
+                }
+                Some((table, rows)) => {
+                    let found = RowColumns::of(table, rows, (&self.zone, &*catalog))?;
+                    if found.schema != planned.schema {
+                        return Err(planned_before(&planned.name));
+                    }
+                    columns = Arc::new(found);
+                }
+                None => return Err(changed(&planned.name)),
+            }
+        }
+    }
+
+    /// Whether the snapshot of the statement sees the rows of a table: not where it was filled since, in the place of
+    /// another one.
+    fn knows(&self, columns: &RowColumns) -> bool {
+        let before = match &self.since {
+            Since::Always => return true,
+            Since::FirstStatement => None,
+            Since::Catalog(before) => before.row_table(&columns.name),
+        };
+        self.statement.has_all_rows(&columns.rows)
+            && before.is_none_or(|(_, before)| before.object == columns.rows.object)
+    }
+
+    /// Refuses what was just done to rows of a table that others have moved meanwhile. Who has done something to a row
+    /// keeps others from that.
+    ///
+    /// # Errors
+    /// 70219 it was moved.
+    pub fn check_place(&self, columns: &RowColumns) -> Result<(), Error> {
+        if matches!(self.since, Since::Always) {
+            return Ok(());
+        }
+        match self.definitions.catalog()?.row_table(&columns.name) {
+            Some((_, rows)) if rows.object == columns.rows.object => Ok(()),
+            _ => Err(written_anew(&columns.name)),
+        }
+    }
+
+    /// Refuses a change where none may be made.
+    ///
+    /// # Errors
+    /// 25006 the transaction, or the database, is read-only.
+    pub fn check_writable(&self) -> Result<(), Error> {
+        match self.read_only {
+            ReadOnly::Nothing => Ok(()),
+            ReadOnly::Transaction => {
+                let text = "the transaction is read-only: it changes nothing";
+                Err(Error::new(1456, "25006", text).next("ROLLBACK, then begin without READ ONLY"))
+            }
+            ReadOnly::Database => Err(Error::new(70041, "25006", "the database is open read-only")),
+        }
+    }
+
+    /// Where the changes of the statement that follow can be taken back to.
+    ///
+    /// # Errors
+    /// 25000 the transaction is over.
+    pub async fn mark(&self) -> Result<Mark, Error> {
+        Ok(self.open().await?.mark())
+    }
+
+    /// The statement begun again, on what is committed now: its changes are taken back, its locks stay.
+    ///
+    /// # Errors
+    /// 25000 the transaction is over; the store has stopped.
+    pub async fn anew(&self, mark: Mark) -> Result<Scope, Error> {
+        let since = self.since.now(&self.definitions)?;
+        let mut open = self.open().await?;
+        open.back_to(mark);
+        let statement = open.statement().await?;
+        drop(open);
+        Ok(Scope { statement, since, ..self.clone() })
+    }
+}
