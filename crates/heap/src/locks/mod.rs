@@ -1,7 +1,7 @@
 //! Locks of rows, keys and tables: who holds what, who waits in line, and who waits for each other.
 //!
-//! Who wants a lock that others hold stands in line, first come first served; who holds it already and wants
-//! more goes before those. When a wait begins those are looked at that it is for, those that they wait for, and
+//! Who wants a lock that others hold, or wait for, stands in line, first come first served; who holds it already
+//! and wants more goes before those. When a wait begins those are looked at that it is for, those that they wait for, and
 //! so on: one that would close a circle is refused at once, with what is in the way.
 
 mod circle;
@@ -183,7 +183,10 @@ impl Locks {
             return Asked::Granted;
         }
         let wanted = held.map_or(mode, |held| held.with(mode));
-        if line.may_grant(owner, wanted) && (held.is_some() || line.waiters.is_empty()) {
+        // Who bears all that stand in line need not stand there: a reader, where somebody waits who lets others read.
+        let mut waiters = line.waiters.iter();
+        let is_next = held.is_some() || waiters.all(|waiter| wanted.bears(waiter.mode));
+        if is_next && line.may_grant(owner, wanted) {
             line.grant(owner, wanted);
             return Asked::Granted;
         }

@@ -16,6 +16,7 @@ use cellar_diskgroup::File;
 
 use super::Database;
 use super::define_columnar::{files_of, left_segments};
+use crate::budget::Consumer;
 use crate::catalog::{Catalog, Draft, OWNER_OID, RowTable, Segment, Table, name};
 use crate::error::{Error, INTERNAL, Result};
 use crate::heap::{Making, Transaction, from_heap, remove_number};
@@ -107,6 +108,12 @@ impl Definitions {
             *draft = newer;
         }
         Ok(Arc::clone(draft.catalog()))
+    }
+
+    /// So many bytes of changes of rows a transaction keeps in memory at most: they are there with their keys, and how
+    /// they are taken back.
+    pub fn changed_bytes_max(&self) -> u64 {
+        self.database().instance().budget().limit(Consumer::SqlWork) / 2
     }
 
     /// What is made from now on is this role's.

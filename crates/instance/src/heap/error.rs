@@ -1,6 +1,6 @@
 //! Errors of the store as users see them.
 
-use cellar_heap::Error as HeapError;
+use cellar_heap::{Error as HeapError, TooMuch};
 
 use crate::error::Error;
 
@@ -11,9 +11,13 @@ pub(crate) fn from_heap(error: HeapError) -> Error {
         HeapError::Log(error) => return Error::from(error.clone()),
         HeapError::Io(error) => return Error::new(number, error.to_string()),
         HeapError::Full { .. } => "add a disk to the group, or delete rows, tables or files",
-        HeapError::TransactionTooLarge { .. } => {
+        HeapError::TransactionTooLarge { what: TooMuch::Redo(_), .. } => {
             "change fewer rows at a time; a redo log of larger groups takes more of them: ALTER DATABASE ADD \
              LOGFILE"
+        }
+        HeapError::TransactionTooLarge { what: TooMuch::Pages(_), .. } => {
+            "change fewer rows at a time; a larger buffer cache takes more of them: ALTER SYSTEM SET memory_target, \
+             then open the database anew"
         }
         HeapError::PageDamaged { .. } | HeapError::HeaderDamaged { .. } => {
             "a scrub with REPAIR mends what another copy still has; see more: cellar validate DIR"

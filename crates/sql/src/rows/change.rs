@@ -91,8 +91,7 @@ impl Change<'_> {
             let inserted = transaction.insert(table, new.bytes, &new.keys).await;
             inserted.map_err(|error| self.refused(error, arrays, row))?;
         }
-        drop(transaction);
-        self.scope.check_place(self.columns)
+        self.scope.check_changes(&transaction, self.columns)
     }
 
     /// The rows themselves, if they are asked for.
@@ -169,8 +168,7 @@ impl Change<'_> {
                 let deleted = transaction.delete(table, *number, &keys).await;
                 deleted.map_err(|error| self.refused(error, &[], 0))?;
             }
-            drop(transaction);
-            self.scope.check_place(self.columns)?;
+            self.scope.check_changes(&transaction, self.columns)?;
             written.count += there.len() as u64;
         }
         Ok(Changed::Rows(written))
@@ -228,8 +226,7 @@ impl Change<'_> {
                 Err(error) => return Err(self.refused(error, arrays, row)),
             }
         }
-        drop(transaction);
-        self.scope.check_place(self.columns)?;
+        self.scope.check_changes(&transaction, self.columns)?;
         Ok(waiting)
     }
 

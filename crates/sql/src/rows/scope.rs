@@ -172,6 +172,29 @@ impl Scope {
         }
     }
 
+    /// Refuses what a transaction has just done to rows of a table: as [`Scope::check_place`], and where its changes
+    /// take too much memory.
+    ///
+    /// # Errors
+    /// 70219 the table was moved; 04031.
+    pub fn check_changes(
+        &self,
+        transaction: &Transaction,
+        columns: &RowColumns,
+    ) -> Result<(), Error> {
+        if matches!(self.since, Since::Always) {
+            return Ok(());
+        }
+        let (bytes, most) = (transaction.changed_bytes(), self.definitions.changed_bytes_max());
+        if bytes > most {
+            let text =
+                format!("{bytes} bytes of changes are too many for memory: {most} are the most");
+            let next = "change fewer rows in a transaction, or give it more memory: ALTER SYSTEM SET memory_target";
+            return Err(Error::new(4031, "53200", text).next(next));
+        }
+        self.check_place(columns)
+    }
+
     /// Refuses a change where none may be made.
     ///
     /// # Errors
