@@ -323,11 +323,38 @@ fn who_waits_for_a_table_that_is_written_anew_changes_the_new_one() {
         one.run("begin");
         one.run(definition);
         let waiting = two.begin(&format!("insert into t values ({}, 0)", round + 10));
-        let waits = "select count(*) from v$session where event like 'enq: TM%'";
+        let waits =
+            "select count(*) from v$session where event like 'enq: TM%' and state = 'WAITING'";
         database.wait_for(|_| one.run(waits) == "1");
         one.run("commit");
         assert_eq!(waiting.get(), "1 row inserted.");
         let kept = if definition.starts_with("truncate") { 0 } else { before };
         assert_eq!(one.run("select count(*) from t"), (kept + 1).to_string(), "{definition}");
+    }
+}
+
+#[test]
+fn what_a_definition_has_waited_for_is_in_what_it_makes() {
+    let database = TestDatabase::new();
+    let (one, two) = (database.session(), database.session());
+    one.run("create table t (id int primary key, v int)");
+    let waits = "select count(*) from v$session where event like 'enq: TM%' and state = 'WAITING'";
+    for round in 0..6 {
+        one.run("begin");
+        one.run(&format!("insert into t values ({round}, {round})"));
+        let definition = match round % 3 {
+            0 => "alter table t alter column v type bigint",
+            1 => "alter table t alter column v type int",
+            _ => "create index t_v on t (v)",
+        };
+        let waiting = two.begin(definition);
+        database.wait_for(|_| one.run(waits) == "1");
+        one.run("commit");
+        waiting.get();
+        one.answers(&[
+            ("select count(*) from t", &*(round + 1).to_string()),
+            (&format!("select id from t where v = {round}"), &round.to_string()),
+        ]);
+        one.run("drop index if exists t_v");
     }
 }

@@ -1,7 +1,7 @@
 //! Locks of rows, keys and tables: who holds what, who waits in line, and who waits for each other.
 //!
-//! Who wants a lock that others hold, or wait for, stands in line, first come first served; who holds it already
-//! and wants more goes before those. When a wait begins those are looked at that it is for, those that they wait for, and
+//! Who wants a lock that others hold, or wait for, stands in line, first come first served; who holds it and
+//! wants more goes before those. When a wait begins those are looked at that it is for, those that they wait for, and
 //! so on: one that would close a circle is refused at once, with what is in the way.
 
 mod circle;

@@ -259,6 +259,14 @@ impl Transaction {
         self.seen = Seen { point: self.seen.point.max(point), end: self.seen.end.max(end) };
     }
 
+    /// Notes that all was seen that is committed now, also what is not durable yet: who has waited until nobody else
+    /// changes a table must find what they did.
+    fn saw_all(&mut self) {
+        let newest = self.store.newest();
+        let (point, end) = (newest.point(), self.store.applied_end());
+        self.seen = Seen { point: self.seen.point.max(point), end: self.seen.end.max(end) };
+    }
+
     /// Locks something until the transaction ends.
     ///
     /// # Errors
@@ -271,6 +279,9 @@ impl Transaction {
         let what = (self.held.owner(), resource, mode);
         self.store.locks().acquire(self.store.env(), &self.session, what, self.patience).await?;
         self.held.add(resource, mode);
+        if matches!(resource, Resource::Table(_)) && !mode.bears(Mode::RowExclusive) {
+            self.saw_all();
+        }
         Ok(())
     }
 
