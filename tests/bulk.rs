@@ -298,4 +298,33 @@ fn others_wait_for_many_changes_and_find_them() {
     ]);
     assert_eq!(many.get(), "90039 rows deleted.");
     third.answers(&[("select a, d from t", "5,kept")]);
+    // SKIP LOCKED is about rows: for the table it waits.
+    session.answers(&[
+        ("begin", "Transaction begun."),
+        ("lock table t in exclusive mode", "Table t locked."),
+    ]);
+    let skips = other.begin("select a from t for update skip locked");
+    database.wait_for(|_| third.run(waits) == "1");
+    session.answers(&[("commit", "Transaction committed.")]);
+    assert_eq!(skips.get(), "5");
+}
+
+#[test]
+fn a_transaction_changes_many_rows_of_several_tables() {
+    let database = TestDatabase::new();
+    let (session, other) = (database.session(), database.session());
+    made_of_all(&session);
+    session.answers(&[
+        ("create table u (a int primary key, b text)", "Table u created."),
+        ("insert into u select a, b from t", "90040 rows inserted."),
+        ("begin", "Transaction begun."),
+        ("update t set b = 'one'", "90040 rows updated."),
+        ("update u set b = 'two', a = a + 100000", "90040 rows updated."),
+        ("commit", "Transaction committed."),
+    ]);
+    other.answers(&[
+        ("select count(*) filter (where b = 'one') from t", "90040"),
+        ("select count(*) filter (where b = 'two'), min(a) from u", "90040,99960"),
+        ("select b from u where a = 100007", "two"),
+    ]);
 }

@@ -358,3 +358,58 @@ fn what_a_definition_has_waited_for_is_in_what_it_makes() {
         one.run("drop index if exists t_v");
     }
 }
+
+#[test]
+fn a_table_that_is_made_of_one_that_was_waited_for_is_made_once() {
+    let database = TestDatabase::new();
+    let (one, two) = (database.session(), database.session());
+    one.run("create table t (id int primary key)");
+    let waits = "select count(*) from v$session where event like 'enq: TM%' and state = 'WAITING'";
+    for (make, made) in [
+        ("create table c as select * from t", "Table c created, 1 row."),
+        ("create table if not exists d as select * from t", "Table d created, 1 row."),
+    ] {
+        one.answers(&[
+            ("begin", "Transaction begun."),
+            ("truncate t", "Table t truncated."),
+            ("insert into t values (7)", "1 row inserted."),
+        ]);
+        let making = two.begin(&make.replace(" as ", " using heap as "));
+        database.wait_for(|_| one.run(waits) == "1");
+        one.run("commit");
+        assert_eq!(making.get(), made);
+    }
+    one.answers(&[("select * from c", "7"), ("select * from d", "7")]);
+}
+
+#[test]
+fn who_wants_a_table_for_himself_is_not_passed_by_those_who_change_it() {
+    let database = TestDatabase::new();
+    let (one, two, three) = (database.session(), database.session(), database.session());
+    one.answers(&[
+        ("create table t (id int primary key, v int)", "Table t created."),
+        ("insert into t values (1, 0), (2, 0)", "2 rows inserted."),
+        ("begin", "Transaction begun."),
+        ("update t set v = 1 where id = 1", "1 row updated."),
+    ]);
+    two.run("begin");
+    let waits = "select count(*) from v$session where event like 'enq: TM%' and state = 'WAITING'";
+    let locks = two.begin("lock table t in exclusive mode");
+    database.wait_for(|_| one.run(waits) == "1");
+    let changes = three.begin("update t set v = 3 where id = 2");
+    database.wait_for(|_| one.run(waits) == "2");
+    // Who is waited for goes on.
+    one.answers(&[
+        ("update t set v = 2 where id = 1", "1 row updated."),
+        ("insert into t values (3, 0)", "1 row inserted."),
+        ("commit", "Transaction committed."),
+    ]);
+    assert_eq!(locks.get(), "Table t locked.");
+    two.answers(&[
+        ("select v from t where id = 2", "0"),
+        ("update t set v = v + 10 where id = 2", "1 row updated."),
+        ("commit", "Transaction committed."),
+    ]);
+    assert_eq!(changes.get(), "1 row updated.");
+    one.answers(&[("select id, v from t order by id", "1,2 2,3 3,0")]);
+}

@@ -1,7 +1,7 @@
 //! Locks of rows, keys and tables: who holds what, who waits in line, and who waits for each other.
 //!
 //! Who wants a lock that others hold, or wait for, stands in line, first come first served; who holds it and
-//! wants more goes before those. When a wait begins those are looked at that it is for, those that they wait for, and
+//! wants more goes before those that wait for what it holds, as in PostgreSQL. When a wait begins those are looked at that it is for, those that they wait for, and
 //! so on: one that would close a circle is refused at once, with what is in the way.
 
 mod circle;
@@ -183,9 +183,10 @@ impl Locks {
             return Asked::Granted;
         }
         let wanted = held.map_or(mode, |held| held.with(mode));
-        // Who bears all that stand in line need not stand there: a reader, where somebody waits who lets others read.
+        // Who bears all that stand in line need not stand there, nor does whom they wait for.
+        let waits_for = |waiter: &Waiter| held.is_some_and(|held| !held.bears(waiter.mode));
         let mut waiters = line.waiters.iter();
-        let is_next = held.is_some() || waiters.all(|waiter| wanted.bears(waiter.mode));
+        let is_next = waiters.all(|waiter| wanted.bears(waiter.mode) || waits_for(waiter));
         if is_next && line.may_grant(owner, wanted) {
             line.grant(owner, wanted);
             return Asked::Granted;
@@ -199,11 +200,9 @@ impl Locks {
         }
         let (granted, receiver) = oneshot::channel();
         let waiter = Waiter { owner, mode: wanted, granted };
-        // Who holds it already goes before those that wait for it.
-        match held {
-            Some(_) => line.waiters.push_front(waiter),
-            None => line.waiters.push_back(waiter),
-        }
+        // Who holds it already goes before those that wait for that.
+        let place = line.waiters.iter().position(waits_for);
+        line.waiters.insert(place.unwrap_or(line.waiters.len()), waiter);
         self.waiting().insert(owner, resource);
         Asked::Waits { granted: receiver, is_held: held.is_some() }
     }

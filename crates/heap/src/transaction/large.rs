@@ -13,8 +13,8 @@ impl Transaction {
     /// Whether it may be more than one commit takes. It costs no I/O.
     pub fn may_be_too_large(&self) -> bool {
         // A load says so as rows come.
-        matches!(self.load, State::None)
-            && !self.store.surely_fits(self.own.steps(), self.own.bytes())
+        let steps = self.own.steps() + self.own.long_size().0;
+        matches!(self.load, State::None) && !self.store.surely_fits(steps, self.own.bytes())
     }
 
     /// Refuses what a commit would refuse now as too large. All that the commit reads is read for that, where it
@@ -44,17 +44,18 @@ impl Transaction {
         self.own.give_up(table, indexes);
     }
 
-    /// Locks a row, and its table against whoever moves its rows. Nobody waits for a row with the table locked so: who
+    /// Locks a row, waiting for it as `patience` says, and its table against whoever moves its rows. Nobody waits for a row with the table locked so: who
     /// moves rows has mostly locked some that others wait for, and would wait for these.
     pub(super) async fn lock_in_table(
         &mut self,
         table: u32,
         id: RowId,
         mode: Mode,
+        patience: Patience,
     ) -> Result<(), Error> {
         let (row, table) = (Resource::Row(table, id), Resource::Table(table));
         loop {
-            self.lock(row, mode).await?;
+            self.lock_within(row, mode, patience).await?;
             if self.held.has(&table, Mode::RowShare) {
                 return Ok(());
             }
@@ -66,7 +67,7 @@ impl Transaction {
                     self.held.add(table, Mode::RowShare);
                     return Ok(());
                 }
-                Err(LockError::Busy { .. }) if self.patience != Patience::None => {}
+                Err(LockError::Busy { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
             // It was locked just now: with others before the table would be too.

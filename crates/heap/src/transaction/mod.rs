@@ -180,7 +180,7 @@ impl Transaction {
         row: RowRef,
         mode: Mode,
     ) -> Result<Option<Bytes>, Error> {
-        if let Some(known) = self.lock_known(table, row, mode).await? {
+        if let Some(known) = self.lock_known(table, row, mode, self.patience).await? {
             return Ok(known);
         }
         let locked = self.lock_stored(table, row, mode, self.isolation == Isolation::Snapshot);
@@ -199,7 +199,25 @@ impl Transaction {
         row: RowRef,
         mode: Mode,
     ) -> Result<LockedRow, Error> {
-        match self.lock_known(table, row, mode).await? {
+        match self.lock_known(table, row, mode, self.patience).await? {
+            Some(bytes) => Ok(LockedRow { bytes, is_changed: false }),
+            None => self.lock_stored(table, row, mode, true).await,
+        }
+    }
+
+    /// As [`Transaction::lock_row_seen`], and does not wait for who has locked the row; for who has locked the table it
+    /// waits.
+    ///
+    /// # Errors
+    /// As [`Transaction::lock_row_seen`].
+    #[boxed]
+    pub async fn lock_row_at_once(
+        &mut self,
+        table: u32,
+        row: RowRef,
+        mode: Mode,
+    ) -> Result<LockedRow, Error> {
+        match self.lock_known(table, row, mode, Patience::None).await? {
             Some(bytes) => Ok(LockedRow { bytes, is_changed: false }),
             None => self.lock_stored(table, row, mode, true).await,
         }
@@ -211,9 +229,10 @@ impl Transaction {
         table: u32,
         row: RowRef,
         mode: Mode,
+        patience: Patience,
     ) -> Result<Option<Option<Bytes>>, Error> {
         let RowRef::Stored(id) = row else { return self.row(table, row).await.map(Some) };
-        self.lock_in_table(table, id, mode).await?;
+        self.lock_in_table(table, id, mode, patience).await?;
         Ok(self.own.changes().row(table, row))
     }
 
@@ -273,11 +292,20 @@ impl Transaction {
     /// [`Error::Lock`].
     #[boxed]
     pub async fn lock(&mut self, resource: Resource, mode: Mode) -> Result<(), Error> {
+        self.lock_within(resource, mode, self.patience).await
+    }
+
+    async fn lock_within(
+        &mut self,
+        resource: Resource,
+        mode: Mode,
+        patience: Patience,
+    ) -> Result<(), Error> {
         if self.held.has(&resource, mode) {
             return Ok(());
         }
         let what = (self.held.owner(), resource, mode);
-        self.store.locks().acquire(self.store.env(), &self.session, what, self.patience).await?;
+        self.store.locks().acquire(self.store.env(), &self.session, what, patience).await?;
         self.held.add(resource, mode);
         if matches!(resource, Resource::Table(_)) && !mode.bears(Mode::RowExclusive) {
             self.saw_all();

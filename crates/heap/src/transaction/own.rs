@@ -118,6 +118,8 @@ pub(super) struct Own {
     /// Long values that are freed, by their first pages: the table, and all pages.
     freed: BTreeMap<u32, (u32, Vec<u32>)>,
     undo: Vec<Undo>,
+    /// Changes that are taken back no more.
+    settled: usize,
     inserted: u32,
     /// Of all rows, keys and values.
     bytes: u64,
@@ -256,7 +258,7 @@ impl Own {
 
     /// How many changes of rows and keys there were; those that were taken back count for nothing.
     pub fn steps(&self) -> usize {
-        self.undo.len()
+        self.settled + self.undo.len()
     }
 
     /// The pages and bytes of new long values.
@@ -306,7 +308,9 @@ impl Own {
         let rows = rows.map(|(_, change)| row_bytes(Some(change)));
         let keys = keys.range(Bound::Unbounded, Bound::Unbounded, false);
         let keys = keys.map(|((_, key, _), _)| key_bytes(key));
-        self.bytes = rows.sum::<u64>() + keys.sum::<u64>() + self.long_size().1;
+        let (mut settled, mut bytes) = (0, 0);
+        rows.chain(keys).for_each(|own| (settled, bytes) = (settled + 1, bytes + own));
+        (self.settled, self.bytes) = (settled, bytes + self.long_size().1);
     }
 
     /// The changes of rows and keys as a commit takes them, while it keeps them.

@@ -226,19 +226,25 @@ impl SharedCatalog {
     ///
     /// # Errors
     /// Those of `next` and `replace`; nothing changes then.
-    pub(crate) async fn change_by<F>(
+    pub(crate) async fn change_by<F, T>(
         &self,
         next: impl FnOnce(&Arc<Catalog>) -> Result<Catalog>,
         replace: impl FnOnce(Arc<Catalog>, Arc<Catalog>) -> F,
     ) -> Result<()>
     where
-        F: Future<Output = Result<()>>,
+        F: Future<Output = Result<T>>,
     {
         let _turn = self.turn().await;
         let now = self.known()?;
         let next = self.checked(next(&now)?)?;
-        let replaced = replace(now, Arc::clone(&next)).await;
-        self.replaced(next, replaced).await
+        let (kept, replaced) = match replace(now, Arc::clone(&next)).await {
+            Ok(kept) => (Some(kept), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        let replaced = self.replaced(next, replaced).await;
+        // Within the turn: who has it next finds these locks free.
+        drop(kept);
+        replaced
     }
 
     fn checked(&self, mut next: Catalog) -> Result<Arc<Catalog>> {

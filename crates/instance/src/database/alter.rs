@@ -235,7 +235,8 @@ impl Alteration {
             indexes.map(|index| index.name.clone()).chain([table.name.clone()]).collect()
         };
         if let Some(rows) = table.rows.as_ref().filter(|rows| rows.object != self.rows.object) {
-            self.definitions.database().heap().are_filled(rows).await?;
+            let indexes = rows.indexes.iter().map(|index| index.object);
+            self.definitions.are_filled(indexes.chain([rows.object]));
         }
         let new = names(&table).difference(&names(&self.was)).cloned().collect();
         self.definitions.lock_names(transaction, new).await?;

@@ -19,7 +19,7 @@ use super::define_columnar::{files_of, left_segments};
 use crate::budget::Consumer;
 use crate::catalog::{Catalog, Draft, OWNER_OID, RowTable, Segment, Table, name};
 use crate::error::{Error, INTERNAL, Result};
-use crate::heap::{Making, Transaction, from_heap, remove_number};
+use crate::heap::{Making, Moved, Transaction, from_heap, remove_number};
 use crate::tables::{Published, SegmentFigures};
 
 /// So often, and after so long each time, it is looked whether the catalog is being changed.
@@ -44,6 +44,8 @@ struct Inner {
     draft: Option<Draft>,
     /// What was made in the heap.
     made: BTreeSet<u32>,
+    /// What of that has rows that there were before, elsewhere.
+    filled: BTreeSet<u32>,
     /// Keeps that from being taken for what a crash has left.
     making: Option<Making>,
     /// Segments of columnar tables that have their names, and are in no catalog.
@@ -224,6 +226,24 @@ impl Definitions {
         }
     }
 
+    /// These tables and indexes have rows that there were before, elsewhere: a snapshot of before sees none of them.
+    pub(super) fn are_filled(&self, objects: impl Iterator<Item = u32>) {
+        self.inner().filled.extend(objects);
+    }
+
+    /// Whether somebody's commit may have moved the rows of a table already, and the catalog does not say so yet: it
+    /// does when that is [settled](crate::catalog::SharedCatalog::settled).
+    pub fn may_have_moved(&self, table: &RowTable) -> bool {
+        let database = self.database();
+        database.catalog().is_changing() && database.heap().is_leaving(table.object)
+    }
+
+    /// Waits until the catalog says what the commit that is under way has done.
+    #[boxed]
+    pub async fn settled(&self) {
+        self.database().catalog().settled().await;
+    }
+
     fn row_table(&self, name: &str) -> Result<(Table, RowTable)> {
         let catalog = self.catalog()?;
         let found = catalog.row_table(name).map(|(table, rows)| (table.clone(), rows.clone()));
@@ -360,14 +380,11 @@ impl Definitions {
         let (database, heap) = (self.database(), self.database().heap());
         let objects = draft.objects();
         let next = |current: &Arc<Catalog>| Ok(Catalog::clone(draft.onto(current)?.catalog()));
-        let locks = Mutex::new(None);
-        let replace = async |now: Arc<Catalog>, next: Arc<Catalog>| {
-            let kept = heap.commit_with(transaction, now, next).await?;
-            *locks.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
-            Ok(())
-        };
+        let filled = std::mem::take(&mut self.inner().filled);
+        let moved = Moved { left: objects.left.clone(), filled };
+        let replace =
+            |now: Arc<Catalog>, next: Arc<Catalog>| heap.commit_with(transaction, now, next, moved);
         let committed = database.catalog().change_by(next, replace).await;
-        drop(locks);
         match &committed {
             Ok(()) => {
                 // Who began before may still read what was named.

@@ -245,18 +245,18 @@ impl HeapCatalog {
 }
 
 impl Heap {
-    /// Commits a transaction, which makes `next` of the catalog `now`. It keeps its locks until what comes back is
-    /// dropped.
+    /// Commits a transaction, which makes `next` of the catalog `now`: at which LSN. It keeps its locks until what comes
+    /// back is dropped.
     pub(super) async fn commit_change(
         &self,
         mut change: Transaction,
         now: &Catalog,
         next: &Catalog,
-    ) -> Result<LocksOf> {
+    ) -> Result<(LocksOf, u64)> {
         write(&mut change, now, next).await?;
         let (committed, locks) = change.commit_locked().await.map_err(from_heap)?;
         self.catalog_changed(committed.lsn);
-        Ok(locks)
+        Ok((locks, committed.lsn))
     }
 }
 

@@ -12,6 +12,7 @@ mod removal;
 mod sequence;
 mod transaction;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellar_diskgroup::Group;
@@ -21,7 +22,6 @@ use cellar_storage::MountedGroups;
 use cellar_wait::Session;
 
 use crate::budget::{Budget, Consumer};
-use crate::catalog::RowTable;
 use crate::error::{Error, INTERNAL, Result};
 use crate::session::Sessions;
 
@@ -30,10 +30,11 @@ use catalog_rows::NUMBERS;
 pub(crate) use catalog_rows::{HeapCatalog, check_names};
 pub(crate) use error::from_heap;
 pub use file::HEAP_PATH;
-use fresh::Fresh;
+use fresh::{Fresh, Leaving};
 pub use load::MayShare;
 use removal::Removal;
 pub(crate) use removal::{Making, remove_number};
+pub(crate) use transaction::Moved;
 pub use transaction::{
     Begin, ChangeError, Entries, IndexKey, LockedRow, Mark, RowLock, Rows, Scan, Shares, Statement,
     TableLock, TableSize, Transaction,
@@ -166,14 +167,19 @@ impl Heap {
             .map_err(|_| Error::new(INTERNAL, format!("number {number} is too large")))
     }
 
-    /// A table that was filled, and its indexes, have all rows for whoever begins to read from now on.
-    pub(crate) async fn are_filled(&self, rows: &RowTable) -> Result<()> {
-        // What filled them is durable, and below this point.
-        let mut reading = self.begin(&self.session(), Begin::default())?;
-        let point = reading.statement().await?.point();
-        let indexes = rows.indexes.iter().map(|index| index.object);
-        indexes.chain([rows.object]).for_each(|object| self.0.fresh.add(object, point));
-        Ok(())
+    /// These lose their names by a commit that begins.
+    fn leaving(&self, objects: &BTreeSet<u32>) -> Leaving {
+        self.0.fresh.leave(objects)
+    }
+
+    /// A table or index has all rows for whoever sees the commit at this LSN.
+    fn is_filled(&self, object: u32, lsn: u64) {
+        self.0.fresh.add(object, lsn + 1);
+    }
+
+    /// Whether a commit that is under way takes the name from a table or index: it may have done so already.
+    pub(crate) fn is_leaving(&self, object: u32) -> bool {
+        self.0.fresh.is_leaving(object)
     }
 
     /// An index has all rows from now on.

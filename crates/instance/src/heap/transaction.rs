@@ -1,5 +1,6 @@
 //! A transaction of a session, and what a statement of it reads: the store's, with errors as users see them.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use cellar_heap::{
 use cellar_wait::Session;
 
 use super::catalog_rows::lock_name;
-use super::fresh::Fresh;
+use super::fresh::{Fresh, Leaving};
 use super::{Heap, from_heap};
 use crate::catalog::{Catalog, Index, RowTable};
 use crate::error::{Error, Result};
@@ -156,6 +157,14 @@ impl Heap {
     }
 }
 
+/// What becomes of tables and indexes by a commit.
+pub(crate) struct Moved {
+    /// The catalog names them no more.
+    pub left: BTreeSet<u32>,
+    /// They have rows that others have left.
+    pub filled: BTreeSet<u32>,
+}
+
 impl Heap {
     /// Commits a transaction, and with it a change of the catalog. Nobody else has its locks before what comes back
     /// is dropped: who waits for one is to find the catalog that is durable.
@@ -167,8 +176,12 @@ impl Heap {
         transaction: Transaction,
         now: Arc<Catalog>,
         next: Arc<Catalog>,
-    ) -> Result<LocksOf> {
-        self.commit_change(transaction.0, &now, &next).await
+        moved: Moved,
+    ) -> Result<(LocksOf, Leaving)> {
+        let leaving = self.leaving(&moved.left);
+        let (locks, lsn) = self.commit_change(transaction.0, &now, &next).await?;
+        moved.filled.into_iter().for_each(|object| self.is_filled(object, lsn));
+        Ok((locks, leaving))
     }
 }
 
@@ -344,11 +357,10 @@ impl Transaction {
             return Ok(cellar_heap::LockedRow { bytes: None, is_changed: false });
         };
         let mode = if how.is_shared { Mode::Share } else { Mode::Exclusive };
-        if !how.is_nowait {
-            return self.0.lock_row_seen(table.object, at, mode).await;
+        match how.is_nowait {
+            true => self.0.lock_row_at_once(table.object, at, mode).await,
+            false => self.0.lock_row_seen(table.object, at, mode).await,
         }
-        let at_once = AtOnce::of(&mut self.0);
-        at_once.0.lock_row_seen(table.object, at, mode).await
     }
 
     /// Adds a row, with a key for each index.
@@ -561,11 +573,6 @@ impl Shares {
 impl Statement {
     pub(super) fn of(view: StatementView, fresh: Fresh) -> Statement {
         Statement(view, fresh)
-    }
-
-    /// Commits with LSNs below are seen.
-    pub(super) fn point(&self) -> u64 {
-        self.0.point()
     }
 
     /// Whether a table has all rows that are seen: not one that was written anew behind this statement's snapshot.

@@ -159,11 +159,14 @@ impl Engine {
         sql: &str,
         statement: DfStatement,
     ) -> Result<Outcome, Error> {
+        // A table that it has made already is made again: CREATE TABLE AS.
+        let before = (scope.mark().await.ok(), scope.definitions.mark());
         for _ in 0..PLANS {
             match self.query(sql, statement.clone()).await {
                 Err(error) if error.number == PLANNED_BEFORE => {
-                    let newer = scope.anew(scope.mark().await?).await?;
-                    self.set_scope(Some(newer));
+                    let (Some(mark), defined) = &before else { return Err(error) };
+                    scope.definitions.back_to(defined);
+                    self.set_scope(Some(scope.anew(*mark).await?));
                 }
                 outcome => return outcome,
             }

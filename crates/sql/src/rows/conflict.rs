@@ -174,7 +174,7 @@ impl Change<'_> {
                 match inserted {
                     Ok(row) => {
                         touched.insert(row);
-                        self.scope.check_place(self.columns)?;
+                        self.scope.check_changes(&transaction, self.columns)?;
                         return Ok(Became::Row(arrays));
                     }
                     Err(ChangeError::Duplicate { index, row })

@@ -17,7 +17,7 @@ use super::table::RowColumns;
 use crate::error::Error;
 use crate::instants::zoned::KEPT;
 
-/// Rows with long values that are read together, and the bytes of these values.
+/// Rows with long values that are read together, and the bytes of these values; so many fit every cache.
 const ROWS: usize = 64;
 const LONG_BYTES: u64 = 4 << 20;
 
@@ -141,7 +141,7 @@ impl Copy<'_> {
             let new = change.new_row(&mut filling, &writer, row, &[]).await?;
             filling.load_row(new.bytes, Vec::new()).await?;
         }
-        let is_much = filling.changed_bytes() > filling.bytes_max() / 4;
+        let is_much = filling.changed_bytes() > LONG_BYTES.min(filling.bytes_max() / 4);
         drop(filling);
         if !is_much {
             return Ok(scope);

@@ -126,6 +126,9 @@ impl Scope {
         loop {
             if self.read_only != ReadOnly::Database {
                 self.open().await?.lock_to_read(&columns.rows).await?;
+                if self.definitions.may_have_moved(&columns.rows) {
+                    self.definitions.settled().await;
+                }
             }
             let catalog = self.definitions.catalog()?;
             let now = catalog.row_table(&columns.name);

@@ -329,6 +329,10 @@ impl RowTables {
     /// # Errors
     /// Those of the commit.
     pub(crate) async fn end_statement(&self, scope: &Scope, is_done: bool) -> Result<(), Error> {
+        let fits = match is_done && !scope.in_block {
+            true => self.make_fit(&scope.definitions, &scope.transaction).await,
+            false => Ok(()),
+        };
         self.at_work.store(false, Ordering::Release);
         if scope.in_block {
             if !is_done {
@@ -340,32 +344,41 @@ impl RowTables {
         self.settings.end_transaction();
         let transaction = scope.transaction.lock().await.take();
         let ended = match transaction {
-            Some(transaction) if is_done => self.commit(&scope.definitions, transaction).await,
+            Some(transaction) if is_done && fits.is_ok() => {
+                let _committing = self.committing();
+                scope.definitions.commit(transaction).await
+            }
             transaction => {
                 scope.definitions.roll_back(transaction).await;
                 Ok(())
             }
         };
         self.advisory.end_transaction().await;
-        ended
+        fits?;
+        Ok(ended?)
     }
 
-    /// Commits a transaction, which is made to fit where it is too large.
-    async fn commit(
-        &self,
-        definitions: &Definitions,
-        mut transaction: Transaction,
-    ) -> Result<(), Error> {
-        if transaction.may_be_too_large() {
-            let (database, session) = (&self.database, self.session.waits());
-            let committer = Committer { database, session, definitions };
-            if let Err(error) = Box::pin(committer.make_fit(&mut transaction)).await {
-                definitions.roll_back(Some(transaction)).await;
-                return Err(error);
-            }
-        }
-        let _committing = self.committing();
-        Ok(definitions.commit(transaction).await?)
+    /// Has a transaction fit one commit. It goes on as before where this is given up half-way.
+    async fn make_fit(&self, definitions: &Definitions, transaction: &Shared) -> Result<(), Error> {
+        let mut open = transaction.lock().await;
+        let Some(large) = open.as_mut().filter(|open| open.may_be_too_large()) else {
+            return Ok(());
+        };
+        let (database, session) = (&self.database, self.session.waits());
+        let committer = Committer { database, session, definitions };
+        Box::pin(committer.make_fit(large)).await
+    }
+
+    /// Has the transaction that is open fit one commit.
+    async fn make_open_fit(&self) -> Result<(), Error> {
+        let (transaction, definitions) = match &*self.state.lock().await {
+            State::Open(begun) => (Arc::clone(&begun.transaction), begun.definitions.clone()),
+            State::Idle | State::Failed(_) => return Ok(()),
+        };
+        self.at_work.store(true, Ordering::Release);
+        let fits = self.make_fit(&definitions, &transaction).await;
+        self.at_work.store(false, Ordering::Release);
+        fits
     }
 
     fn committing(&self) -> Committing<'_> {
@@ -528,11 +541,12 @@ impl RowTables {
     /// Those of the commit: the transaction is over all the same.
     pub(crate) async fn end(&self, commits: bool) -> Result<Block, Error> {
         self.fail_if_given_up().await;
+        let fits = if commits { self.make_open_fit().await } else { Ok(()) };
         let ended = std::mem::take(&mut *self.state.lock().await);
         self.catalog.end();
-        let told = self.ended(ended, commits).await;
+        let told = self.ended(ended, commits && fits.is_ok()).await;
         self.advisory.end_transaction().await;
-        told
+        fits.and(told)
     }
 
     async fn ended(&self, ended: State, commits: bool) -> Result<Block, Error> {
@@ -549,12 +563,16 @@ impl RowTables {
                 let transaction = begun.transaction.lock().await.take();
                 match transaction {
                     Some(transaction) if commits => {
-                        let committed = self.commit(&begun.definitions, transaction).await;
+                        let committed = {
+                            let _committing = self.committing();
+                            begun.definitions.commit(transaction).await
+                        };
                         match committed {
                             Ok(()) => self.settings.end_transaction(),
                             Err(_) => self.settings.back_to(&begun.settings),
                         }
-                        committed.map(|()| Block::Committed)
+                        committed?;
+                        Ok(Block::Committed)
                     }
                     transaction => {
                         self.settings.back_to(&begun.settings);

@@ -58,7 +58,10 @@ impl Engine {
         self.check_identities(&columns, &mut insert, overriding).await?;
         insert.source = Some(Box::new(self.source_of(&columns, &mut insert).await?));
         self.check_insert_rights(&columns, &insert, on.as_ref())?;
-        let columns = scope.current(&Arc::new(columns)).await?;
+        let columns = match on {
+            None => scope.locked(&Arc::new(columns)).await?,
+            Some(_) => scope.current(&Arc::new(columns)).await?,
+        };
         let conflict = on.map(|on| self.conflict(&columns, &alias, on)).transpose()?;
         let returning = returning.map(|items| Returning::new(items, alias, false));
         self.check_returning(&columns, returning.as_ref())?;
