@@ -1,8 +1,9 @@
 //! Locks of rows, keys and tables: who holds what, who waits in line, and who waits for each other.
 //!
-//! Who wants a lock that others hold, or wait for, stands in line, first come first served; who holds it and
-//! wants more goes before those that wait for what it holds, as in PostgreSQL. When a wait begins those are looked at that it is for, those that they wait for, and
-//! so on: one that would close a circle is refused at once, with what is in the way.
+//! Who wants a lock that others hold, or wait for, stands in line, first come first served; who holds it and wants
+//! more goes before those that wait for what it holds, as in PostgreSQL. When a wait begins those are looked at
+//! that it is for, those that they wait for, and so on: one that would close a circle is refused at once, with what
+//! is in the way.
 
 mod circle;
 mod mode;
