@@ -184,10 +184,10 @@ impl Locks {
             return Asked::Granted;
         }
         let wanted = held.map_or(mode, |held| held.with(mode));
-        // Who bears all that stand in line need not stand there, nor does whom they wait for.
+        // Before the first that waits for what it holds; who bears all before that place need not stand in line.
         let waits_for = |waiter: &Waiter| held.is_some_and(|held| !held.bears(waiter.mode));
-        let mut waiters = line.waiters.iter();
-        let is_next = waiters.all(|waiter| wanted.bears(waiter.mode) || waits_for(waiter));
+        let place = line.waiters.iter().position(waits_for).unwrap_or(line.waiters.len());
+        let is_next = line.waiters.iter().take(place).all(|waiter| wanted.bears(waiter.mode));
         if is_next && line.may_grant(owner, wanted) {
             line.grant(owner, wanted);
             return Asked::Granted;
@@ -201,9 +201,7 @@ impl Locks {
         }
         let (granted, receiver) = oneshot::channel();
         let waiter = Waiter { owner, mode: wanted, granted };
-        // Who holds it already goes before those that wait for that.
-        let place = line.waiters.iter().position(waits_for);
-        line.waiters.insert(place.unwrap_or(line.waiters.len()), waiter);
+        line.waiters.insert(place, waiter);
         self.waiting().insert(owner, resource);
         Asked::Waits { granted: receiver, is_held: held.is_some() }
     }
