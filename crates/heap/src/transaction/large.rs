@@ -44,8 +44,9 @@ impl Transaction {
         self.own.give_up(table, indexes);
     }
 
-    /// Locks a row, waiting for it as `patience` says, and its table against whoever moves its rows. Nobody waits for a row with the table locked so: who
-    /// moves rows has mostly locked some that others wait for, and would wait for these.
+    /// Locks a row, waiting for it as `patience` says, and its table against whoever moves its rows. Nobody waits for
+    /// a row with the table locked so: who moves rows has mostly locked some that others wait for, and would wait for
+    /// these.
     pub(super) async fn lock_in_table(
         &mut self,
         table: u32,

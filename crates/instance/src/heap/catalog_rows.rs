@@ -245,8 +245,8 @@ impl HeapCatalog {
 }
 
 impl Heap {
-    /// Commits a transaction, which makes `next` of the catalog `now`: at which LSN. It keeps its locks until what comes
-    /// back is dropped.
+    /// Commits a transaction, which makes `next` of the catalog `now`: at which LSN. It keeps its locks until what
+    /// comes back is dropped.
     pub(super) async fn commit_change(
         &self,
         mut change: Transaction,
