@@ -94,11 +94,6 @@ impl Held {
         *held = held.with(mode);
     }
 
-    /// Forgets a lock that is let go of.
-    fn forget(&mut self, resource: &Resource) {
-        self.resources.remove(resource);
-    }
-
     /// Lets go of a lock.
     pub fn let_go_of(&mut self, resource: Resource) {
         self.resources.remove(&resource);

@@ -97,11 +97,10 @@ impl SessionLocks {
     }
 
     fn let_go(&mut self) {
-        let Self { counts, held, locks, .. } = self;
+        let Self { counts, held, .. } = self;
         counts.retain(|resource, count| {
             if count.is_none() {
-                held.forget(resource);
-                locks.release(held.owner(), *resource);
+                held.let_go_of(*resource);
             }
             !count.is_none()
         });

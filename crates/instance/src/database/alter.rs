@@ -10,7 +10,7 @@ use cellar_wait::Session;
 use super::Definitions;
 use crate::catalog::{Index, RowTable, Table};
 use crate::error::{Error, Result};
-use crate::heap::{Begin, IndexKey, Statement, Transaction, from_heap};
+use crate::heap::{Begin, IndexKey, Statement, TableLock, Transaction, from_heap};
 
 /// Keys of an index are sorted in so much memory.
 const SORT_BYTES: usize = 32 << 20;
@@ -91,7 +91,7 @@ impl Definitions {
         session: &Session,
         name: &str,
     ) -> Result<Alteration> {
-        let locked = self.lock_table_as(transaction, name, false).await?;
+        let locked = self.lock_table_as(transaction, name, TableLock::Exclusive).await?;
         self.alteration(transaction, session, locked).await
     }
 

@@ -19,7 +19,7 @@ use super::define_columnar::{files_of, left_segments};
 use crate::budget::Consumer;
 use crate::catalog::{Catalog, Draft, OWNER_OID, RowTable, Segment, Table, name};
 use crate::error::{Error, INTERNAL, Result};
-use crate::heap::{Making, Moved, Transaction, from_heap, remove_number};
+use crate::heap::{Making, Moved, TableLock, Transaction, from_heap, remove_number};
 use crate::tables::{Published, SegmentFigures};
 
 /// So often, and after so long each time, it is looked whether the catalog is being changed.
@@ -202,22 +202,19 @@ impl Definitions {
         transaction: &mut Transaction,
         name: &str,
     ) -> Result<(Table, RowTable)> {
-        self.lock_table_as(transaction, name, true).await
+        self.lock_table_as(transaction, name, TableLock::AccessExclusive).await
     }
 
-    /// As [`Definitions::lock_table`]; or, not `alone`, until nobody else changes or locks rows of it.
+    /// As [`Definitions::lock_table`], in any mode.
     pub(super) async fn lock_table_as(
         &self,
         transaction: &mut Transaction,
         name: &str,
-        alone: bool,
+        lock: TableLock,
     ) -> Result<(Table, RowTable)> {
         loop {
             let (was, rows) = self.row_table(name)?;
-            match alone {
-                true => transaction.lock_alone(&rows).await?,
-                false => transaction.lock_rows_still(&rows).await?,
-            }
+            transaction.lock_table(&rows, lock, false).await?;
             self.database().catalog().settled().await;
             let (now, _) = self.row_table(name)?;
             if now == was {

@@ -16,8 +16,7 @@ pub(crate) fn from_heap(error: HeapError) -> Error {
              LOGFILE"
         }
         HeapError::TransactionTooLarge { what: TooMuch::Pages(_), .. } => {
-            "change fewer rows at a time; a larger buffer cache takes more of them: ALTER SYSTEM SET memory_target, \
-             then open the database anew"
+            "change fewer rows at a time, or raise memory_target and open the database anew"
         }
         HeapError::PageDamaged { .. } | HeapError::HeaderDamaged { .. } => {
             "a scrub with REPAIR mends what another copy still has; see more: cellar validate DIR"

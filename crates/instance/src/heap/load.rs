@@ -74,8 +74,8 @@ impl Transaction {
             "a transaction with {bytes} bytes of changes is too large: {most} are the most"
         );
         Err(Error::new(TOO_LARGE, text).hint(
-            "change fewer rows at a time; INSERT .. SELECT and COPY outside a transaction have no such limit; a \
-             redo log of larger groups takes more: ALTER DATABASE ADD LOGFILE",
+            "add fewer rows at a time: long values take redo; a redo log of larger groups takes more: ALTER DATABASE \
+             ADD LOGFILE",
         ))
     }
 

@@ -196,26 +196,6 @@ impl Transaction {
         self.0.lock(resource, Mode::AccessShare).await.map_err(from_heap)
     }
 
-    /// Locks a table against everybody, for DDL.
-    ///
-    /// # Errors
-    /// As [`Transaction::lock_to_read`].
-    #[boxed]
-    pub async fn lock_alone(&mut self, table: &RowTable) -> Result<()> {
-        let resource = Resource::Table(table.object);
-        self.0.lock(resource, Mode::AccessExclusive).await.map_err(from_heap)
-    }
-
-    /// Locks a table against everybody who changes or locks rows of it.
-    ///
-    /// # Errors
-    /// As [`Transaction::lock_to_read`].
-    #[boxed]
-    pub async fn lock_rows_still(&mut self, table: &RowTable) -> Result<()> {
-        let resource = Resource::Table(table.object);
-        self.0.lock(resource, Mode::Exclusive).await.map_err(from_heap)
-    }
-
     /// Locks a table until the transaction ends, as LOCK TABLE says.
     ///
     /// # Errors

@@ -36,8 +36,12 @@ impl Committer<'_> {
     /// a table once more.
     pub async fn make_fit(&self, transaction: &mut Transaction) -> Result<(), Error> {
         let Err(mut refused) = transaction.check_fits().await else { return Ok(()) };
-        if refused.number() != TOO_LARGE || transaction.is_snapshot() {
+        if refused.number() != TOO_LARGE {
             return Err(refused.into());
+        }
+        if transaction.is_snapshot() {
+            // It must not copy rows that it does not see.
+            return Err(Error::from(refused).next("run the transaction under READ COMMITTED"));
         }
         for object in transaction.changed_tables() {
             let catalog = self.definitions.catalog()?;

@@ -192,7 +192,7 @@ impl Scope {
         if bytes > most {
             let text =
                 format!("{bytes} bytes of changes are too many for memory: {most} are the most");
-            let next = "change fewer rows in a transaction, or give it more memory: ALTER SYSTEM SET memory_target";
+            let next = "raise memory_target, or change fewer rows in a transaction";
             return Err(Error::new(4031, "53200", text).next(next));
         }
         self.check_place(columns)
