@@ -4,11 +4,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{
-    ObjectType, Query, Statement as SqlStatement, Visit, Visitor,
-};
+use datafusion::sql::sqlparser::ast::{ObjectType, Query, Statement as SqlStatement, Visitor};
 
 use crate::error::Error;
+use crate::walk;
 
 const IN_PLACE: &str = "tables here are files read in place";
 
@@ -78,7 +77,7 @@ pub(crate) fn locks_rows(query: &Query) -> bool {
             }
         }
     }
-    query.visit(&mut Locks).is_break()
+    walk::look(query, &mut Locks).is_break()
 }
 
 fn words_of_locks(query: &Query) -> String {

@@ -20,11 +20,12 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, col};
 use datafusion::sql::parser::{CopyToSource, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
-    Visit, VisitMut, Visitor, VisitorMut,
+    VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::Word;
 
 use crate::error::Error;
+use crate::walk;
 use crate::walk::visit;
 
 /// The catalog as SQL names it.
@@ -241,7 +242,7 @@ impl Spoken {
         }
         let mut columns = Columns(BTreeSet::new());
         let mut look = |expr: &Expr| {
-            let _: ControlFlow<()> = expr.visit(&mut columns);
+            let _: ControlFlow<()> = walk::look(expr, &mut columns);
         };
         select.having.iter().chain(&select.qualify).for_each(&mut look);
         if let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = order {

@@ -1,7 +1,7 @@
 //! Walks over plans, expressions and statements that are compiled once, whoever walks.
 //!
 //! The walks of DataFusion and of the parser are generic over what is done at a node: each closure has some
-//! hundred functions made for it. Here it is behind a reference. That is a third of this crate's code.
+//! hundred functions made for it. Here it is behind a reference. That would be half of this crate's code.
 
 use std::ops::ControlFlow;
 
@@ -9,8 +9,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
-    Expr as SqlExpr, ObjectName, Query, Select, Statement, TableFactor, ValueWithSpan, VisitMut,
-    VisitorMut,
+    Expr as SqlExpr, ObjectName, Query, Select, Statement, TableFactor, ValueWithSpan, Visit,
+    VisitMut, Visitor, VisitorMut,
 };
 
 /// What a change of a node gives.
@@ -95,42 +95,122 @@ pub(crate) fn are_of(exprs: &[Expr], rows: &DFSchema) -> Result<bool> {
     Ok(true)
 }
 
-/// Has a visitor see a part of a statement.
-pub(crate) fn visit<B>(
+/// Has a visitor change a part of a statement.
+pub(crate) fn visit<V: VisitorMut>(
     part: &mut impl VisitMut,
-    visitor: &mut impl VisitorMut<Break = B>,
-) -> ControlFlow<B> {
-    part.visit(&mut Behind(visitor))
+    visitor: &mut V,
+) -> ControlFlow<V::Break> {
+    let mut held = Held { visitor, found: None };
+    let _ = part.visit(&mut BehindMut(&mut held));
+    held.found.map_or(ControlFlow::Continue(()), ControlFlow::Break)
 }
 
-/// Any visitor that ends with a `B`, as one type.
-struct Behind<'a, B>(&'a mut dyn VisitorMut<Break = B>);
+/// Has a visitor look at a part of a statement.
+pub(crate) fn look<V: Visitor>(part: &impl Visit, visitor: &mut V) -> ControlFlow<V::Break> {
+    let mut held = Held { visitor, found: None };
+    let _ = part.visit(&mut Behind(&mut held));
+    held.found.map_or(ControlFlow::Continue(()), ControlFlow::Break)
+}
 
+/// Looks at the expressions of a part of a statement, the outer before those within.
+pub(crate) fn each_expr(part: &impl Visit, mut f: impl FnMut(&SqlExpr)) {
+    any_expr(part, |expr| {
+        f(expr);
+        false
+    });
+}
+
+/// Whether a part of a statement has an expression for which `f` is true.
+pub(crate) fn any_expr(part: &impl Visit, f: impl FnMut(&SqlExpr) -> bool) -> bool {
+    struct Any<F>(F);
+    impl<F: FnMut(&SqlExpr) -> bool> Visitor for Any<F> {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &SqlExpr) -> ControlFlow<()> {
+            if (self.0)(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    look(part, &mut Any(f)).is_break()
+}
+
+/// Changes the expressions of a part of a statement, those within before the outer.
+pub(crate) fn map_exprs(part: &mut impl VisitMut, f: impl FnMut(&mut SqlExpr)) {
+    struct Map<F>(F);
+    impl<F: FnMut(&mut SqlExpr)> VisitorMut for Map<F> {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut SqlExpr) -> ControlFlow<()> {
+            (self.0)(expr);
+            ControlFlow::Continue(())
+        }
+    }
+    let _: ControlFlow<()> = visit(part, &mut Map(f));
+}
+
+/// A visitor, and what it ended with.
+struct Held<'a, V, B> {
+    visitor: &'a mut V,
+    found: Option<B>,
+}
+
+impl<V, B> Held<'_, V, B> {
+    fn note(&mut self, flow: ControlFlow<B>) -> ControlFlow<()> {
+        flow.map_break(|found| self.found = Some(found))
+    }
+}
+
+/// Any visitor that looks, as one type.
+struct Behind<'a>(&'a mut dyn Visitor<Break = ()>);
+
+/// Any visitor that changes, as one type.
+struct BehindMut<'a>(&'a mut dyn VisitorMut<Break = ()>);
+
+/// The methods of both kinds of visitor, each once for the one type and once for what is behind it.
 macro_rules! handed_on {
     ($($name:ident: $node:ty),* $(,)?) => {
-        $(fn $name(&mut self, node: &mut $node) -> ControlFlow<B> {
-            self.0.$name(node)
-        })*
+        impl Visitor for Behind<'_> {
+            type Break = ();
+            $(fn $name(&mut self, node: &$node) -> ControlFlow<()> {
+                self.0.$name(node)
+            })*
+        }
+
+        impl<V: Visitor> Visitor for Held<'_, V, V::Break> {
+            type Break = ();
+            $(fn $name(&mut self, node: &$node) -> ControlFlow<()> {
+                let flow = self.visitor.$name(node);
+                self.note(flow)
+            })*
+        }
+
+        impl VisitorMut for BehindMut<'_> {
+            type Break = ();
+            $(fn $name(&mut self, node: &mut $node) -> ControlFlow<()> {
+                self.0.$name(node)
+            })*
+        }
+
+        impl<V: VisitorMut> VisitorMut for Held<'_, V, V::Break> {
+            type Break = ();
+            $(fn $name(&mut self, node: &mut $node) -> ControlFlow<()> {
+                let flow = self.visitor.$name(node);
+                self.note(flow)
+            })*
+        }
     };
 }
 
-impl<B> VisitorMut for Behind<'_, B> {
-    type Break = B;
-
-    handed_on!(
-        pre_visit_query: Query,
-        post_visit_query: Query,
-        pre_visit_select: Select,
-        post_visit_select: Select,
-        pre_visit_relation: ObjectName,
-        post_visit_relation: ObjectName,
-        pre_visit_table_factor: TableFactor,
-        post_visit_table_factor: TableFactor,
-        pre_visit_expr: SqlExpr,
-        post_visit_expr: SqlExpr,
-        pre_visit_statement: Statement,
-        post_visit_statement: Statement,
-        pre_visit_value: ValueWithSpan,
-        post_visit_value: ValueWithSpan,
-    );
-}
+handed_on!(
+    pre_visit_query: Query,
+    post_visit_query: Query,
+    pre_visit_select: Select,
+    post_visit_select: Select,
+    pre_visit_relation: ObjectName,
+    post_visit_relation: ObjectName,
+    pre_visit_table_factor: TableFactor,
+    post_visit_table_factor: TableFactor,
+    pre_visit_expr: SqlExpr,
+    post_visit_expr: SqlExpr,
+    pre_visit_statement: Statement,
+    post_visit_statement: Statement,
+    pre_visit_value: ValueWithSpan,
+    post_visit_value: ValueWithSpan,
+);

@@ -1,14 +1,13 @@
 //! jsonb_agg and jsonb_object_agg by array_agg; functions that give rows, such as jsonb_array_elements, by unnest.
 
-use std::ops::ControlFlow;
-
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Select,
-    SelectItem, TableAlias, TableAliasColumnDef, TableFactor, visit_expressions_mut,
+    SelectItem, TableAlias, TableAliasColumnDef, TableFactor,
 };
 
 use crate::call::call;
 use crate::names::folded;
+use crate::walk;
 
 /// A function that gives rows: the functions that give the arrays of its columns, and their names.
 struct Rows {
@@ -101,13 +100,12 @@ pub(super) fn whole_rows(select: &mut Select) {
             *item = SelectItem::ExprWithAlias { expr: Expr::Identifier(name.clone()), alias };
         }
     }
-    let _: ControlFlow<()> = visit_expressions_mut(select, |expr| {
+    walk::map_exprs(select, |expr| {
         if let Expr::Identifier(name) = expr
             && let Some((own, column)) = aliases.iter().find(|(own, _)| folded(own) == folded(name))
         {
             *expr = Expr::CompoundIdentifier(vec![own.clone(), column.clone()]);
         }
-        ControlFlow::Continue(())
     });
 }
 

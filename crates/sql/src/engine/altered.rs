@@ -2,7 +2,6 @@
 //! written anew only where columns go or change their type, or where a new one differs from row to row.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
@@ -18,9 +17,7 @@ use datafusion::logical_expr::{
     DdlStatement, Expr, LogicalPlan, LogicalPlanBuilder, cast, ident, lit,
 };
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{
-    DataType as SqlType, Expr as SqlExpr, Ident, visit_expressions_mut,
-};
+use datafusion::sql::sqlparser::ast::{DataType as SqlType, Expr as SqlExpr, Ident};
 use datafusion::sql::sqlparser::parser::Parser;
 use futures_util::TryStreamExt;
 
@@ -35,6 +32,7 @@ use crate::grammar::CellarDialect;
 use crate::parse::parse;
 use crate::rows::{Checks, Filling, OldRows, RowColumns, built, expression, missing, row_error};
 use crate::statement::Statement;
+use crate::walk;
 
 /// A column of the table as it is to be.
 pub(super) struct NewColumn {
@@ -328,7 +326,7 @@ pub(super) fn renamed(condition: &str, old: &str, new: &str) -> Result<String, E
         None => ident.value.to_ascii_lowercase() == old,
     };
     let mut is_changed = false;
-    let _ = visit_expressions_mut(&mut parsed, |expr| {
+    walk::map_exprs(&mut parsed, |expr| {
         let own = match expr {
             SqlExpr::Identifier(own) => Some(own),
             SqlExpr::CompoundIdentifier(parts) => parts.last_mut(),
@@ -338,7 +336,6 @@ pub(super) fn renamed(condition: &str, old: &str, new: &str) -> Result<String, E
             *own = Ident::with_quote('"', new);
             is_changed = true;
         }
-        ControlFlow::<()>::Continue(())
     });
     // Else as it was written.
     Ok(if is_changed { parsed.to_string() } else { condition.to_owned() })

@@ -1,7 +1,6 @@
 //! CREATE, ALTER and DROP SEQUENCE, sequences of columns, and what keeps their values.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
@@ -13,7 +12,6 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::{
     Expr as SqlExpr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Value,
-    visit_expressions,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use futures_util::TryStreamExt;
@@ -29,6 +27,7 @@ use crate::rows::{
     NewSequence, RowTables, SequenceOptions, default_of_sequence, free_name, no_sequence,
 };
 use crate::statement::{Define, OwnedBy};
+use crate::walk;
 
 /// A sequence that is made with a table: its name, and what it is.
 pub(super) type NamedSequence = (String, Sequence);
@@ -45,11 +44,9 @@ pub(super) fn bare(reference: &TableReference) -> Result<String, Error> {
 fn uses(expression: &str, sequence: &str) -> bool {
     let parsed = Parser::new(&CellarDialect).try_with_sql(expression);
     let Ok(parsed) = parsed.and_then(|mut parser| parser.parse_expr()) else { return false };
-    let found = visit_expressions(&parsed, |expr| {
-        let SqlExpr::Function(function) = expr else { return ControlFlow::Continue(()) };
-        let FunctionArguments::List(list) = &function.args else {
-            return ControlFlow::Continue(());
-        };
+    walk::any_expr(&parsed, |expr| {
+        let SqlExpr::Function(function) = expr else { return false };
+        let FunctionArguments::List(list) = &function.args else { return false };
         let names = list.args.iter().filter_map(|arg| match arg {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(SqlExpr::Value(value))) => {
                 match &value.value {
@@ -59,11 +56,9 @@ fn uses(expression: &str, sequence: &str) -> bool {
             }
             _ => None,
         });
-        let is_of = function.name.to_string().eq_ignore_ascii_case("nextval")
-            && names.into_iter().any(|name| is_public(&name) && name.table() == sequence);
-        if is_of { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    found.is_break()
+        function.name.to_string().eq_ignore_ascii_case("nextval")
+            && names.into_iter().any(|name| is_public(&name) && name.table() == sequence)
+    })
 }
 
 /// The columns whose DEFAULT asks a sequence for values.

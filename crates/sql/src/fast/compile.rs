@@ -7,12 +7,13 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use datafusion::execution::context::SessionState;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::sql::sqlparser::ast::{Expr, Ident, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, VisitorMut};
 
 use super::class::is_now;
 use super::names::{NOW, Names};
 use super::shape::placeholder;
 use crate::rows::parsed_as;
+use crate::walk;
 
 /// Has values be named as columns are.
 struct Named;
@@ -48,7 +49,7 @@ impl Names<'_> {
             return None;
         }
         let mut expr = expr.clone();
-        let _: ControlFlow<()> = expr.visit(&mut Named);
+        let _: ControlFlow<()> = walk::visit(&mut expr, &mut Named);
         let made = parsed_as(state, expr, &self.schema, stored_as).ok()?;
         state.create_physical_expr(made, &self.schema).ok()
     }

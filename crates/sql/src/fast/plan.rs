@@ -15,7 +15,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Expr, Ident, LockClause, LockType, NonBlock,
-    ObjectName, OnConflict, OnConflictAction, OrderByExpr, SelectItem, Value, Visit, Visitor,
+    ObjectName, OnConflict, OnConflictAction, OrderByExpr, SelectItem, Value, Visitor,
     WildcardAdditionalOptions,
 };
 
@@ -25,6 +25,7 @@ use super::shape::{Shape, ShapeOf, bare, placeholder};
 use super::way::{Way, conjuncts};
 use crate::names::folded;
 use crate::rows::{Checks, OnUpdate, ROW_ID, RowColumns, default_expr};
+use crate::walk::{any_expr, look};
 
 /// An expression made ready.
 pub(super) type Made = Arc<dyn PhysicalExpr>;
@@ -260,14 +261,7 @@ fn asks_for_now(shape: &Shape, columns: &RowColumns) -> bool {
 
 /// Whether an expression has a part for which this holds.
 fn any(expr: &Expr, is: impl Fn(&Expr) -> bool) -> bool {
-    struct Any<F>(F);
-    impl<F: Fn(&Expr) -> bool> Visitor for Any<F> {
-        type Break = ();
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            if (self.0)(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        }
-    }
-    expr.visit(&mut Any(is)).is_break()
+    any_expr(expr, is)
 }
 
 /// A column of the result: its name where it has one by itself, and what it is.
@@ -341,7 +335,7 @@ impl Planner<'_> {
             }
         }
         let mut found = Columns(self.columns, folded(&self.shape.alias), needed);
-        let _: ControlFlow<()> = expr.visit(&mut found);
+        let _: ControlFlow<()> = look(expr, &mut found);
     }
 
     fn names(&self, needed: BTreeSet<usize>) -> Option<Names<'_>> {

@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Assignment, Distinct, Expr, FromTable, GroupByExpr, Ident, Insert, LimitClause, LockClause,
     ObjectName, OnConflict, OnInsert, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
-    Statement as SqlStatement, TableFactor, TableObject, TableWithJoins, Value, VisitMut,
-    VisitorMut,
+    Statement as SqlStatement, TableFactor, TableObject, TableWithJoins, Value, VisitorMut,
 };
 
 use super::lex::Place;
+use crate::walk;
 
 /// A statement by its parts.
 #[derive(Clone, Debug)]
@@ -239,7 +239,7 @@ pub(crate) fn literals_for(statement: &mut SqlStatement) -> bool {
         }
     }
     let mut literals = Literals(true);
-    let _: ControlFlow<()> = statement.visit(&mut literals);
+    let _: ControlFlow<()> = walk::visit(statement, &mut literals);
     literals.0
 }
 

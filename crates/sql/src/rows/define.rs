@@ -1,18 +1,17 @@
 //! A table in the heap as CREATE TABLE defines it: what its columns and constraints say beside their types.
 
-use std::ops::ControlFlow;
-
 use cellar_instance::catalog::{
     Check, Constraint, Identity, Index, IndexColumn, RowTable, SequenceType, name,
 };
 use datafusion::sql::sqlparser::ast::{
     CheckConstraint, ColumnDef, ColumnOption, CreateTable, DataType, Expr, GeneratedAs, Ident,
-    SequenceOptions as SqlOptions, TableConstraint, visit_expressions, visit_expressions_mut,
+    SequenceOptions as SqlOptions, TableConstraint,
 };
 
 use super::naming::free_name;
 use super::sequence::SequenceOptions;
 use crate::error::Error;
+use crate::walk;
 
 /// What a statement says of a table in the heap.
 #[derive(Clone, Debug, Default)]
@@ -237,14 +236,13 @@ impl Definition {
     /// The columns that a condition names, each once.
     fn columns_in(&self, condition: &Expr) -> Vec<String> {
         let mut found = Vec::new();
-        let _ = visit_expressions(condition, |expr| {
+        walk::each_expr(condition, |expr| {
             if let Expr::Identifier(ident) = expr {
                 let name = name_of(ident);
                 if self.names.contains(&name) && !found.contains(&name) {
                     found.push(name);
                 }
             }
-            ControlFlow::<()>::Continue(())
         });
         found
     }
@@ -344,14 +342,13 @@ pub(crate) fn identity(
 
 /// Names columns without their table, which may have another name later.
 fn take_table_away(condition: &mut Expr, table: &str) {
-    let _ = visit_expressions_mut(condition, |expr| {
+    walk::map_exprs(condition, |expr| {
         if let Expr::CompoundIdentifier(parts) = expr
             && let [own, column] = &parts[..]
             && name_of(own) == name::parts(table).1
         {
             *expr = Expr::Identifier(column.clone());
         }
-        ControlFlow::<()>::Continue(())
     });
 }
 

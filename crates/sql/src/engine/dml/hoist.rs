@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::datasource::MemTable;
-use datafusion::sql::sqlparser::ast::{Query, Statement as SqlStatement, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Query, Statement as SqlStatement, VisitorMut};
 
 use super::Effect;
 use super::target::{Made, all_of};
@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::failure::from_datafusion;
 use crate::rows::Scope;
+use crate::walk;
 
 /// Takes queries that lock rows out of a statement, the innermost first.
 struct Taken<'a> {
@@ -53,7 +54,7 @@ impl Engine {
     ) -> Result<bool, Error> {
         let outermost = usize::from(matches!(statement, SqlStatement::Query(_)));
         let mut taken = Taken { engine: self, depth: 0, outermost, found: Vec::new() };
-        let _: ControlFlow<()> = statement.visit(&mut taken);
+        let _: ControlFlow<()> = walk::visit(statement, &mut taken);
         for (name, query) in taken.found {
             match self.lock_rows(scope, query).await? {
                 Effect::Rows(schema, batches) => {

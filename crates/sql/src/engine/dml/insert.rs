@@ -1,7 +1,6 @@
 //! INSERT into tables in the heap.
 
 use std::collections::{BTreeSet, HashSet};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -12,7 +11,7 @@ use datafusion::logical_expr::{LogicalPlan, WriteOp};
 use datafusion::sql::sqlparser::ast::{
     Assignment, ConflictTarget, DoUpdate, Expr, Ident, Insert, ObjectName, OnConflict,
     OnConflictAction, OnInsert, Query, SelectItem, SetExpr, Statement as SqlStatement, TableObject,
-    Values, With, visit_expressions,
+    Values, With,
 };
 use futures_util::TryStreamExt;
 
@@ -27,6 +26,7 @@ use crate::parse::overriding::{self, Overriding};
 use crate::rows::{
     Change, Changed, Checks, Conflict, OnUpdate, RowColumns, Scope, Sink, Written, defaults, parsed,
 };
+use crate::walk;
 
 impl Engine {
     /// INSERT INTO a table in the heap.
@@ -301,13 +301,10 @@ async fn insert_batch(
 fn refuse_queries(set: &[Assignment], selection: Option<&Expr>) -> Result<(), Error> {
     let values = set.iter().map(|assignment| &assignment.value).chain(selection);
     for value in values {
-        let found = visit_expressions(value, |expr| match expr {
-            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => {
-                ControlFlow::Break(())
-            }
-            _ => ControlFlow::Continue(()),
-        });
-        if found.is_break() {
+        let is_query = |expr: &Expr| {
+            matches!(expr, Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. })
+        };
+        if walk::any_expr(value, is_query) {
             return Err(Error::not_yet("a query in DO UPDATE")
                 .next("select its value with the rows that are inserted, and use EXCLUDED"));
         }

@@ -1,7 +1,6 @@
 //! RETURNING: a query over the rows that were changed, with those of other tables that chose them.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
@@ -14,7 +13,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr as SqlExpr, Ident, Join, JoinConstraint, JoinOperator, Query, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, Statement as SqlStatement, TableWithJoins,
-    WildcardAdditionalOptions, visit_expressions,
+    WildcardAdditionalOptions,
 };
 
 use super::Effect;
@@ -24,6 +23,7 @@ use crate::error::Error;
 use crate::failure::{from_arrow, from_datafusion};
 use crate::names;
 use crate::rows::{ROW_ID, RowColumns, Written};
+use crate::walk;
 
 /// The column by which rows of the table and those that chose them belong together.
 const PLACE: &str = "\u{1}place";
@@ -102,17 +102,14 @@ pub(super) fn named_in(expr: &SqlExpr, schema: &Schema) -> BTreeSet<String> {
             found.insert(own);
         }
     };
-    let _ = visit_expressions(expr, |expr| {
-        match expr {
-            SqlExpr::Identifier(own) => add(own),
-            SqlExpr::CompoundIdentifier(parts) => {
-                if let Some(own) = parts.last() {
-                    add(own);
-                }
+    walk::each_expr(expr, |expr| match expr {
+        SqlExpr::Identifier(own) => add(own),
+        SqlExpr::CompoundIdentifier(parts) => {
+            if let Some(own) = parts.last() {
+                add(own);
             }
-            _ => {}
         }
-        ControlFlow::<()>::Continue(())
+        _ => {}
     });
     found
 }
@@ -231,15 +228,13 @@ impl Engine {
         let SetExpr::Select(select) = &*query.body else { return Ok(()) };
         let state = self.state();
         let known = state.aggregate_functions();
-        let found = visit_expressions(&select.projection, |expr| match expr {
-            SqlExpr::Function(call)
-                if known.contains_key(&call.name.to_string().to_ascii_lowercase()) =>
-            {
-                ControlFlow::Break(())
+        let is_aggregate = |expr: &SqlExpr| match expr {
+            SqlExpr::Function(call) => {
+                known.contains_key(&call.name.to_string().to_ascii_lowercase())
             }
-            _ => ControlFlow::Continue(()),
-        });
-        if found.is_continue() {
+            _ => false,
+        };
+        if !walk::any_expr(&select.projection, is_aggregate) {
             return Ok(());
         }
         // It may be one of a subquery.

@@ -14,7 +14,7 @@ use arrow::util::display::array_value_to_string;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, CastKind, DataType as SqlType, ExactNumberInfo, Expr,
-    LimitClause, Query, TimezoneInfo, Value, VisitMut, VisitorMut,
+    LimitClause, Query, TimezoneInfo, Value, VisitorMut,
 };
 
 use crate::arrays::of_text;
@@ -26,6 +26,7 @@ use crate::instants::from_text::{instants_of, is_instant_of_text};
 use crate::instants::zoned::in_zone;
 use crate::json::form::Form;
 use crate::numbers::narrow::casted;
+use crate::walk;
 
 /// A value for a parameter. A text is read as a value of the parameter's type.
 #[derive(Clone, Debug, PartialEq)]
@@ -269,7 +270,7 @@ fn put(
     let mut statement = statement.clone();
     let mut bound = Bound { values, types, refused: None };
     if let DfStatement::Statement(inner) = &mut statement {
-        let _: ControlFlow<()> = inner.visit(&mut bound);
+        let _: ControlFlow<()> = walk::visit(inner, &mut bound);
     }
     match bound.refused {
         None => Ok(statement),

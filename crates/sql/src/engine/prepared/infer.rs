@@ -10,7 +10,7 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, Assignment, AssignmentTarget, BinaryOperator, DataType as SqlType, Expr,
     Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, OnConflictAction,
-    Statement as SqlStatement, Value, Visit, Visitor,
+    Statement as SqlStatement, Value, Visitor,
 };
 
 use crate::binary::{PgType, types};
@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::fast::{Place, Shape, ShapeOf};
 use crate::names::folded;
 use crate::rows::RowColumns;
+use crate::walk;
 
 /// The most parameters: PostgreSQL counts them with 16 bits; more than these no text has.
 const PARAMETERS_MAX: usize = 9_999;
@@ -109,7 +110,7 @@ pub(super) fn by_casts(statement: &SqlStatement, found: &mut Inferred) {
             ControlFlow::Continue(())
         }
     }
-    let _: ControlFlow<()> = statement.visit(&mut Casts(found));
+    let _: ControlFlow<()> = walk::look(statement, &mut Casts(found));
 }
 
 /// The parameters that are compared with columns.
@@ -142,7 +143,7 @@ fn beside_columns(statement: &SqlStatement) -> BTreeSet<String> {
         }
     }
     let mut beside = Beside(BTreeSet::new());
-    let _: ControlFlow<()> = statement.visit(&mut beside);
+    let _: ControlFlow<()> = walk::look(statement, &mut beside);
     beside.0
 }
 
@@ -160,7 +161,7 @@ pub(super) fn by_any(statement: &SqlStatement, found: &mut Inferred) {
             ControlFlow::Continue(())
         }
     }
-    let _: ControlFlow<()> = statement.visit(&mut Lists(found));
+    let _: ControlFlow<()> = walk::look(statement, &mut Lists(found));
 }
 
 /// The parameter of `$1::uuid`, as it is written by then.
@@ -213,7 +214,7 @@ pub(super) fn count(statement: &SqlStatement) -> Result<usize, Error> {
         }
     }
     let mut most = Most(0, false);
-    let _: ControlFlow<()> = statement.visit(&mut most);
+    let _: ControlFlow<()> = walk::look(statement, &mut most);
     match most.1 {
         false => Ok(most.0),
         true => Err(Error::new(1745, "42P02", "a parameter has no number that there is")
