@@ -25,8 +25,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer::Word;
 
 use crate::error::Error;
-use crate::walk;
-use crate::walk::visit;
+use crate::walk::{self, visit};
 
 /// The catalog as SQL names it.
 pub(crate) const CATALOG: &str = "db";

@@ -1,7 +1,8 @@
 //! Walks over plans, expressions and statements that are compiled once, whoever walks.
 //!
 //! The walks of DataFusion and of the parser are generic over what is done at a node: each closure has some
-//! hundred functions made for it. Here it is behind a reference. That would be half of this crate's code.
+//! hundred functions made for it. Here it is behind a reference. Without that, copies of the walks were half
+//! of what this crate has the compiler make.
 
 use std::ops::ControlFlow;
 
@@ -112,7 +113,7 @@ pub(crate) fn look<V: Visitor>(part: &impl Visit, visitor: &mut V) -> ControlFlo
     held.found.map_or(ControlFlow::Continue(()), ControlFlow::Break)
 }
 
-/// Looks at the expressions of a part of a statement, the outer before those within.
+/// Looks at the expressions of a part of a statement, the outer before the inner.
 pub(crate) fn each_expr(part: &impl Visit, mut f: impl FnMut(&SqlExpr)) {
     any_expr(part, |expr| {
         f(expr);
@@ -132,7 +133,7 @@ pub(crate) fn any_expr(part: &impl Visit, f: impl FnMut(&SqlExpr) -> bool) -> bo
     look(part, &mut Any(f)).is_break()
 }
 
-/// Changes the expressions of a part of a statement, those within before the outer.
+/// Changes the expressions of a part of a statement, the inner before the outer.
 pub(crate) fn map_exprs(part: &mut impl VisitMut, f: impl FnMut(&mut SqlExpr)) {
     struct Map<F>(F);
     impl<F: FnMut(&mut SqlExpr)> VisitorMut for Map<F> {

@@ -236,7 +236,7 @@ impl Plan {
 /// Whether a statement, or a default that it uses, asks for the time.
 fn asks_for_now(shape: &Shape, columns: &RowColumns) -> bool {
     let is_now = |expr: &Expr| super::class::is_now(expr);
-    let has = |expr: &Expr| any(expr, is_now);
+    let has = |expr: &Expr| any_expr(expr, is_now);
     match &shape.work {
         ShapeOf::Insert { rows, on, .. } => {
             let updates = on.iter().any(|on| match &on.action {
@@ -257,11 +257,6 @@ fn asks_for_now(shape: &Shape, columns: &RowColumns) -> bool {
         }
         _ => shape.selection.as_ref().is_some_and(has),
     }
-}
-
-/// Whether an expression has a part for which this holds.
-fn any(expr: &Expr, is: impl Fn(&Expr) -> bool) -> bool {
-    any_expr(expr, is)
 }
 
 /// A column of the result: its name where it has one by itself, and what it is.
