@@ -23,8 +23,7 @@ const KEPT: usize = 128 << 20;
 /// no more than they had as sorts, so that something is left for who merges what several sorts give.
 ///
 /// The rows that `RepartitionExec` has on their way between parts of a plan are few, unless parts are of
-/// very different speed; and DataFusion 55 may wait for ever once it spills them (its issue 24883). So
-/// they have room of their own, before it comes to that.
+/// very different speed. They have room of their own, so that they are not spilled before it comes to that.
 #[derive(Debug)]
 pub struct Memory {
     limit: usize,
@@ -95,6 +94,12 @@ impl Memory {
     pub fn new(limit: usize) -> Memory {
         let (kept, most_handed_on) = (KEPT.min(limit / 5 * 3), HANDED_ON.max(limit / 4));
         Memory { limit, kept, most_handed_on, state: Mutex::default() }
+    }
+
+    /// Of so many bytes, none of them for rows on their way.
+    #[cfg(test)]
+    pub fn without_rows_on_their_way(limit: usize) -> Memory {
+        Memory { most_handed_on: 0, ..Memory::new(limit) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
