@@ -69,7 +69,7 @@ async fn forget_marks(data: &Arc<Data>) -> Result<(), Error> {
 
 /// Cleans what is due; returns how many regions were chosen.
 pub(crate) async fn round(data: &Arc<Data>, idle: Duration) -> Result<usize, Error> {
-    let keys = data.regions.choose_to_clean(data.env.now(), idle);
+    let (round, keys) = data.regions.choose_to_clean(data.env.now(), idle);
     if keys.is_empty() {
         return Ok(0);
     }
@@ -93,7 +93,7 @@ pub(crate) async fn round(data: &Arc<Data>, idle: Duration) -> Result<usize, Err
                 keys.into_iter().partition(|key| has_no_copy(data, &core, key, pieces(key)))
             };
             data.regions.held(&alone);
-            data.regions.cleaned(&data.dirty_log, &keys);
+            data.regions.cleaned(&data.dirty_log, round, &keys);
             Ok(keys.len() + alone.len())
         }
         Err(error) => {

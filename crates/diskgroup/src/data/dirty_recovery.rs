@@ -2,11 +2,12 @@
 //!
 //! A mark is acknowledged when every member has it, so one member that can be read whole has every
 //! acknowledged mark, and the newest version of a block on any member has all of that block. A
-//! mark that only some members have was never acknowledged, but the mount takes it for durable: so
-//! the others get it before anybody may rely on it.
+//! mark that only some members have was never acknowledged, or is of a region that was clean before the
+//! others joined, but the mount takes it for durable: so the others get it before anybody may rely on it.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering as Order};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use futures_util::future::join_all;
 use crate::base::patience::Patience;
 use crate::data::Data;
 use crate::disk::{Disk, lock};
-use crate::on_disk::dirty::{DIRTY_BLOCKS, DirtyBlock};
+use crate::on_disk::dirty::{DIRTY_BLOCKS, DirtyBlock, ENTRIES_PER_BLOCK};
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, DIRTY_LOG, DIRTY_LOG_BYTES};
 use crate::on_disk::{Damage, Uuid};
 
@@ -44,6 +45,15 @@ enum Place {
     Unreadable,
 }
 
+impl Place {
+    fn valid(self) -> Option<DirtyBlock> {
+        match self {
+            Place::Valid(block) => Some(block),
+            Place::Blank | Place::Damaged | Place::Unreadable => None,
+        }
+    }
+}
+
 impl FoundDirty {
     /// Reads the dirty logs of the members that are here, of all at once; notes who has `answered` and has
     /// all of it. One that does not answer fails if it can be done without.
@@ -55,7 +65,7 @@ impl FoundDirty {
     ) -> FoundDirty {
         let mut found = FoundDirty::default();
         let mut whole = vec![false; DIRTY_BLOCKS];
-        let mut own: Vec<(u16, BTreeMap<u16, u64>)> = Vec::new();
+        let mut own: Vec<(u16, BTreeMap<u16, DirtyBlock>)> = Vec::new();
         let both = members.iter().map(|disk| async {
             let silent = AtomicBool::new(false);
             let first = read_half(group, disk, DIRTY_LOG[0], patience, &silent).await;
@@ -68,33 +78,74 @@ impl FoundDirty {
             (first, second, whole)
         });
         for (disk, (first, second, all_whole)) in members.iter().zip(join_all(both).await) {
-            let mut generations: BTreeMap<u16, u64> = BTreeMap::new();
             whole.iter_mut().zip(all_whole).for_each(|(any, own)| *any |= own);
-            for (number, pair) in (0u16..).zip(first.into_iter().zip(second)) {
-                for place in [pair.0, pair.1] {
-                    let Place::Valid(block) = place else { continue };
-                    let generation = generations.entry(number).or_default();
-                    *generation = block.generation.max(*generation);
-                    if found.newest.get(&number).is_none_or(|n| n.generation < block.generation) {
-                        found.newest.insert(number, block);
-                    }
-                }
-            }
-            own.push((disk.no, generations));
+            let pairs = (0u16..).zip(first.into_iter().zip(second));
+            let newest = pairs.filter_map(|(number, (first, second))| {
+                let places = [first, second].into_iter().filter_map(Place::valid);
+                Some((number, places.max_by_key(|block| block.generation)?))
+            });
+            own.push((disk.no, newest.collect()));
         }
+        for block in own.iter().flat_map(|(_, blocks)| blocks.values()) {
+            found.add(block);
+        }
+        found.compare(&own);
         let newest = found.newest.values().map(|b| b.generation).max().unwrap_or(0);
-        for number in (0u16..).zip(whole).filter(|(_, whole)| !whole).map(|(number, _)| number) {
+        let fits = |number: &u16| {
+            found.newest.get(number).is_none_or(|block| block.entries.len() <= ENTRIES_PER_BLOCK)
+        };
+        let known = (0u16..).zip(whole).filter(|(number, whole)| !whole || !fits(number));
+        let lost: Vec<u16> = known.map(|(number, _)| number).collect();
+        for number in lost {
             found.lost.push(number);
+            found.behind.retain(|(_, behind)| *behind != number);
             let empty = DirtyBlock { number, generation: 0, mount_id: 0, entries: Vec::new() };
             found.newest.entry(number).or_insert(empty).generation = newest + BEYOND;
         }
-        for (disk, generations) in own {
-            let lacks = found.newest.values().filter(|b| {
-                !found.lost.contains(&b.number) && generations.get(&b.number) != Some(&b.generation)
-            });
-            found.behind.extend(lacks.map(|b| (disk, b.number)));
-        }
         found
+    }
+
+    /// Takes in the newest version of a block on one member. One that joined later, in the same mount, has a
+    /// version of the same generation without what had become clean by then: all that any of them names counts.
+    fn add(&mut self, block: &DirtyBlock) {
+        let Some(known) = self.newest.get_mut(&block.number) else {
+            self.newest.insert(block.number, block.clone());
+            return;
+        };
+        match block.generation.cmp(&known.generation) {
+            Ordering::Less => {}
+            Ordering::Equal => {
+                let new = block.entries.iter().filter(|key| !known.entries.contains(key));
+                let new: Vec<_> = new.copied().collect();
+                known.entries.extend(new);
+            }
+            Ordering::Greater => known.clone_from(block),
+        }
+    }
+
+    /// Who lacks what. Where versions of one generation differ, what they name together is a newer one, which
+    /// goes to the other place on each member: a torn write takes nothing that was there.
+    fn compare(&mut self, own: &[(u16, BTreeMap<u16, DirtyBlock>)]) {
+        for block in self.newest.values_mut() {
+            let of = |(disk, blocks): &(u16, BTreeMap<u16, DirtyBlock>)| {
+                let own = blocks.get(&block.number).map(|own| (own.generation, own.entries.len()));
+                (*disk, own)
+            };
+            let versions: Vec<(u16, Option<(u64, usize)>)> = own.iter().map(of).collect();
+            let same = |(_, own): &(u16, Option<(u64, usize)>)| {
+                own.is_none_or(|(generation, named)| {
+                    generation < block.generation || named == block.entries.len()
+                })
+            };
+            if !versions.iter().all(same) {
+                block.generation += 1;
+            }
+            let behind = versions
+                .iter()
+                .filter(|(_, own)| own.is_none_or(|(generation, _)| generation < block.generation));
+            self.behind.extend(behind.map(|(disk, _)| (*disk, block.number)));
+        }
+        self.behind.sort_unstable();
     }
 
     /// The group was dismounted in order: nothing is dirty, whatever the blocks name.
@@ -149,7 +200,7 @@ async fn read_half(
         let read = device.read_at(Io::FOREGROUND, at, length);
         let read = patience.wait(device, Op::Read, read).await;
         if let Some(error) = read.as_ref().err().filter(|error| is_silent(error)) {
-            silent.store(true, Ordering::Relaxed);
+            silent.store(true, Order::Relaxed);
             // One that is needed is asked again when there is something to be read of it.
             if patience.does_without() {
                 disk.fail(error.clone());
@@ -157,7 +208,7 @@ async fn read_half(
         }
         read
     };
-    if silent.load(Ordering::Relaxed) {
+    if silent.load(Order::Relaxed) {
         places.resize_with(DIRTY_BLOCKS, || Place::Unreadable);
         return places;
     }
@@ -167,12 +218,12 @@ async fn read_half(
             places.extend(blocks.map(|(number, block)| place(block, group, number)));
         }
         // A bad sector costs one block, not all of them.
-        Err(_) if !silent.load(Ordering::Relaxed) => {
+        Err(_) if !silent.load(Order::Relaxed) => {
             for number in 0..DIRTY_BLOCKS as u16 {
                 let at = at + u64::from(number) * BLOCK_U64;
                 match read(at, BLOCK).await {
                     Ok(block) => places.push(place(&block, group, number)),
-                    Err(_) if !silent.load(Ordering::Relaxed) => places.push(Place::Unreadable),
+                    Err(_) if !silent.load(Order::Relaxed) => places.push(Place::Unreadable),
                     Err(_) => break,
                 }
             }

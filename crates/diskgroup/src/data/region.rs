@@ -31,6 +31,8 @@ struct State {
     cap: usize,
     /// Of `map`, those that are held.
     held: usize,
+    /// Rounds of cleaning so far.
+    rounds: u64,
 }
 
 impl State {
@@ -51,8 +53,8 @@ struct Region {
     /// Writes under way.
     writes: u32,
     used: Instant,
-    /// Being cleaned; a write meanwhile takes that back.
-    cleaning: bool,
+    /// Being cleaned, by this round; a write meanwhile takes that back.
+    cleaning: Option<u64>,
     /// Pieces to be made equal first, after a crash.
     to_sync: u64,
     /// Pieces that may have been written to since the region was clean.
@@ -91,7 +93,7 @@ impl Regions {
                     marked: true,
                     writes: 0,
                     used: now,
-                    cleaning: false,
+                    cleaning: None,
                     to_sync: *pieces,
                     touched: *pieces,
                     held: false,
@@ -101,7 +103,7 @@ impl Regions {
             .collect();
         let cap = cap.clamp(CAP_MIN, DIRTY_REGIONS_MAX / 2);
         let pieces = found.values().map(|pieces| u64::from(pieces.count_ones())).sum();
-        let state = Mutex::new(State { map, cap, held: 0 });
+        let state = Mutex::new(State { map, cap, held: 0, rounds: 0 });
         Regions { state, found: (pieces, now), moved: Event::new() }
     }
 
@@ -130,7 +132,7 @@ impl Regions {
     pub async fn not_cleaning(&self) {
         loop {
             let listener = self.moved.listen();
-            if !lock(&self.state).map.values().any(|r| r.cleaning) {
+            if !lock(&self.state).map.values().any(|r| r.cleaning.is_some()) {
                 return;
             }
             listener.await;
@@ -228,7 +230,7 @@ impl Regions {
             region.writes += 1;
             region.touched |= pieces;
             region.used = now;
-            region.cleaning = false;
+            region.cleaning = None;
             if region.marked {
                 return Enter::In(None);
             }
@@ -244,7 +246,7 @@ impl Regions {
                 marked: false,
                 writes: 1,
                 used: now,
-                cleaning: false,
+                cleaning: None,
                 to_sync: 0,
                 touched: pieces,
                 held: false,
@@ -268,14 +270,16 @@ impl Regions {
     }
 
     /// Chooses idle regions to clean: those unused for `idle`, or, when more than seven eighths of
-    /// the cap are dirty, the longest unused quarter.
-    pub fn choose_to_clean(&self, now: Instant, idle: Duration) -> Vec<RegionKey> {
+    /// the cap are dirty, the longest unused quarter. With the number of this round.
+    pub fn choose_to_clean(&self, now: Instant, idle: Duration) -> (u64, Vec<RegionKey>) {
         let mut state = lock(&self.state);
         let pressed = is_pressed(state.counted(), state.cap);
         let mut idle_regions: Vec<(Instant, RegionKey)> = state
             .map
             .iter()
-            .filter(|(_, r)| r.writes == 0 && r.to_sync == 0 && r.marked && !r.cleaning && !r.held)
+            .filter(|(_, r)| {
+                r.writes == 0 && r.to_sync == 0 && r.marked && r.cleaning.is_none() && !r.held
+            })
             .filter(|(_, r)| pressed || now.since(r.used) >= idle)
             .map(|(k, r)| (r.used, *k))
             .collect();
@@ -287,12 +291,14 @@ impl Regions {
             idle_regions.truncate(quarter.max(long_idle));
         }
         let keys: Vec<RegionKey> = idle_regions.into_iter().map(|(_, k)| k).collect();
+        state.rounds += 1;
+        let round = state.rounds;
         for key in &keys {
             if let Some(region) = state.map.get_mut(key) {
-                region.cleaning = true;
+                region.cleaning = Some(round);
             }
         }
-        keys
+        (round, keys)
     }
 
     /// Pieces that may have been written to since these regions were clean.
@@ -309,11 +315,12 @@ impl Regions {
         touched.filter(|(_, pieces)| *pieces != 0).collect()
     }
 
-    /// The checksums of these regions are durable: those that nobody wrote to meanwhile are clean.
-    pub fn cleaned(&self, dirty_log: &DirtyLog, keys: &[RegionKey]) {
+    /// The checksums of these regions are durable: those that nobody wrote to since this round began are clean,
+    /// and not those that another round has begun with after such a write.
+    pub fn cleaned(&self, dirty_log: &DirtyLog, round: u64, keys: &[RegionKey]) {
         let mut state = lock(&self.state);
         for key in keys {
-            if state.map.get(key).is_some_and(|r| r.cleaning && r.writes == 0) {
+            if state.map.get(key).is_some_and(|r| r.cleaning == Some(round) && r.writes == 0) {
                 state.map.remove(key);
                 dirty_log.remove(key);
             }
@@ -327,7 +334,7 @@ impl Regions {
         let mut state = lock(&self.state);
         for key in keys {
             if let Some(region) = state.map.get_mut(key) {
-                (region.held, region.cleaning) = (true, false);
+                (region.held, region.cleaning) = (true, None);
             }
         }
         state.count_held();
@@ -353,7 +360,7 @@ impl Regions {
         let mut state = lock(&self.state);
         for key in keys {
             if let Some(region) = state.map.get_mut(key) {
-                region.cleaning = false;
+                region.cleaning = None;
             }
         }
         drop(state);

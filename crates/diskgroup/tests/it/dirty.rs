@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_diskgroup::on_disk::layout::{BLOCK_U64, DIRTY_LOG, au_offset, checksum_place};
+use cellar_diskgroup::on_disk::layout::{
+    AU_START, BLOCK_U64, DIRTY_LOG, LOG_START, au_offset, checksum_place,
+};
 use cellar_diskgroup::state::FileType;
-use cellar_diskgroup::{Copies, FileSpec, Group, MountOptions, Redundancy};
+use cellar_diskgroup::{Copies, DiskStatus, FileSpec, Group, MountOptions, OnlineHow, Redundancy};
 use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io, IoErrorKind};
 
 use cellar_sim::rig::{Rig, Shape};
@@ -76,6 +78,55 @@ fn a_mark_found_on_one_member_is_made_durable_on_all() {
         let group = rig.mount_with(rig.found_of(&[1]), Default::default()).await.unwrap();
         holds(&group, 0, 2).await;
         holds(&group, 1, 2).await;
+        let number = group.open("f").unwrap().number();
+        let found = group.validate(&[number], Copies::All, &|_| {}).await.unwrap();
+        assert!(!found.is_bad(), "{found:?}");
+    });
+}
+
+#[test]
+fn a_mark_that_a_disk_which_came_back_does_not_have_is_made_durable_on_it() {
+    let shape = two_disks();
+    let rig = Rig::new(3, &shape);
+    rig.run(async {
+        let group = group_with_a_file(&rig, &shape).await;
+        overwrite(&group, 0, 1).await;
+    });
+    rig.sim.crash();
+    rig.sim.restart();
+    rig.run(async {
+        let group = rig.mount().await.unwrap();
+        // All is equal again.
+        rig.env().sleep(Duration::from_millis(100)).await;
+        // The region becomes clean, and its mark stays on the first disk: the second one, which comes back, does
+        // not get it.
+        let name = group.disks()[1].name.clone();
+        group.offline_disks(std::slice::from_ref(&name), None).await.unwrap();
+        let back = rig.found_of(&[1]).remove(0);
+        group.online_disk(&name, back, OnlineHow::default()).await.unwrap();
+        while group.disks()[1].status != DiskStatus::Online {
+            rig.env().sleep(Duration::from_millis(10)).await;
+        }
+        // And keeps metadata again.
+        rig.env().sleep(Duration::from_millis(100)).await;
+    });
+    rig.sim.crash();
+    rig.sim.restart();
+    let older = rig.run(async {
+        // The mark is taken for durable on both.
+        let group = rig.mount().await.unwrap();
+        overwrite(&group, 0, 2).await;
+        let log = rig.disks[0].peek(LOG_START, AU_START - LOG_START);
+        group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        log
+    });
+    rig.sim.crash();
+    rig.sim.restart();
+    // The power went before the first disk had the last record: the other one is asked first.
+    rig.disks[0].poke(LOG_START, &older.unwrap());
+    rig.run(async {
+        let group = rig.mount().await.unwrap();
+        holds(&group, 0, 2).await;
         let number = group.open("f").unwrap().number();
         let found = group.validate(&[number], Copies::All, &|_| {}).await.unwrap();
         assert!(!found.is_bad(), "{found:?}");
