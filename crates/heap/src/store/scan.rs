@@ -168,17 +168,6 @@ impl View {
 }
 
 impl Scan {
-    /// Scans of so many like parts of a table, one or more.
-    pub fn parts(view: &Arc<View>, table: u32, parts: usize) -> Result<Vec<Scan>, Error> {
-        let all = view.pages.space.extents(table)?;
-        let scan = |part| {
-            let (from, to) = (part * all.len() / parts, (part + 1) * all.len() / parts);
-            let (view, extents) = (Arc::clone(view), all[from..to].iter().copied().collect());
-            Scan { view, table, extents, ahead: VecDeque::new(), read: VecDeque::new() }
-        };
-        Ok((0..parts).map(scan).collect())
-    }
-
     /// A scan of these extents of a table.
     pub fn of(view: Arc<View>, table: u32, extents: &[u32]) -> Scan {
         let extents = extents.iter().copied().collect();

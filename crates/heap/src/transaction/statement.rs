@@ -114,23 +114,6 @@ impl StatementView {
         Ok(TableScan { scan, session, changed, own: own.into_iter() })
     }
 
-    /// The same in several scans, each of a share of the table, for tasks that work beside each other.
-    ///
-    /// # Errors
-    /// [`Error::WrongObject`].
-    pub fn scan_parts(&self, table: u32, parts: usize) -> Result<Vec<TableScan>, Error> {
-        let scans = Scan::parts(&self.0.view, table, parts.max(1))?;
-        let (changed, mut own) = self.own_rows(table);
-        let share = own.len().div_ceil(scans.len());
-        let part = |scan| {
-            let rest = own.split_off(share.min(own.len()));
-            let own = std::mem::replace(&mut own, rest).into_iter();
-            let (session, changed) = (self.0.session.helper(), Arc::clone(&changed));
-            TableScan { scan, session, changed, own }
-        };
-        Ok(scans.into_iter().map(part).collect())
-    }
-
     /// Divides a table among tasks that scan it beside each other, once: whenever a share is read it is the same,
     /// also where the table grows meanwhile.
     ///
@@ -226,6 +209,9 @@ pub struct TableShares {
     own: Vec<(RowRef, Bytes)>,
 }
 
+/// Rows of the transaction's own that are worth a task.
+const OWN_OF_A_SHARE: usize = 1000;
+
 impl TableShares {
     /// How many shares there are.
     pub fn count(&self) -> usize {
@@ -241,7 +227,13 @@ impl TableShares {
         let StatementView(parts) = &self.of;
         let extents = &self.extents[part(self.extents.len())];
         let scan = Scan::of(Arc::clone(&parts.view), self.table, extents);
-        let own = Vec::from(&self.own[part(self.own.len())]).into_iter();
+        // Few rows come in the order in which they were inserted, behind those that are stored.
+        let own = match self.own.len() < OWN_OF_A_SHARE * self.shares {
+            true if share + 1 == self.shares => 0..self.own.len(),
+            true => 0..0,
+            false => part(self.own.len()),
+        };
+        let own = Vec::from(&self.own[own]).into_iter();
         TableScan { scan, session: parts.session.helper(), changed: Arc::clone(&self.changed), own }
     }
 }
