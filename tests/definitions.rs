@@ -413,3 +413,112 @@ fn who_wants_a_table_for_himself_is_not_passed_by_those_who_change_it() {
     assert_eq!(changes.get(), "1 row updated.");
     one.answers(&[("select id, v from t order by id", "1,2 2,3 3,0")]);
 }
+
+const WAITS: &str =
+    "select count(*) from v$session where event like 'enq: T%' and state = 'WAITING'";
+
+/// What waits for an object's name does so before it has the turn to change the catalog: nobody else waits for it, and
+/// it ends as other waits do.
+#[test]
+fn who_drops_what_another_has_changed_waits_and_holds_up_nobody_else() {
+    let database = TestDatabase::new();
+    let (one, two, three) = (database.session(), database.session(), database.session());
+    one.done(&["create role r"]);
+    for (round, (change, drops)) in [
+        ("grant select on t to r", "drop table t"),
+        ("grant select on t to r", "alter table t rename to s"),
+        ("grant select on t to r", "alter table t set schema other"),
+        ("alter table t owner to r", "begin; drop table t"),
+        ("grant create on schema other to r", "drop schema other"),
+        ("grant select on v to r", "drop view v"),
+        ("grant usage on sequence q to r", "drop sequence q"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        one.done(&[
+            "create schema if not exists other",
+            "create table t (id int primary key)",
+            "create view v as select 1 as a",
+            "create sequence q",
+            "begin",
+            change,
+        ]);
+        let (first, second) = drops.split_once("; ").unwrap_or(("", drops));
+        two.run(first);
+        for way in ["waits no longer", "goes away", "waits"] {
+            match way {
+                "waits" => {}
+                _ if !first.is_empty() => continue,
+                "goes away" => {
+                    let drops = two.begin(second);
+                    database.wait_for(|_| three.run(WAITS) == "1");
+                    drops.give_up();
+                    database.wait_for(|_| three.run(WAITS) == "0");
+                }
+                _ => {
+                    two.done(&["set lock_timeout = '200ms'"]);
+                    let told = two.begin(second).soon();
+                    assert!(told.contains("30006"), "{second}: {told}");
+                    two.done(&["set lock_timeout = 0"]);
+                }
+            }
+        }
+        let drops = two.begin(second);
+        database.wait_for(|_| three.run(WAITS) == "1");
+        let made = three.begin(&format!("create table u{round} (id int primary key)"));
+        assert_eq!(made.soon(), format!("Table u{round} created."), "{second}");
+        one.done(&["create table w (id int)", "drop table w"]);
+        assert_eq!(one.begin("commit").soon(), "Transaction committed.");
+        let told = drops.soon();
+        assert!(!told.starts_with("CELLAR-"), "{second}: {told}");
+        if !first.is_empty() {
+            assert_eq!(two.begin("commit").soon(), "Transaction committed.");
+        }
+        let clean =
+            ["drop table if exists t", "drop table if exists s", "drop table if exists other.t"];
+        three.done(&clean);
+        three.done(&["drop view if exists v", "drop sequence if exists q"]);
+    }
+}
+
+/// Who waits for each other by way of names is told, as of other locks.
+#[test]
+fn a_circle_by_way_of_names_is_found() {
+    let database = TestDatabase::new();
+    let (one, two, three) = (database.session(), database.session(), database.session());
+    one.done(&["create role r", "create table t (id int primary key)", "begin"]);
+    one.done(&["grant select on t to r"]);
+    let drops = two.begin("drop table t");
+    database.wait_for(|_| three.run(WAITS) == "1");
+    let told = one.begin("select count(*) from t").soon();
+    assert!(told.contains("CELLAR-00060"), "{told}");
+    one.run("rollback");
+    assert_eq!(drops.soon(), "Table t dropped.");
+}
+
+/// The shortest form: a third session, which has nothing to do with either, makes a table.
+#[test]
+fn a_drop_that_waits_for_a_grant_does_not_hold_up_others() {
+    let database = TestDatabase::new();
+    let (one, two, three) = (database.session(), database.session(), database.session());
+    one.done(&["create role r", "create table t (id int primary key)", "begin"]);
+    one.done(&["grant select on t to r"]);
+    let drops = two.begin("drop table t");
+    database.wait_for(|_| three.run(WAITS) == "1");
+    assert_eq!(three.begin("create table u (id int)").soon(), "Table u created.");
+    assert_eq!(one.begin("commit").soon(), "Transaction committed.");
+    assert_eq!(drops.soon(), "Table t dropped.");
+}
+
+#[test]
+fn a_grant_is_committed_beside_a_drop_that_waits_for_it() {
+    let database = TestDatabase::new();
+    let (one, two, three) = (database.session(), database.session(), database.session());
+    one.done(&["create role r", "create table t (id int primary key)", "begin"]);
+    one.done(&["grant select on t to r"]);
+    let drops = two.begin("drop table t");
+    database.wait_for(|_| three.run(WAITS) == "1");
+    assert_eq!(one.begin("commit").soon(), "Transaction committed.");
+    assert_eq!(drops.soon(), "Table t dropped.");
+}

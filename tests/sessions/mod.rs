@@ -115,6 +115,22 @@ pub struct Answer<'a> {
 }
 
 impl Answer<'_> {
+    /// It, where it comes within half a minute: else somebody waits for ever.
+    #[allow(dead_code, reason = "not all tests need it")]
+    #[track_caller]
+    pub fn soon(self) -> String {
+        let Answer { runtime, task } = self;
+        let limit = std::time::Duration::from_secs(30);
+        let told = runtime.block_on(async { tokio::time::timeout(limit, task).await });
+        told.expect("it does not wait for ever").unwrap()
+    }
+
+    /// The client has gone.
+    #[allow(dead_code, reason = "not all tests need it")]
+    pub fn give_up(self) {
+        self.task.abort();
+    }
+
     /// It.
     #[allow(dead_code, reason = "not all tests need it")]
     pub fn get(self) -> String {

@@ -81,7 +81,7 @@ fn both_added(was: &Table, now: &Table, current: &Table) -> Option<Table> {
 }
 
 /// A table of which one has changed the rights, and the other something else.
-fn both_changed(was: &Table, now: &Table, current: &Table) -> Option<Table> {
+pub(crate) fn both_changed(was: &Table, now: &Table, current: &Table) -> Option<Table> {
     let rest = |table: &Table| Table { owner: 0, grants: Grants::default(), ..table.clone() };
     let has_rights_of =
         |one: &Table, other: &Table| one.owner == other.owner && one.grants == other.grants;
@@ -168,6 +168,13 @@ impl Draft {
         }
         now.version = now.version_needed();
         Ok(Draft { was: Arc::clone(current), now: Arc::new(now) })
+    }
+
+    /// The names of what it adds and removes.
+    pub fn names(&self) -> BTreeSet<String> {
+        let changes = differing(&self.was.tables, &self.now.tables, table_name);
+        let one = changes.into_iter().filter(|(was, now)| was.is_none() || now.is_none());
+        one.filter_map(|(was, now)| was.or(now)).map(|table| table.name.clone()).collect()
     }
 
     /// What is in the heap for the tables that it changes.

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-pub(crate) use draft::Draft;
+pub(crate) use draft::{Draft, both_changed};
 pub use labels::{EnumType, Label, enum_of_form, form_of_enum};
 pub use oid::array_of;
 pub use rights::{

@@ -180,6 +180,20 @@ impl Definitions {
         Ok(())
     }
 
+    /// Locks the names of what the transaction adds and removes, so that its commit waits for none of them: that has
+    /// the turn to change the catalog, for which the others wait who have such a name locked.
+    ///
+    /// # Errors
+    /// 00060, 30006 of locks.
+    #[boxed]
+    pub async fn lock_defined(&self, transaction: &mut Transaction) -> Result<()> {
+        let names = self.inner().draft.as_ref().map(Draft::names).unwrap_or_default();
+        for name in names {
+            transaction.lock_name(&name).await?;
+        }
+        Ok(())
+    }
+
     /// Waits until a change of the catalog that is being committed is seen: its locks are given back before. Not for
     /// long, for it may wait for this transaction; then it is told by the COMMIT.
     pub(super) async fn settle(&self) {
@@ -331,6 +345,8 @@ impl Definitions {
     #[boxed]
     pub async fn drop_table(&self, transaction: &mut Transaction, name: &str) -> Result<()> {
         self.lock_table(transaction, name).await?;
+        // Others may be about to change its rights.
+        self.lock_names(transaction, BTreeSet::from([name.to_owned()])).await?;
         self.define(|catalog| Ok(catalog.without(name)?.0))
     }
 
@@ -354,9 +370,15 @@ impl Definitions {
     /// Commits a transaction with all that it defines: durable when it returns.
     ///
     /// # Errors
-    /// Those of the commit; 08177 others have defined the same. All is as before then.
+    /// Those of the commit; 08177 others have defined the same; 00060, 30006 of locks. All is as before then.
     #[boxed]
-    pub async fn commit(&self, transaction: Transaction) -> Result<()> {
+    pub async fn commit(&self, mut transaction: Transaction) -> Result<()> {
+        if self.is_changed()
+            && let Err(error) = self.lock_defined(&mut transaction).await
+        {
+            self.roll_back(Some(transaction)).await;
+            return Err(error);
+        }
         let draft = self.inner().draft.take().filter(Draft::is_changed);
         let Some(draft) = draft else {
             let committed = transaction.commit().await;

@@ -179,7 +179,10 @@ impl Heap {
         moved: Moved,
     ) -> Result<(LocksOf, Leaving)> {
         let leaving = self.leaving(&moved.left);
-        let (locks, lsn) = self.commit_change(transaction.0, &now, &next).await?;
+        let Transaction(mut transaction, _) = transaction;
+        // It has the turn to change the catalog, for which they wait who have what it would wait for.
+        transaction.set_patience(Patience::None);
+        let (locks, lsn) = self.commit_change(transaction, &now, &next).await?;
         moved.filled.into_iter().for_each(|object| self.is_filled(object, lsn));
         Ok((locks, leaving))
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_instance::Database;
-use cellar_instance::catalog::name;
+use cellar_instance::catalog::{Table, name};
 use cellar_instance::database::Definitions;
 use cellar_instance::heap::{Begin, IndexKey, Transaction};
 use cellar_io::EnvExt;
@@ -193,6 +193,32 @@ fn what_others_define_meanwhile_stays_and_what_both_change_is_told() {
         assert_eq!((told.number(), told.sqlstate()), (8177, "40001"), "{told}");
         assert!(rows_of(&database, "late").is_none());
         check_nothing_is_left(&database);
+        database.close().await.unwrap();
+    });
+}
+
+/// Who changes rights does not use the table: that may come while another one writes it anew.
+#[test]
+fn a_table_keeps_the_rights_that_it_got_while_it_was_altered() {
+    let machine = Machine::new(7902);
+    machine.run(async {
+        let database = machine.open().await;
+        create(&database, "t").await;
+        let (definitions, of) = (database.definitions(), session(&database));
+        let mut own = database.heap().begin(&of, Begin::default()).unwrap();
+        let alteration = definitions.alter(&mut own, &of, "t").await.unwrap();
+        let rights = database.definitions();
+        let mut other = database.heap().begin(&of, Begin::default()).unwrap();
+        rights.lock_rights(&mut other, ["t".to_owned()].into()).await.unwrap();
+        rights.put_rights("t", |was| Table { owner: 77, ..was.clone() }).unwrap();
+        rights.commit(other).await.unwrap();
+        let mut table = alteration.table().clone();
+        table.name = "s".to_owned();
+        alteration.finish(&mut own, table).await.unwrap();
+        definitions.commit(own).await.unwrap();
+        let catalog = database.catalog().current();
+        assert!(catalog.table("t").is_none());
+        assert_eq!(catalog.table("s").unwrap().owner, 77);
         database.close().await.unwrap();
     });
 }

@@ -231,11 +231,17 @@ impl Engine {
     async fn move_to(&self, found: &Table, schema: &str) -> Result<(), Error> {
         let scope = self.definer()?;
         let mut open = scope.open().await?;
-        let was = match found.rows {
-            Some(_) => scope.definitions.lock_table(&mut open, &found.name).await?.0,
-            None => found.clone(),
-        };
+        if found.rows.is_some() {
+            scope.definitions.lock_table(&mut open, &found.name).await?;
+        }
+        let owned = found.rows.iter().flat_map(|rows| &rows.owned);
+        let going = owned.map(|owned| owned.sequence.clone()).chain([found.name.clone()]);
+        scope.definitions.lock_names(&mut open, going.collect()).await?;
         let catalog = self.catalog()?;
+        // As others have left it: their rights may be other ones.
+        let was = catalog.table(&found.name).cloned().ok_or_else(|| {
+            Error::new(942, "42P01", format!("\"{}\" was dropped meanwhile", found.name))
+        })?;
         let to = |key: &str| name::key_of(schema, name::parts(key).1);
         let mut names = BTreeSet::from([to(&was.name)]);
         let mut moved = vec![(was.name.clone(), moved_table(&was, &to)?)];

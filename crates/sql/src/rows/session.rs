@@ -358,15 +358,19 @@ impl RowTables {
         Ok(ended?)
     }
 
-    /// Has a transaction fit one commit. It goes on as before where this is given up half-way.
+    /// Has a transaction fit one commit, which waits for nobody. It goes on as before where this is given up half-way.
     async fn make_fit(&self, definitions: &Definitions, transaction: &Shared) -> Result<(), Error> {
         let mut open = transaction.lock().await;
-        let Some(large) = open.as_mut().filter(|open| open.may_be_too_large()) else {
+        let Some(open) = open.as_mut() else { return Ok(()) };
+        if definitions.is_changed() {
+            definitions.lock_defined(open).await?;
+        }
+        if !open.may_be_too_large() {
             return Ok(());
-        };
+        }
         let (database, session) = (&self.database, self.session.waits());
         let committer = Committer { database, session, definitions };
-        Box::pin(committer.make_fit(large)).await
+        Box::pin(committer.make_fit(open)).await
     }
 
     /// Has the transaction that is open fit one commit.
