@@ -52,7 +52,7 @@ fn columns_have_the_names_and_types_of_postgresql() {
         ),
         (
             "select sum(x), case when true then 1 end, coalesce(x, 0) from t group by x",
-            vec![("sum", NUMERIC), ("case", INT4), ("coalesce", INT4)],
+            vec![("sum", INT8), ("case", INT4), ("coalesce", INT4)],
         ),
         // By the fast path.
         (
@@ -69,6 +69,7 @@ fn columns_have_the_names_and_types_of_postgresql() {
             vec![("count", INT8), ("count", INT8)],
         ),
         ("values (1)", vec![("column1", INT4)]),
+        ("select sum(x::bigint), avg(x) from t", vec![("sum", NUMERIC), ("avg", NUMERIC)]),
     ] {
         let wanted: Vec<_> = wanted.into_iter().map(|(name, oid)| (name.to_owned(), oid)).collect();
         assert_eq!(described(&mut client, sql), wanted, "{sql}");

@@ -105,7 +105,7 @@ async fn check(view: &StatementView, model: &Model, rng: &mut Rng) {
     let wanted: BTreeMap<RowRef, Bytes> = model.values().cloned().collect();
     assert_eq!(scanned(vec![view.scan(TABLE).unwrap()]).await, wanted);
     let parts = rng.below(9) as usize;
-    let scans = parts_of(&view, parts);
+    let scans = parts_of(view, parts);
     assert_eq!(scans.len(), parts.max(1));
     assert_eq!(scanned(scans).await, wanted);
     for backwards in [false, true] {

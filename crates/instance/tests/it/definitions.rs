@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_instance::Database;
-use cellar_instance::catalog::{Table, name};
+use cellar_instance::catalog::{Grants, Table, name};
 use cellar_instance::database::Definitions;
 use cellar_instance::heap::{Begin, IndexKey, Transaction};
 use cellar_io::EnvExt;
@@ -210,7 +210,9 @@ fn a_table_keeps_the_rights_that_it_got_while_it_was_altered() {
         let rights = database.definitions();
         let mut other = database.heap().begin(&of, Begin::default()).unwrap();
         rights.lock_rights(&mut other, ["t".to_owned()].into()).await.unwrap();
-        rights.put_rights("t", |was| Table { owner: 77, ..was.clone() }).unwrap();
+        let grants = Grants { own: Some(Vec::new()), ..Grants::default() };
+        let revoked = |was: &Table| Table { grants: grants.clone(), ..was.clone() };
+        rights.put_rights("t", revoked).unwrap();
         rights.commit(other).await.unwrap();
         let mut table = alteration.table().clone();
         table.name = "s".to_owned();
@@ -218,7 +220,7 @@ fn a_table_keeps_the_rights_that_it_got_while_it_was_altered() {
         definitions.commit(own).await.unwrap();
         let catalog = database.catalog().current();
         assert!(catalog.table("t").is_none());
-        assert_eq!(catalog.table("s").unwrap().owner, 77);
+        assert_eq!(catalog.table("s").unwrap().grants, grants);
         database.close().await.unwrap();
     });
 }

@@ -13,7 +13,7 @@ use datafusion::execution::object_store::DefaultObjectStoreRegistry;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::planner::ExprPlanner;
-use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -61,6 +61,7 @@ use crate::nested::NestedSubqueries;
 use crate::noted::Notes;
 use crate::numbers::average::Average;
 use crate::numbers::common::CommonNumbers;
+use crate::numbers::distinct_sums::DistinctSums;
 use crate::numbers::extreme::Extreme;
 use crate::numbers::overflow::CheckedArithmetic;
 use crate::numbers::sliding::Sliding;
@@ -111,6 +112,7 @@ pub(super) fn common(
         // Before DataFusion's own.
         .with_expr_planners(expr_planners())
         .with_analyzer_rules(analyzer_rules())
+        .with_optimizer_rules(optimizer_rules())
         .with_physical_optimizer_rules(physical_rules())
         .with_query_planner(Arc::new(ApplyPlanner))
         .build();
@@ -259,6 +261,16 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(0, Arc::new(SetComparisons));
     rules.insert(0, Arc::new(NamedApart));
     rules.insert(0, Arc::new(SubqueryValues));
+    rules
+}
+
+/// DataFusion's rules over plans whose types are settled.
+fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut rules = Optimizer::new().rules;
+    let own = "single_distinct_aggregation_to_group_by";
+    for rule in rules.iter_mut().filter(|rule| rule.name() == own) {
+        *rule = Arc::new(DistinctSums(Arc::clone(rule)));
+    }
     rules
 }
 

@@ -1,5 +1,6 @@
 //! The aggregate function `avg`, of decimals to the nearest number of its type; DataFusion's cuts off what
-//! is behind the last digit. It is asked here for one digit more. All else is DataFusion's.
+//! is behind the last digit. It is asked here for one digit more. Of whole numbers it is a decimal, as in
+//! PostgreSQL (`whole_average.rs`). All else is DataFusion's.
 
 use std::sync::Arc;
 
@@ -10,22 +11,30 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF,
+    Signature, Volatility,
 };
 
 use crate::numbers::sliding::Window;
+use crate::numbers::whole_average::{self, WholeGroups};
 
 /// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Average {
     others: Arc<AggregateUDF>,
+    signature: Signature,
 }
 
 impl Average {
     /// The function, to be registered in the place of DataFusion's.
     pub(crate) fn udaf() -> AggregateUDF {
-        AggregateUDF::new_from_impl(Average { others: avg_udaf() })
+        let signature = Signature::user_defined(Volatility::Immutable);
+        AggregateUDF::new_from_impl(Average { others: avg_udaf(), signature })
     }
+}
+
+fn is_whole(args: &AccumulatorArgs) -> bool {
+    args.expr_fields.first().is_some_and(|field| field.data_type().is_integer())
 }
 
 /// The type with a digit more behind the point; `None`: it has none, or DataFusion's result is exact.
@@ -49,14 +58,37 @@ impl AggregateUDFImpl for Average {
     }
 
     fn signature(&self) -> &Signature {
-        self.others.signature()
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let [data_type] = types else {
+            return datafusion::common::plan_err!("avg takes one argument, not {}", types.len());
+        };
+        let own = match data_type {
+            DataType::Dictionary(_, values) => values,
+            other => other,
+        };
+        Ok(vec![match own {
+            DataType::Null => DataType::Float64,
+            t if t.is_floating() => DataType::Float64,
+            t if t.is_numeric() => t.clone(),
+            DataType::Duration(_) => own.clone(),
+            other => return datafusion::common::plan_err!("there is no avg of {other}"),
+        }])
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.others.return_type(types)
+        match whole_average::result_of(&types[0]) {
+            Some(result) => Ok(result),
+            None => self.others.return_type(types),
+        }
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if is_whole(&args) {
+            return whole_average::accumulator(&args);
+        }
         let Some(return_field) = finer(&args.return_field) else {
             return self.others.accumulator(args);
         };
@@ -73,7 +105,10 @@ impl AggregateUDFImpl for Average {
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.others.state_fields(args)
+        match args.input_fields.first().is_some_and(|field| field.data_type().is_integer()) {
+            true => Ok(whole_average::state_fields(&args)),
+            false => self.others.state_fields(args),
+        }
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
@@ -84,6 +119,9 @@ impl AggregateUDFImpl for Average {
         &self,
         args: AccumulatorArgs,
     ) -> Result<Box<dyn GroupsAccumulator>> {
+        if is_whole(&args) {
+            return Ok(Box::new(WholeGroups::new(args.return_field.data_type().clone())));
+        }
         let Some(return_field) = finer(&args.return_field) else {
             return self.others.create_groups_accumulator(args);
         };

@@ -59,7 +59,7 @@ fn digits_of(data_type: &DataType) -> Option<(u8, i8)> {
 }
 
 /// The scale of a quotient.
-fn scale_of(left: &DataType, right: &DataType) -> Option<i8> {
+pub(super) fn scale_of(left: &DataType, right: &DataType) -> Option<i8> {
     let ((p1, s1), (_, s2)) = (digits_of(left)?, digits_of(right)?);
     let (p1, s1, s2) = (i16::from(p1), i16::from(s1), i16::from(s2));
     let most = i16::from(DECIMAL128_MAX_PRECISION);
@@ -76,7 +76,11 @@ fn checked(quotient: i256) -> Result<i128, ArrowError> {
     value.ok_or_else(|| beyond_digits(&quotient.to_string(), most))
 }
 
-fn quotients(left: &ArrayRef, right: &ArrayRef, scale: i8) -> Result<ArrayRef, ArrowError> {
+pub(super) fn quotients(
+    left: &ArrayRef,
+    right: &ArrayRef,
+    scale: i8,
+) -> Result<ArrayRef, ArrowError> {
     let decimals = |array: &ArrayRef| -> Result<(Decimal128Array, i8), ArrowError> {
         match array.data_type() {
             DataType::Decimal128(_, s) => Ok((array.as_primitive::<Decimal128Type>().clone(), *s)),

@@ -4,6 +4,7 @@
 pub(crate) mod average;
 pub(crate) mod checked;
 pub(crate) mod common;
+pub(crate) mod distinct_sums;
 mod divide;
 pub(crate) mod extreme;
 pub(crate) mod float;
@@ -15,3 +16,4 @@ pub(crate) mod overflow;
 pub(crate) mod sliding;
 pub(crate) mod sum;
 pub(crate) mod whole;
+mod whole_average;

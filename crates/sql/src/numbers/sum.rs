@@ -1,13 +1,13 @@
 //! The aggregate function `sum`, of whole numbers and decimals without loss: a sum that goes beyond 38
-//! digits is an error. Its type has 38 digits whatever is summed up, so that a sum of sums, which DataFusion
-//! makes of one beside DISTINCT, has the same. All else is DataFusion's sum.
+//! digits is an error. Of integers and smaller numbers it is a bigint, as in PostgreSQL, and is held in 38 digits
+//! until all rows are known; of bigints and decimals it has 38 digits. All else is DataFusion's sum.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, ArrowNumericType, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array,
-    ListArray, PrimitiveArray,
+    Int64Array, ListArray, PrimitiveArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{and, cast, is_not_null};
@@ -46,7 +46,21 @@ impl Sum {
 
 /// Whether a sum is one of whole numbers or decimals, by the type of its result.
 fn is_ours(result: &DataType) -> bool {
-    matches!(result, DataType::Decimal128(_, _))
+    matches!(result, DataType::Decimal128(_, _) | DataType::Int64)
+}
+
+/// The type of a sum while rows are missing: parts of one may go beyond what all are.
+fn kept(result: &DataType) -> DataType {
+    match result {
+        DataType::Int64 => DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0),
+        other => other.clone(),
+    }
+}
+
+/// Whether numbers of the type are integers of PostgreSQL's, or smaller: their sum is a bigint.
+pub(super) fn is_narrow(data_type: &DataType) -> bool {
+    use DataType as D;
+    matches!(data_type, D::Int8 | D::Int16 | D::Int32 | D::UInt8 | D::UInt16)
 }
 
 fn is_interval(result: &DataType) -> bool {
@@ -82,6 +96,7 @@ impl AggregateUDFImpl for Sum {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match &types[0] {
+            t if is_narrow(t) => Ok(DataType::Int64),
             t if t.is_integer() => Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0)),
             DataType::Decimal128(_, scale) => {
                 Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, *scale))
@@ -102,7 +117,7 @@ impl AggregateUDFImpl for Sum {
             return self.others.accumulator(args);
         }
         match args.is_distinct {
-            true => Ok(Box::new(Distinct { result: result.clone(), values: HashSet::new() })),
+            true => Ok(Box::new(Distinct::new(result.clone()))),
             false => Ok(Box::new(Total::new(result.clone()))),
         }
     }
@@ -125,7 +140,7 @@ impl AggregateUDFImpl for Sum {
         if !is_ours(result) {
             return self.others.state_fields(args);
         }
-        let state = result.clone();
+        let state = kept(result);
         Ok(vec![Arc::new(match args.is_distinct {
             true => {
                 let name = format_state_name(args.name, "sum distinct");
@@ -149,7 +164,7 @@ impl AggregateUDFImpl for Sum {
     ) -> Result<Box<dyn GroupsAccumulator>> {
         let result = args.return_field.data_type();
         match is_ours(result) {
-            true => Ok(Box::new(Groups { result: result.clone(), sums: vec![], seen: vec![] })),
+            true => Ok(Box::new(Groups::new(result.clone()))),
             false => self.others.create_groups_accumulator(args),
         }
     }
@@ -175,14 +190,14 @@ fn overflow() -> ArrowError {
 }
 
 /// Numbers as they are added up, without copying where they are of 64 or 128 bits.
-enum Numbers<'a> {
+pub(super) enum Numbers<'a> {
     Int64(&'a PrimitiveArray<Int64Type>),
     UInt64(&'a PrimitiveArray<UInt64Type>),
     Decimal(&'a PrimitiveArray<Decimal128Type>),
 }
 
 /// An array that [`Numbers`] can be of.
-fn widened(array: &ArrayRef) -> Result<ArrayRef> {
+pub(super) fn widened(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
         DataType::Int64 | DataType::UInt64 | DataType::Decimal128(_, _) => Ok(Arc::clone(array)),
         _ => Ok(cast(array, &DataType::Int64)?),
@@ -190,7 +205,7 @@ fn widened(array: &ArrayRef) -> Result<ArrayRef> {
 }
 
 impl Numbers<'_> {
-    fn of(array: &ArrayRef) -> Result<Numbers<'_>> {
+    pub fn of(array: &ArrayRef) -> Result<Numbers<'_>> {
         Ok(match array.data_type() {
             DataType::Int64 => Numbers::Int64(array.as_primitive()),
             DataType::UInt64 => Numbers::UInt64(array.as_primitive()),
@@ -200,7 +215,7 @@ impl Numbers<'_> {
     }
 
     /// Calls `add` with each number that there is.
-    fn each(&self, mut add: impl FnMut(usize, i128)) {
+    pub fn each(&self, mut add: impl FnMut(usize, i128)) {
         match self {
             Numbers::Int64(array) => each(array, |at, number| add(at, number.into())),
             Numbers::UInt64(array) => each(array, |at, number| add(at, number.into())),
@@ -226,8 +241,16 @@ fn finished(sum: i128, result: &DataType) -> Result<ScalarValue> {
             check(sum)?;
             Ok(ScalarValue::Decimal128(Some(sum), *precision, *scale))
         }
+        DataType::Int64 => Ok(ScalarValue::Int64(Some(bigint(sum)?))),
         other => internal_err!("a sum of the type {other}"),
     }
+}
+
+/// A sum of integers.
+fn bigint(sum: i128) -> Result<i64> {
+    let beyond =
+        |_| ArrowError::ArithmeticOverflow(format!("the sum {sum} is out of range for bigint"));
+    Ok(i64::try_from(sum).map_err(beyond)?)
 }
 
 /// Fails where a sum has more than 38 digits.
@@ -241,14 +264,14 @@ fn check(sum: i128) -> Result<()> {
 
 /// The sum of one group. Numbers can be taken away again, as a window that slides does.
 #[derive(Debug)]
-struct Total {
+pub(super) struct Total {
     result: DataType,
-    sum: i128,
-    count: u64,
+    pub sum: i128,
+    pub count: u64,
 }
 
 impl Total {
-    fn new(result: DataType) -> Total {
+    pub fn new(result: DataType) -> Total {
         Total { result, sum: 0, count: 0 }
     }
 
@@ -304,7 +327,11 @@ impl Accumulator for Total {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![self.scalar()?])
+        let kept = kept(&self.result);
+        Ok(vec![match self.count {
+            0 => ScalarValue::try_from(&kept)?,
+            _ => finished(self.sum, &kept)?,
+        }])
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
@@ -318,9 +345,21 @@ impl Accumulator for Total {
 
 /// The sum of the different numbers of one group.
 #[derive(Debug)]
-struct Distinct {
+pub(super) struct Distinct {
     result: DataType,
-    values: HashSet<i128>,
+    pub values: HashSet<i128>,
+}
+
+impl Distinct {
+    pub fn new(result: DataType) -> Distinct {
+        Distinct { result, values: HashSet::new() }
+    }
+
+    /// All of them added up.
+    pub fn sum(&self) -> Result<i128> {
+        let sum = self.values.iter().try_fold(0i128, |sum, number| sum.checked_add(*number));
+        Ok(sum.ok_or_else(overflow)?)
+    }
 }
 
 impl Accumulator for Distinct {
@@ -340,7 +379,7 @@ impl Accumulator for Distinct {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let state = self.result.clone();
+        let state = kept(&self.result);
         let numbers = Decimal128Array::from_iter_values(self.values.iter().copied());
         let numbers = Arc::new(numbers.with_data_type(state.clone()));
         let field = Arc::new(Field::new_list_field(state, true));
@@ -353,8 +392,7 @@ impl Accumulator for Distinct {
         if self.values.is_empty() {
             return ScalarValue::try_from(&self.result);
         }
-        let sum = self.values.iter().try_fold(0i128, |sum, number| sum.checked_add(*number));
-        finished(sum.ok_or_else(overflow)?, &self.result)
+        finished(self.sum()?, &self.result)
     }
 
     fn size(&self) -> usize {
@@ -364,7 +402,7 @@ impl Accumulator for Distinct {
 
 /// The sums of many groups.
 #[derive(Debug)]
-struct Groups {
+pub(super) struct Groups {
     result: DataType,
     sums: Vec<i128>,
     /// Of each group, whether there was a number.
@@ -372,6 +410,10 @@ struct Groups {
 }
 
 impl Groups {
+    pub fn new(result: DataType) -> Groups {
+        Groups { result, sums: vec![], seen: vec![] }
+    }
+
     fn take(&mut self, emit_to: EmitTo) -> (Vec<i128>, Option<NullBuffer>) {
         let sums = emit_to.take_needed(&mut self.sums);
         let seen = NullBuffer::from(emit_to.take_needed(&mut self.seen));
@@ -416,6 +458,10 @@ impl GroupsAccumulator for Groups {
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let (sums, nulls) = self.take(emit_to);
         let is_set = |at: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at));
+        if self.result == DataType::Int64 {
+            let sums: Vec<i64> = sums.into_iter().map(bigint).collect::<Result<_>>()?;
+            return Ok(Arc::new(Int64Array::try_new(sums.into(), nulls)?));
+        }
         let set = sums.iter().enumerate().filter(|(at, _)| is_set(*at));
         for (_, sum) in set {
             check(*sum)?;
@@ -427,7 +473,7 @@ impl GroupsAccumulator for Groups {
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let (sums, nulls) = self.take(emit_to);
         let sums = Decimal128Array::try_new(sums.into(), nulls)?;
-        Ok(vec![Arc::new(sums.with_data_type(self.result.clone()))])
+        Ok(vec![Arc::new(sums.with_data_type(kept(&self.result)))])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
@@ -451,10 +497,37 @@ impl GroupsAccumulator for Groups {
             }
         };
         let sums = Decimal128Array::try_new(sums.into(), nulls)?;
-        Ok(vec![Arc::new(sums.with_data_type(self.result.clone()))])
+        Ok(vec![Arc::new(sums.with_data_type(kept(&self.result)))])
     }
 
     fn size(&self) -> usize {
         self.sums.capacity() * size_of::<i128>() + self.seen.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(sums: &[i128]) -> ArrayRef {
+        let sums = Decimal128Array::from_iter_values(sums.iter().copied());
+        Arc::new(sums.with_data_type(kept(&DataType::Int64)))
+    }
+
+    #[test]
+    fn a_sum_of_integers_is_a_bigint_or_told() -> Result<()> {
+        let (most, one) = (i128::from(i64::MAX), 1);
+        // Parts may go beyond what the whole does not.
+        let mut total = Total::new(DataType::Int64);
+        total.merge_batch(&[parts(&[most, one])])?;
+        total.merge_batch(&[parts(&[-one])])?;
+        assert_eq!(total.evaluate()?, ScalarValue::Int64(Some(i64::MAX)));
+        total.merge_batch(&[parts(&[one])])?;
+        let told = total.evaluate().err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(told.contains("9223372036854775808 is out of range for bigint"), "{told}");
+        let mut groups = Groups::new(DataType::Int64);
+        groups.merge_batch(&[parts(&[most, one, 5])], &[0, 0, 1], 2)?;
+        assert!(groups.evaluate(EmitTo::All).is_err());
+        Ok(())
     }
 }
