@@ -496,29 +496,3 @@ fn a_circle_by_way_of_names_is_found() {
     one.run("rollback");
     assert_eq!(drops.soon(), "Table t dropped.");
 }
-
-/// The shortest form: a third session, which has nothing to do with either, makes a table.
-#[test]
-fn a_drop_that_waits_for_a_grant_does_not_hold_up_others() {
-    let database = TestDatabase::new();
-    let (one, two, three) = (database.session(), database.session(), database.session());
-    one.done(&["create role r", "create table t (id int primary key)", "begin"]);
-    one.done(&["grant select on t to r"]);
-    let drops = two.begin("drop table t");
-    database.wait_for(|_| three.run(WAITS) == "1");
-    assert_eq!(three.begin("create table u (id int)").soon(), "Table u created.");
-    assert_eq!(one.begin("commit").soon(), "Transaction committed.");
-    assert_eq!(drops.soon(), "Table t dropped.");
-}
-
-#[test]
-fn a_grant_is_committed_beside_a_drop_that_waits_for_it() {
-    let database = TestDatabase::new();
-    let (one, two, three) = (database.session(), database.session(), database.session());
-    one.done(&["create role r", "create table t (id int primary key)", "begin"]);
-    one.done(&["grant select on t to r"]);
-    let drops = two.begin("drop table t");
-    database.wait_for(|_| three.run(WAITS) == "1");
-    assert_eq!(one.begin("commit").soon(), "Transaction committed.");
-    assert_eq!(drops.soon(), "Table t dropped.");
-}
