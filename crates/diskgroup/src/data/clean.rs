@@ -92,7 +92,7 @@ pub(crate) async fn round(data: &Arc<Data>, idle: Duration) -> Result<usize, Err
                 let pieces = |key: &RegionKey| touched.get(key).copied().unwrap_or(0);
                 keys.into_iter().partition(|key| has_no_copy(data, &core, key, pieces(key)))
             };
-            data.regions.held(&alone);
+            data.regions.held(round, &alone);
             data.regions.cleaned(&data.dirty_log, round, &keys);
             Ok(keys.len() + alone.len())
         }

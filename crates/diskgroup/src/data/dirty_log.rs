@@ -1,6 +1,7 @@
 //! The dirty log in RAM, and writing it: marks that arrive while a write runs share the next one.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -80,9 +81,13 @@ impl DirtyLog {
             let slots = &mut state.blocks[usize::from(number)];
             slots.generation = block.generation;
             for key in block.entries {
-                if let std::collections::btree_map::Entry::Vacant(vacant) = state.place.entry(key) {
-                    vacant.insert(number);
-                    slots.entries.push(key);
+                match state.place.entry(key) {
+                    Entry::Vacant(vacant) => {
+                        vacant.insert(number);
+                        slots.entries.push(key);
+                    }
+                    // Another block names it already: the disks are to forget it here.
+                    Entry::Occupied(_) => slots.changed = true,
                 }
             }
         }

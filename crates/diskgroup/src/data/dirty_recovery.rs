@@ -24,6 +24,10 @@ use crate::on_disk::{Damage, Uuid};
 /// So far beyond anything found that no version which could not be read is newer.
 const BEYOND: u64 = 1 << 32;
 
+/// A place that cannot be read holds the generation behind the newest that was found, at most: so many are beyond
+/// that, and go to the same place.
+const BEHIND_UNREAD: u64 = 3;
+
 /// What was found.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FoundDirty {
@@ -33,6 +37,8 @@ pub(crate) struct FoundDirty {
     pub lost: Vec<u16>,
     /// Member and block: the member has an older version of it, or none.
     behind: Vec<(u16, u16)>,
+    /// Blocks that got a generation which no member has.
+    newer: BTreeSet<u16>,
 }
 
 /// One place of a block.
@@ -46,6 +52,10 @@ enum Place {
 }
 
 impl Place {
+    fn is_unread(&self) -> bool {
+        matches!(self, Place::Unreadable)
+    }
+
     fn valid(self) -> Option<DirtyBlock> {
         match self {
             Place::Valid(block) => Some(block),
@@ -77,8 +87,13 @@ impl FoundDirty {
             }
             (first, second, whole)
         });
+        let mut unread = BTreeSet::new();
         for (disk, (first, second, all_whole)) in members.iter().zip(join_all(both).await) {
             whole.iter_mut().zip(all_whole).for_each(|(any, own)| *any |= own);
+            for half in [&first, &second] {
+                let places = (0u16..).zip(half);
+                unread.extend(places.filter(|(_, own)| own.is_unread()).map(|(number, _)| number));
+            }
             let pairs = (0u16..).zip(first.into_iter().zip(second));
             let newest = pairs.filter_map(|(number, (first, second))| {
                 let places = [first, second].into_iter().filter_map(Place::valid);
@@ -89,7 +104,7 @@ impl FoundDirty {
         for block in own.iter().flat_map(|(_, blocks)| blocks.values()) {
             found.add(block);
         }
-        found.compare(&own);
+        found.compare(&own, &unread);
         let newest = found.newest.values().map(|b| b.generation).max().unwrap_or(0);
         let fits = |number: &u16| {
             found.newest.get(number).is_none_or(|block| block.entries.len() <= ENTRIES_PER_BLOCK)
@@ -100,7 +115,12 @@ impl FoundDirty {
             found.lost.push(number);
             found.behind.retain(|(_, behind)| *behind != number);
             let empty = DirtyBlock { number, generation: 0, mount_id: 0, entries: Vec::new() };
-            found.newest.entry(number).or_insert(empty).generation = newest + BEYOND;
+            let block = found.newest.entry(number).or_insert(empty);
+            block.generation = newest + BEYOND;
+            if block.entries.len() > ENTRIES_PER_BLOCK {
+                // All pieces are made equal, whatever it names.
+                block.entries.clear();
+            }
         }
         found
     }
@@ -124,8 +144,10 @@ impl FoundDirty {
     }
 
     /// Who lacks what. Where versions of one generation differ, what they name together is a newer one, which
-    /// goes to the other place on each member: a torn write takes nothing that was there.
-    fn compare(&mut self, own: &[(u16, BTreeMap<u16, DirtyBlock>)]) {
+    /// goes to the other place on each member: a torn write takes nothing that is of this generation. Where a
+    /// place of one member is `unread`, it may have the next generation, never acknowledged, with less: what is
+    /// known goes over that, as one that is newer.
+    fn compare(&mut self, own: &[(u16, BTreeMap<u16, DirtyBlock>)], unread: &BTreeSet<u16>) {
         for block in self.newest.values_mut() {
             let of = |(disk, blocks): &(u16, BTreeMap<u16, DirtyBlock>)| {
                 let own = blocks.get(&block.number).map(|own| (own.generation, own.entries.len()));
@@ -137,8 +159,14 @@ impl FoundDirty {
                     generation < block.generation || named == block.entries.len()
                 })
             };
-            if !versions.iter().all(same) {
-                block.generation += 1;
+            let newer = match (unread.contains(&block.number), versions.iter().all(same)) {
+                (true, _) => BEHIND_UNREAD,
+                (false, false) => 1,
+                (false, true) => 0,
+            };
+            if newer > 0 {
+                block.generation += newer;
+                self.newer.insert(block.number);
             }
             let behind = versions
                 .iter()
@@ -148,11 +176,12 @@ impl FoundDirty {
         self.behind.sort_unstable();
     }
 
-    /// The group was dismounted in order: nothing is dirty, whatever the blocks name.
+    /// The group was dismounted in order: nothing is dirty, whatever the blocks name. Those that have a newer
+    /// generation get it all the same.
     pub fn forget(&mut self) {
         self.newest.values_mut().for_each(|block| block.entries.clear());
         self.lost.clear();
-        self.behind.clear();
+        self.behind.retain(|(_, number)| self.newer.contains(number));
     }
 
     /// Writes to each member the blocks of which it has an older version. Its place holds the

@@ -329,11 +329,11 @@ impl Regions {
         self.moved.notify(usize::MAX);
     }
 
-    /// These cannot be clean while disks are away.
-    pub fn held(&self, keys: &[RegionKey]) {
+    /// These cannot be clean while disks are away, as the round says that would have made them so.
+    pub fn held(&self, round: u64, keys: &[RegionKey]) {
         let mut state = lock(&self.state);
         for key in keys {
-            if let Some(region) = state.map.get_mut(key) {
+            if let Some(region) = state.map.get_mut(key).filter(|r| r.cleaning == Some(round)) {
                 (region.held, region.cleaning) = (true, None);
             }
         }
@@ -343,11 +343,11 @@ impl Regions {
     }
 
     /// A disk is back. What of it had its only copy there is made known again before it is read:
-    /// `pieces_of` says which pieces of a region those are.
+    /// `pieces_of` says which pieces of a region those are. A round of cleaning that is under way began before.
     pub fn back(&self, pieces_of: impl Fn(&RegionKey) -> u64) {
         let mut state = lock(&self.state);
         for (key, region) in &mut state.map {
-            region.held = false;
+            (region.held, region.cleaning) = (false, None);
             region.to_sync |= region.touched & pieces_of(key);
         }
         state.count_held();
@@ -393,4 +393,48 @@ enum Enter {
     In(Option<u64>),
     /// Too many regions are dirty.
     Full,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::dirty_recovery::FoundDirty;
+    use crate::on_disk::dirty::ENTRIES_PER_BLOCK;
+
+    const KEY: RegionKey = RegionKey { file: 256, incarnation: 1, index: 0 };
+
+    /// A region that is dirty, and equal on all disks.
+    fn dirty() -> (Regions, DirtyLog) {
+        let regions = Regions::new(CAP_MIN, &BTreeMap::from([(KEY, 1)]), Instant(0));
+        regions.synced(&KEY, 1);
+        let log = DirtyLog::new(FoundDirty::default(), ENTRIES_PER_BLOCK);
+        log.add(KEY);
+        (regions, log)
+    }
+
+    #[test]
+    fn a_round_that_began_before_a_disk_came_back_makes_nothing_clean() {
+        let (regions, log) = dirty();
+        let (round, keys) = regions.choose_to_clean(Instant(0), Duration::ZERO);
+        assert_eq!(keys, [KEY]);
+        regions.back(|_| 1);
+        regions.held(round, &keys);
+        regions.cleaned(&log, round, &keys);
+        assert_eq!((regions.to_sync(&KEY), regions.all_held()), (1, Vec::new()));
+        assert_eq!(log.entries(), [KEY]);
+    }
+
+    #[test]
+    fn a_round_makes_nothing_clean_that_another_has_begun_with_after_a_write() {
+        let (regions, log) = dirty();
+        let (first, keys) = regions.choose_to_clean(Instant(0), Duration::ZERO);
+        // A write takes the region back.
+        lock(&regions.state).map.get_mut(&KEY).expect("there").cleaning = None;
+        let (second, again) = regions.choose_to_clean(Instant(0), Duration::ZERO);
+        assert_eq!(again, [KEY]);
+        regions.cleaned(&log, first, &keys);
+        assert_eq!(log.entries(), [KEY]);
+        regions.cleaned(&log, second, &again);
+        assert_eq!((log.entries(), regions.count()), (Vec::new(), 0));
+    }
 }

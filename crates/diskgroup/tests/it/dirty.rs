@@ -133,6 +133,43 @@ fn a_mark_that_a_disk_which_came_back_does_not_have_is_made_durable_on_it() {
     });
 }
 
+/// A place that one mount cannot read, and the next one can, holds a newer version that was never acknowledged.
+#[test]
+fn a_newer_version_that_could_not_be_read_takes_no_mark_away_later() {
+    let shape = two_disks();
+    let rig = Rig::new(4, &shape);
+    let marked = rig.run(async {
+        let group = group_with_a_file(&rig, &shape).await;
+        overwrite(&group, 0, 1).await;
+        let marked = rig.disks[1].peek(DIRTY_LOG[0], 2 << 20);
+        // Long enough that it is clean, and that the disks know it.
+        rig.env().sleep(Duration::from_secs(20)).await;
+        marked
+    });
+    rig.sim.crash();
+    rig.sim.restart();
+    // The power went before the second disk knew it.
+    rig.disks[1].poke(DIRTY_LOG[0], &marked.unwrap());
+    let hidden = DIRTY_LOG[0]..DIRTY_LOG[0] + BLOCK_U64;
+    let newer = rig.disks[0].peek(hidden.start, BLOCK_U64);
+    rig.disks[0].fail_reads_until_written(hidden.clone());
+    rig.run(async {
+        let group = rig.mount().await.unwrap();
+        overwrite(&group, 0, 2).await;
+    });
+    let written = rig.disks[0].peek(hidden.start, BLOCK_U64) != newer;
+    assert!(written, "what was hidden is written over");
+    rig.sim.crash();
+    rig.sim.restart();
+    rig.run(async {
+        let group = rig.mount().await.unwrap();
+        holds(&group, 0, 2).await;
+        let number = group.open("f").unwrap().number();
+        let found = group.validate(&[number], Copies::All, &|_| {}).await.unwrap();
+        assert!(!found.is_bad(), "{found:?}");
+    });
+}
+
 #[test]
 fn a_dirty_log_that_cannot_be_read_is_not_an_empty_one() {
     for unreadable in [false, true] {
