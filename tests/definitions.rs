@@ -432,6 +432,8 @@ fn who_drops_what_another_has_changed_waits_and_holds_up_nobody_else() {
         ("grant create on schema other to r", "drop schema other"),
         ("grant select on v to r", "drop view v"),
         ("grant usage on sequence q to r", "drop sequence q"),
+        ("grant select on k to r", "drop table k"),
+        ("grant usage on sequence n_id_seq to r", "drop table n"),
     ]
     .into_iter()
     .enumerate()
@@ -441,6 +443,8 @@ fn who_drops_what_another_has_changed_waits_and_holds_up_nobody_else() {
             "create table t (id int primary key)",
             "create view v as select 1 as a",
             "create sequence q",
+            "create table k (id int) using columnar",
+            "create table n (id serial primary key)",
             "begin",
             change,
         ]);
@@ -479,6 +483,7 @@ fn who_drops_what_another_has_changed_waits_and_holds_up_nobody_else() {
             ["drop table if exists t", "drop table if exists s", "drop table if exists other.t"];
         three.done(&clean);
         three.done(&["drop view if exists v", "drop sequence if exists q"]);
+        three.done(&["drop table if exists k", "drop table if exists n"]);
     }
 }
 

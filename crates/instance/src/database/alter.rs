@@ -8,7 +8,7 @@ use cellar_heap::{BuildIndex, Error as HeapError, LoadIndex, RowRef};
 use cellar_wait::Session;
 
 use super::Definitions;
-use crate::catalog::{Index, RowTable, Table, both_changed};
+use crate::catalog::{Index, RowTable, Table};
 use crate::error::{Error, Result};
 use crate::heap::{Begin, IndexKey, Statement, TableLock, Transaction, from_heap};
 
@@ -241,13 +241,6 @@ impl Alteration {
         // Those that come, and those that go.
         let changed = names(&table).symmetric_difference(&names(&self.was)).cloned().collect();
         self.definitions.lock_names(transaction, changed).await?;
-        self.definitions.define(|catalog| {
-            // Others may have changed its rights meanwhile.
-            let current = catalog.table(&self.was.name).filter(|current| **current != self.was);
-            match current.and_then(|now| Some((now, both_changed(&self.was, &table, now)?))) {
-                Some((current, both)) => catalog.altered(current, both),
-                None => catalog.altered(&self.was, table),
-            }
-        })
+        self.definitions.put_altered(&self.was, table)
     }
 }

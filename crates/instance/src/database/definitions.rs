@@ -17,7 +17,7 @@ use cellar_diskgroup::File;
 use super::Database;
 use super::define_columnar::{files_of, left_segments};
 use crate::budget::Consumer;
-use crate::catalog::{Catalog, Draft, OWNER_OID, RowTable, Segment, Table, name};
+use crate::catalog::{Catalog, Draft, OWNER_OID, RowTable, Segment, Table, both_changed, name};
 use crate::error::{Error, INTERNAL, Result};
 use crate::heap::{Making, Moved, TableLock, Transaction, from_heap, remove_number};
 use crate::tables::{Published, SegmentFigures};
@@ -344,9 +344,10 @@ impl Definitions {
     /// 00942 there is none; 00060, 30006 of locks.
     #[boxed]
     pub async fn drop_table(&self, transaction: &mut Transaction, name: &str) -> Result<()> {
-        self.lock_table(transaction, name).await?;
-        // Others may be about to change its rights.
-        self.lock_names(transaction, BTreeSet::from([name.to_owned()])).await?;
+        let (_, rows) = self.lock_table(transaction, name).await?;
+        // Others may be about to change its rights, and those of the sequences that go with it.
+        let owned = rows.owned.iter().map(|owned| owned.sequence.clone());
+        self.lock_names(transaction, owned.chain([name.to_owned()]).collect()).await?;
         self.define(|catalog| Ok(catalog.without(name)?.0))
     }
 
@@ -364,7 +365,19 @@ impl Definitions {
         let (was, mut rows) = self.lock_table(transaction, name).await?;
         self.make_objects(session, &mut rows).await?;
         let table = Table { rows: Some(rows), ..was.clone() };
-        self.define(|catalog| catalog.altered(&was, table))
+        self.put_altered(&was, table)
+    }
+
+    /// Has another table in the place of one that is locked, with the rights that it got meanwhile: who changes
+    /// rights waits for no table.
+    pub(super) fn put_altered(&self, was: &Table, table: Table) -> Result<()> {
+        self.define(|catalog| {
+            let current = catalog.table(&was.name).filter(|current| *current != was);
+            match current.and_then(|now| Some((now, both_changed(was, &table, now)?))) {
+                Some((current, both)) => catalog.altered(current, both),
+                None => catalog.altered(was, table),
+            }
+        })
     }
 
     /// Commits a transaction with all that it defines: durable when it returns.

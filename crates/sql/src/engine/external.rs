@@ -107,7 +107,11 @@ impl Engine {
         for name in &dropped {
             match self.is_row_table(name) {
                 true => self.drop_rows(name).await?,
-                false => drop(self.host.drop_table(name).await?),
+                false => {
+                    // Others may be about to change its rights.
+                    self.lock_name(name).await?;
+                    self.host.drop_table(name).await?;
+                }
             }
             self.tables.set_broken(name, None);
             let reference = TableReference::bare(name.as_str());
