@@ -204,3 +204,28 @@ fn advisory_locks_belong_to_sessions_and_to_transactions() {
     drop(one);
     other.answers(&[("select pg_try_advisory_lock(9)", "true")]);
 }
+
+#[test]
+fn a_statement_sleeps_as_long_as_it_asks_and_can_be_stopped() {
+    let database = TestDatabase::new();
+    let (one, other) = (database.session(), database.session());
+    let began = std::time::Instant::now();
+    one.answers(&[
+        ("select pg_sleep(0.1)", "\"\""),
+        ("select pg_sleep(0), pg_sleep(-1), pg_sleep(null) is null", "\"\",\"\",true"),
+        ("select pg_sleep_for('100 milliseconds')", "\"\""),
+        ("select pg_sleep_until(clock_timestamp() + interval '0.1 s')", "\"\""),
+        ("select pg_sleep_until('2001-01-01')", "\"\""),
+        ("select count(pg_sleep(0.01)) from generate_series(1, 5)", "5"),
+    ]);
+    assert!(began.elapsed() >= std::time::Duration::from_millis(350));
+    let asleep = one.begin("select pg_sleep(100000000)");
+    database.wait_for(|_| {
+        other.run("select count(*) from v$session where event = 'PL/SQL lock timer'") == "1"
+    });
+    asleep.give_up();
+    database.wait_for(|_| {
+        other.run("select count(*) from v$session where event = 'PL/SQL lock timer' and state = 'WAITING'") == "0"
+    });
+    one.answers(&[("select 1", "1")]);
+}

@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use cellar_io::{Instant, SharedEnv, WallTime};
+use async_recursion::async_recursion as boxed;
+use cellar_io::{EnvExt, Instant, SharedEnv, WallTime};
 use cellar_wait::{Event, Kind, Waits};
 
 use crate::views::instance::VSession;
@@ -243,6 +245,15 @@ impl Session {
     /// Begins a wait now.
     pub fn begin(&self, event: Event, p: [u64; 3]) -> cellar_wait::Wait<'_> {
         self.0.wait.begin(event, p, self.now())
+    }
+
+    /// Waits for a time, as its user asks.
+    #[boxed]
+    pub async fn sleep(&self, time: Duration) {
+        let hundredths = u64::try_from(time.as_millis() / 10).unwrap_or(u64::MAX);
+        let wait = self.begin(Event::PL_SQL_LOCK_TIMER, [hundredths, 0, 0]);
+        self.0.sessions.env.sleep(time).await;
+        wait.end(self.now());
     }
 
     /// Now, as [`Wait::end`](cellar_wait::Wait::end) wants it.

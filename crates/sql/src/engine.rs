@@ -36,6 +36,7 @@ mod sequence_row;
 mod sequences;
 mod session_calls;
 mod settings;
+mod sleep;
 mod table_locks;
 mod tables;
 mod targets;

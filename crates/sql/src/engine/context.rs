@@ -32,6 +32,7 @@ use crate::engine::permitted::Permitted;
 use crate::engine::schema_calls::OfPath;
 use crate::engine::sequence_calls::OfSequence;
 use crate::engine::session_calls::SessionCall;
+use crate::engine::sleep::Sleep;
 use crate::engine::tables::Tables;
 use crate::engine::{EngineOptions, PUBLIC, Stores};
 use crate::enums::{EnumCall, EnumRule};
@@ -218,6 +219,7 @@ pub(super) fn of_session(
         .chain(OfPath::udfs(host, paths))
         .chain(SessionCall::udfs(settings, paths))
         .chain(AdvisoryCall::udfs(host))
+        .chain(Sleep::udfs(host))
         .chain(OfSequence::udfs(host));
     functions.for_each(|function| context.register_udf(function));
     context

@@ -20,7 +20,8 @@ use crate::rules::unbounded;
 const DAYS_OF_MONTH: i128 = 30;
 const NANOS_OF_DAY: i128 = 86_400_000_000_000;
 
-fn nanos(own: IntervalMonthDayNano) -> i128 {
+/// How many nanoseconds an interval has, with months of thirty days.
+pub(crate) fn nanos_of(own: IntervalMonthDayNano) -> i128 {
     let days = i128::from(own.months) * DAYS_OF_MONTH + i128::from(own.days);
     days * NANOS_OF_DAY + i128::from(own.nanoseconds)
 }
@@ -100,7 +101,7 @@ impl ScalarUDFImpl for Length {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let array = args.args[0].to_array(args.number_rows)?;
         let lengths: Decimal128Array =
-            array.as_primitive::<IntervalMonthDayNanoType>().unary(nanos);
+            array.as_primitive::<IntervalMonthDayNanoType>().unary(nanos_of);
         let lengths = lengths.with_precision_and_scale(38, 0)?;
         Ok(match &args.args[0] {
             ColumnarValue::Scalar(_) if !lengths.is_empty() => {
@@ -129,7 +130,7 @@ impl Accumulator for ExtremeInterval {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let replaces = if self.is_least { Ordering::Less } else { Ordering::Greater };
         for own in values[0].as_primitive::<IntervalMonthDayNanoType>().iter().flatten() {
-            if self.found.is_none_or(|found| nanos(own).cmp(&nanos(found)) == replaces) {
+            if self.found.is_none_or(|found| nanos_of(own).cmp(&nanos_of(found)) == replaces) {
                 self.found = Some(own);
             }
         }

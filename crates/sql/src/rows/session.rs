@@ -249,7 +249,8 @@ impl RowTables {
         }
     }
 
-    fn wall(&self) -> u64 {
+    /// Nanoseconds since 1970.
+    pub(crate) fn wall(&self) -> u64 {
         self.database.env().wall().unix_nanos
     }
 
