@@ -6,6 +6,7 @@
 
 mod sessions;
 
+use cellar_sql::Parameter::{self, Integer, List, Null, Text};
 use sessions::{Session, TestDatabase};
 
 const TABLES: &[&str] = &[
@@ -236,6 +237,105 @@ fn changes_return_what_they_change() {
             ],
         );
         alike((fast, slow), &["select * from mixed order by a, b"]);
+    });
+}
+
+#[test]
+fn functions_of_texts_and_numbers_go_the_fast_path() {
+    both(|fast, slow| {
+        same(
+            (fast, slow),
+            &[
+                "update sbtest1 set c = repeat('ab', 5) || lpad(pad, 8, '-') where id = 3 returning c",
+                "update sbtest1 set c = left(upper(c), 3), k = length(pad) + abs(-k) where id = 4 \
+                 returning c, k",
+                "select length(c), char_length(pad), octet_length('a' || c) from sbtest1 where id = 5",
+                "select id from sbtest1 where id between 10 and 20 and upper(c) = 'C5' order by id",
+                "select replace(c, 'c', 'd'), substr(pad, 2, 3), rtrim(pad || ' ') from sbtest1 where id = 6",
+                "select nullif(k, 42), greatest(k, id), least(k, 3), md5(c) from sbtest1 where id in (6, 7) \
+                 order by id",
+                "select abs(n), abs(s) from mixed where a = 2",
+                "insert into sbtest1 (id, k, c) values (400, abs(-3), reverse('abc')) returning k, c",
+                "insert into sbtest1 (id, k, c) values (401, 2 + length('four'), left('eleven', 4))",
+                "select c || id::text, k::bigint, k::numeric from sbtest1 where id = 401",
+            ],
+        );
+        alike(
+            (fast, slow),
+            &[
+                "select left(c, k) from sbtest1 where id = 5",
+                "select repeat(c, -1), substr(c, 0), lpad(c, 0) from sbtest1 where id = 5",
+                "select abs(f) from mixed where a = 2",
+                "update sbtest1 set c = repeat('x', 121) where id = 7",
+                "update sbtest1 set k = length(null) where id = 7",
+                "select greatest(c, 5) from sbtest1 where id = 7",
+                "select '5'::int + k, '2020-01-01'::date from sbtest1 where id = 7",
+                "update mixed set d = '2020-02-02'::date, s = '7'::smallint where a = 2 returning d, s",
+                "update mixed set s = 70000::bigint where a = 2",
+                "select f::int, (f * 3)::int, n::int from mixed where a = 1",
+                "select c::varchar(1), c::char(3), k::smallint from sbtest1 where id = 7",
+                "select * from mixed order by a, b",
+                "select max(c), max(k) from sbtest1",
+            ],
+        );
+    });
+}
+
+/// A statement, and its values with what it tells.
+type Case<'a> = (&'a str, &'a [(&'a [Parameter], &'a str)]);
+
+/// Casts around parameters, as SQLAlchemy and others write them.
+const CAST: &[Case<'_>] = &[
+    (
+        "insert into mixed (a, b, d) values ($1::BIGINT, $2::VARCHAR, $3::DATE)",
+        &[
+            (&[Integer(7), Text(String::new()), Null], "1 row inserted."),
+            (&[Integer(8), Null, Null], "CELLAR-01400"),
+        ],
+    ),
+    (
+        "select k from sbtest1 where id = $1::INTEGER",
+        &[(&[Integer(7)], "49"), (&[Integer(7000)], ""), (&[Integer(5_000_000_000)], "CELLAR")],
+    ),
+    ("select id from sbtest1 where id = any($1::INTEGER[]) order by id", &[(&[List(vec![])], "")]),
+    (
+        "select id from sbtest1 where id > $1::INTEGER order by id limit $2::INTEGER offset $3::INTEGER",
+        &[
+            (&[Integer(190), Integer(2), Integer(1)], "192 193"),
+            (&[Integer(190), Integer(-2), Integer(1)], "CELLAR"),
+        ],
+    ),
+    (
+        "update sbtest1 set k = $1::INTEGER, c = $2::VARCHAR where id = $3::INTEGER returning k",
+        &[(&[Integer(5), Null, Integer(9)], "CELLAR-01400")],
+    ),
+    (
+        "delete from mixed where a = $1::BIGINT and b = $2::VARCHAR",
+        &[
+            (&[Integer(7), Text(String::new())], "1 row deleted."),
+            (&[Integer(7), Text(String::new())], "0 rows deleted."),
+        ],
+    ),
+];
+
+#[test]
+fn casts_of_parameters_go_the_fast_path() {
+    both(|fast, slow| {
+        for (sql, cases) in CAST {
+            let (one, other) = (fast.prepare(sql).unwrap(), slow.prepare(sql).unwrap());
+            for (values, wanted) in *cases {
+                let before = executions(fast);
+                let told = fast.execute(&one, values);
+                assert_eq!(told, slow.execute(&other, values), "{sql} {values:?}");
+                match told.starts_with("CELLAR") {
+                    true => assert!(told.starts_with(wanted), "{sql} {values:?}: {told}"),
+                    false => {
+                        assert_eq!(told, *wanted, "{sql} {values:?}");
+                        assert_eq!(executions(fast), before + 1, "{sql}: not by the fast path");
+                    }
+                }
+            }
+        }
     });
 }
 

@@ -3,8 +3,8 @@
 
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, TimezoneInfo, UnaryOperator, Value,
+    BinaryOperator, CastKind, DataType as SqlType, Expr, FunctionArguments, TimezoneInfo,
+    UnaryOperator, Value,
 };
 
 use super::names::Names;
@@ -112,6 +112,7 @@ impl Names<'_> {
         match expr {
             Expr::Value(value) => value_class(&value.value),
             Expr::Cast { .. } if is_integer(expr) => Some(Class::Integer),
+            Expr::Cast { .. } => self.cast_class(expr),
             Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => {
                 self.class(expr).filter(|class| is_number(*class))
             }
@@ -134,20 +135,9 @@ impl Names<'_> {
                 }
                 Some(Class::Boolean)
             }
-            Expr::Case { operand, conditions, else_result, .. } => {
-                let operand = operand.as_ref().map(|operand| self.class(operand));
-                for when in conditions {
-                    let own = self.class(&when.condition)?;
-                    let fits = match operand {
-                        None => own == Class::Boolean,
-                        Some(operand) => are_comparable(operand?, own),
-                    };
-                    fits.then_some(())?;
-                }
-                let results = conditions.iter().map(|when| &when.result);
-                self.common(results.chain(else_result.as_deref()))
-            }
+            Expr::Case { .. } => self.case(expr),
             Expr::Function(call) => self.call(call),
+            Expr::Substring { .. } => self.slice(expr),
             Expr::BinaryOp { left, op, right } => {
                 binary(self.class(left)?, op, self.class(right)?, || self.are_alike(left, right))
             }
@@ -155,8 +145,23 @@ impl Names<'_> {
         }
     }
 
+    fn case(&self, expr: &Expr) -> Option<Class> {
+        let Expr::Case { operand, conditions, else_result, .. } = expr else { return None };
+        let operand = operand.as_ref().map(|operand| self.class(operand));
+        for when in conditions {
+            let own = self.class(&when.condition)?;
+            let fits = match operand {
+                None => own == Class::Boolean,
+                Some(operand) => are_comparable(operand?, own),
+            };
+            fits.then_some(())?;
+        }
+        let results = conditions.iter().map(|when| &when.result);
+        self.common(results.chain(else_result.as_deref()))
+    }
+
     /// The class that all of these have, but for those that are NULL; `None`: they have none.
-    fn common<'e>(&self, exprs: impl Iterator<Item = &'e Expr>) -> Option<Class> {
+    pub fn common<'e>(&self, exprs: impl Iterator<Item = &'e Expr>) -> Option<Class> {
         let mut common = Class::Null;
         for expr in exprs {
             common = match (common, self.class(expr)?) {
@@ -179,38 +184,14 @@ impl Names<'_> {
         is_known.then_some(common)
     }
 
-    /// The class of a call of a function.
-    fn call(&self, call: &Function) -> Option<Class> {
-        let FunctionArguments::List(list) = &call.args else { return None };
-        let is_plain = call.over.is_none()
-            && call.filter.is_none()
-            && call.null_treatment.is_none()
-            && call.within_group.is_empty()
-            && matches!(call.parameters, FunctionArguments::None)
-            && list.clauses.is_empty()
-            && list.duplicate_treatment.is_none();
-        let args = list.args.iter().map(|arg| match arg {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
-            _ => None,
-        });
-        let args = args.collect::<Option<Vec<&Expr>>>().filter(|_| is_plain)?;
-        match (call.name.to_string().to_ascii_lowercase().as_str(), &args[..]) {
-            ("coalesce", [_, ..]) => self.common(args.into_iter()),
-            ("lower" | "upper", [text]) if self.class(text)? == Class::Text => Some(Class::Text),
-            ("nextval", [name]) if self.may_draw => {
-                (self.class(name)? == Class::Literal).then_some(Class::Integer)
-            }
-            _ => None,
-        }
-    }
-
     /// Whether two expressions have the same type, of whatever kind.
     fn are_alike(&self, one: &Expr, other: &Expr) -> bool {
         let of = |expr: &Expr| {
             let expr = bare(expr);
             let column = self.column(expr);
             let column = column.map(|at| self.columns.schema.field(at).data_type().clone());
-            column.or_else(|| self.slot(expr).map(|at| self.slots.data_type(at)))
+            let slot = || self.slot(expr).map(|at| self.slots.data_type(at));
+            column.or_else(slot).or_else(|| self.cast_type(expr))
         };
         matches!((of(one), of(other)), (Some(one), Some(other)) if one == other)
     }
@@ -236,14 +217,16 @@ impl Names<'_> {
             }
             Class::Boolean => own == Class::Boolean,
             Class::Now => matches!(data_type, DataType::Timestamp(_, _)),
-            Class::Other => self
-                .column(bare(expr))
-                .is_some_and(|at| self.columns.schema.field(at).data_type() == data_type),
+            Class::Other => {
+                let column = self.column(bare(expr));
+                let column = column.map(|at| self.columns.schema.field(at).data_type().clone());
+                column.or_else(|| self.cast_type(bare(expr))).is_some_and(|own| own == *data_type)
+            }
         }
     }
 }
 
-fn is_number(class: Class) -> bool {
+pub(super) fn is_number(class: Class) -> bool {
     matches!(class, Class::Integer | Class::Decimal | Class::Float)
 }
 

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::execution::context::SessionState;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, VisitorMut};
 
@@ -37,7 +36,6 @@ impl Names<'_> {
     /// computed here.
     pub fn compiled(
         &self,
-        state: &SessionState,
         expr: &Expr,
         stored_as: Option<&DataType>,
     ) -> Option<Arc<dyn PhysicalExpr>> {
@@ -50,7 +48,7 @@ impl Names<'_> {
         }
         let mut expr = expr.clone();
         let _: ControlFlow<()> = walk::visit(&mut expr, &mut Named);
-        let made = parsed_as(state, expr, &self.schema, stored_as).ok()?;
-        state.create_physical_expr(made, &self.schema).ok()
+        let made = parsed_as(self.state, expr, &self.schema, stored_as).ok()?;
+        self.state.create_physical_expr(made, &self.schema).ok()
     }
 }

@@ -228,8 +228,27 @@ impl Lexer<'_> {
                 self.before = Before::Word;
                 Some(())
             }
+            b':' if self.peek(1) == b':' => self.cast(),
             _ => None,
         }
+    }
+
+    /// `::` and a type: its digits are no constants.
+    fn cast(&mut self) -> Option<()> {
+        self.copy(2);
+        let name = self.run(is_word);
+        (name > 0).then_some(())?;
+        self.copy(name);
+        if self.peek(0) == b'(' {
+            let digits = self.run(|byte| b"(, ".contains(&byte) || byte.is_ascii_digit());
+            self.copy(digits);
+            (self.peek(0) == b')').then(|| self.copy(1))?;
+        }
+        while self.peek(0) == b'[' && self.peek(1) == b']' {
+            self.copy(2);
+        }
+        self.before = Before::Value;
+        Some(())
     }
 
     fn word(&mut self) -> Option<()> {

@@ -7,6 +7,8 @@
 
 mod aggregate;
 mod cache;
+mod calls;
+mod casts;
 mod class;
 mod compile;
 mod lex;

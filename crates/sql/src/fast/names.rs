@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use datafusion::common::{DFSchema, TableReference};
+use datafusion::execution::context::SessionState;
 use datafusion::sql::sqlparser::ast::{Expr, Ident};
 
 use super::lex::Place;
@@ -71,6 +72,7 @@ impl Slots {
 
 /// The names that expressions know.
 pub(super) struct Names<'a> {
+    pub state: &'a SessionState,
     pub columns: &'a RowColumns,
     /// The name of the table in the statement.
     pub alias: String,
@@ -91,10 +93,10 @@ const EXCLUDED: &str = "excluded";
 
 impl<'a> Names<'a> {
     pub fn new(
-        columns: &'a RowColumns,
+        state: &'a SessionState,
+        (columns, slots): (&'a RowColumns, &'a Slots),
         alias: &Ident,
         needed: Vec<usize>,
-        slots: &'a Slots,
     ) -> Option<Names<'a>> {
         let alias = folded(alias);
         let own = columns.query_schema(false);
@@ -108,15 +110,15 @@ impl<'a> Names<'a> {
         let plain = Arc::new(Schema::new(plain));
         let schema = DFSchema::new_with_metadata(fields, [].into()).ok()?;
         let (has_excluded, may_draw) = (false, false);
-        Some(Names { columns, alias, needed, slots, schema, plain, has_excluded, may_draw })
+        Some(Names { state, columns, alias, needed, slots, schema, plain, has_excluded, may_draw })
     }
 
     /// Those of ON CONFLICT DO UPDATE: all columns of the table, those of the row that was to be inserted, the
     /// values.
     pub fn of_conflict(
-        columns: &'a RowColumns,
+        state: &'a SessionState,
+        (columns, slots): (&'a RowColumns, &'a Slots),
         alias: &Ident,
-        slots: &'a Slots,
     ) -> Option<Names<'a>> {
         let alias = folded(alias);
         if alias == EXCLUDED {
@@ -138,7 +140,7 @@ impl<'a> Names<'a> {
         let schema = DFSchema::new_with_metadata(fields, [].into()).ok()?;
         let needed = (0..own.fields().len()).collect();
         let (has_excluded, may_draw) = (true, false);
-        Some(Names { columns, alias, needed, slots, schema, plain, has_excluded, may_draw })
+        Some(Names { state, columns, alias, needed, slots, schema, plain, has_excluded, may_draw })
     }
 
     /// The column of the table that an expression is.

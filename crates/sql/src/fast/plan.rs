@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::aggregate::{Aggregate, called};
 use super::names::{Names, Slots, column};
-use super::shape::{Shape, ShapeOf, bare, placeholder};
+use super::shape::{Shape, ShapeOf, bare};
 use super::way::{Way, conjuncts};
 use crate::names::folded;
 use crate::rows::{Checks, OnUpdate, ROW_ID, RowColumns, default_expr};
@@ -335,7 +335,7 @@ impl Planner<'_> {
 
     fn names(&self, needed: BTreeSet<usize>) -> Option<Names<'_>> {
         let needed = needed.into_iter().collect();
-        Names::new(self.columns, &self.shape.alias, needed, self.slots)
+        Names::new(self.state, (self.columns, self.slots), &self.shape.alias, needed)
     }
 
     /// The columns of the result.
@@ -386,7 +386,7 @@ impl Planner<'_> {
         let residual = match left {
             None => None,
             Some(left) => {
-                let made = names.compiled(self.state, &left, None)?;
+                let made = names.compiled(&left, None)?;
                 (made.data_type(&names.plain).ok()? == DataType::Boolean).then_some(())?;
                 Some(made)
             }
@@ -431,7 +431,7 @@ impl Planner<'_> {
                 aggregates.push(aggregate);
                 continue;
             }
-            let made = names.compiled(self.state, &item.expr, None)?;
+            let made = names.compiled(&item.expr, None)?;
             (made.data_type(&names.plain).ok()? == data_type).then_some(())?;
             let is_float = matches!(data_type, DataType::Float32 | DataType::Float64);
             (!*distinct || !is_float).then_some(())?;
@@ -454,9 +454,9 @@ impl Planner<'_> {
         let find = self.find(&names, &more)?;
         let is_plain = !is_aggregate && !*distinct && find.residual.is_none();
         let in_order = is_plain.then(|| self.in_order(&names, &items, &find.way, order)).flatten();
-        let (limit, offset) = (self.limit(limit.as_deref())?, self.limit(offset.as_deref())?);
-        let distinct = *distinct;
-        let lock = lock.as_ref().map(Locking::of);
+        let (limit, offset) =
+            (self.limit(&names, limit.as_deref())?, self.limit(&names, offset.as_deref())?);
+        let (distinct, lock) = (*distinct, lock.as_ref().map(Locking::of));
         // Only as many rows are locked as come out: in the order in which they do.
         let is_part = limit.is_some() || offset.is_some();
         let is_apart = is_aggregate || (is_part && in_order.is_none() && !by.is_empty());
@@ -480,7 +480,7 @@ impl Planner<'_> {
     fn argument(&self, names: &Names<'_>, of: &Expr) -> Option<Made> {
         let column = names.column(bare(of));
         column.is_none_or(|at| !self.columns.is_enum(at)).then_some(())?;
-        names.compiled(self.state, of, None)
+        names.compiled(of, None)
     }
 
     /// What an ORDER BY sorts by.
@@ -504,7 +504,7 @@ impl Planner<'_> {
         if let Some(at) = output {
             return Some((By::Output(at), options));
         }
-        let made = names.compiled(self.state, &by.expr, None)?;
+        let made = names.compiled(&by.expr, None)?;
         (!distinct).then_some((By::Other(made), options))
     }
 
@@ -549,13 +549,10 @@ impl Planner<'_> {
         backwards
     }
 
-    fn limit(&self, limit: Option<&Expr>) -> Option<Option<Limit>> {
+    fn limit(&self, names: &Names<'_>, limit: Option<&Expr>) -> Option<Option<Limit>> {
         let Some(limit) = limit else { return Some(None) };
-        if let Some(name) = placeholder(limit) {
-            let at = self.slots.position(name)?;
-            return (self.slots.data_type(at) == DataType::Int64).then_some(Some(Limit::Value(at)));
-        }
-        Some(Some(Limit::Fixed(number(limit)?)))
+        let value = names.count(limit).map(Limit::Value);
+        value.or_else(|| number(limit).map(Limit::Fixed)).map(Some)
     }
 
     fn insert(
@@ -614,7 +611,7 @@ impl Planner<'_> {
             return Some(OnKey { arbiter, update: None });
         };
         arbiter?;
-        let names = Names::of_conflict(self.columns, &self.shape.alias, self.slots)?;
+        let names = Names::of_conflict(self.state, (self.columns, self.slots), &self.shape.alias)?;
         let mut values = Vec::new();
         for (at, expr) in self.assigned(&update.assignments)? {
             values.push((at, self.stored(&names, at, &expr)?));
@@ -622,7 +619,7 @@ impl Planner<'_> {
         let condition = match &update.selection {
             None => None,
             Some(condition) => {
-                let made = names.compiled(self.state, condition, None)?;
+                let made = names.compiled(condition, None)?;
                 (made.data_type(&names.plain).ok()? == DataType::Boolean).then_some(())?;
                 Some(made)
             }
@@ -645,7 +642,7 @@ impl Planner<'_> {
     /// A value of a column.
     fn stored(&self, names: &Names<'_>, at: usize, expr: &Expr) -> Option<Made> {
         let data_type = self.columns.schema.field(at).data_type();
-        let made = names.compiled(self.state, expr, Some(data_type))?;
+        let made = names.compiled(expr, Some(data_type))?;
         (made.data_type(&names.plain).ok()? == *data_type).then_some(made)
     }
 
@@ -686,7 +683,7 @@ impl Planner<'_> {
         let names = self.names(all)?;
         let (mut outputs, mut fields) = (Vec::new(), Vec::new());
         for item in self.items()? {
-            let made = names.compiled(self.state, &item.expr, None)?;
+            let made = names.compiled(&item.expr, None)?;
             let count = names.needed.len();
             if collect_columns(&made).iter().any(|own| own.index() >= count) {
                 return None;

@@ -8,9 +8,9 @@ use arrow::array::{
     Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array,
 };
 use arrow::compute::{
-    SortColumn, concat, concat_batches, filter, lexsort_to_indices, take, take_record_batch,
+    SortColumn, cast, concat, concat_batches, filter, lexsort_to_indices, take, take_record_batch,
 };
-use arrow::datatypes::Schema;
+use arrow::datatypes::{DataType, Schema};
 use arrow::row::{RowConverter, SortField};
 use bytes::Bytes;
 use cellar_format::rows::RowColumns as Builder;
@@ -213,6 +213,7 @@ impl Run<'_> {
             Some(Limit::Fixed(count)) => Some(Some(count)),
             Some(Limit::Value(at)) => {
                 let value = self.values.get(at)?;
+                let value = cast(value, &DataType::Int64).ok()?;
                 let value: &arrow::array::Int64Array = value.as_primitive_opt()?;
                 match value.is_null(0) {
                     true => Some(None),

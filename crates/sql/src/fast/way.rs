@@ -101,7 +101,7 @@ fn said(names: &Names<'_>, condition: &Expr) -> Option<(usize, Said)> {
         }
         Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => {
             let column = names.column(bare(left))?;
-            let slot = names.slot(bare(right))?;
+            let slot = names.slot(names.uncast(column, bare(right)))?;
             let DataType::List(item) = names.slots.data_type(slot) else { return None };
             let own = names.columns.schema.field(column).data_type();
             let is_key = item.data_type() == own
@@ -134,7 +134,7 @@ fn key_value(names: &Names<'_>, column: usize, expr: &Expr) -> Option<KeyValue> 
     if names.columns.is_enum(column) {
         return None;
     }
-    let expr = bare(expr);
+    let expr = names.uncast(column, bare(expr));
     let (expr, is_negated) = match expr {
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => (bare(expr), true),
         other => (other, false),

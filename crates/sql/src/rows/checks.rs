@@ -10,9 +10,13 @@ use datafusion::common::{DFSchema, DataFusionError};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder, cast};
+use datafusion::logical_expr::{
+    EmptyRelation, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast,
+};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, ExprWithAlias};
+use datafusion::sql::sqlparser::ast::{
+    CastKind, DataType as SqlType, Expr as SqlExpr, ExprWithAlias, Value,
+};
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::table::RowColumns;
@@ -83,6 +87,16 @@ pub(crate) fn parsed_as(
         }
         _ => Err(Error::not_yet("this expression, here")),
     }
+}
+
+/// The type of what is cast to a type that a statement says.
+pub(crate) fn type_of_cast(state: &SessionState, said: &SqlType) -> Result<DataType, Error> {
+    let null = Box::new(SqlExpr::Value(Value::Null.into()));
+    let (kind, data_type) = (CastKind::Cast, said.clone());
+    let expr = SqlExpr::Cast { kind, expr: null, data_type, array: false, format: None };
+    let names = DFSchema::empty();
+    let made = parsed_as(state, expr, &names, None)?;
+    made.get_type(&names).map_err(|error| from_datafusion(&error))
 }
 
 /// Functions that are never called: the optimizer writes others in their place.

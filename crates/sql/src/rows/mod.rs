@@ -28,7 +28,7 @@ pub(crate) use access::value_of;
 pub(crate) use advisory::Ask;
 pub(crate) use build::built;
 pub(crate) use change::{Change, Changed, Written};
-pub(crate) use checks::{Checks, expression, parsed, parsed_as};
+pub(crate) use checks::{Checks, expression, parsed, parsed_as, type_of_cast};
 pub(crate) use conflict::{Conflict, OnUpdate};
 pub(crate) use define::{Definition, NewSequence, added, defined, identity, name_of};
 pub(crate) use exec::HeapScanExec;

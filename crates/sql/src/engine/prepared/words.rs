@@ -6,11 +6,9 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_recursion::async_recursion as boxed;
 use datafusion::common::DFSchema;
-use datafusion::logical_expr::ExprSchemable;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType as SqlType, Expr, FromTable, Ident, Statement as SqlStatement, TableObject,
-    Value,
+    DataType as SqlType, FromTable, Ident, Statement as SqlStatement, TableObject,
 };
 
 use super::bind;
@@ -21,7 +19,7 @@ use crate::failure::from_datafusion;
 use crate::fast::Prepared;
 use crate::instants::zoned::in_zone;
 use crate::names::folded;
-use crate::rows::parsed_as;
+use crate::rows::{parsed_as, type_of_cast};
 
 /// The column of an EXPLAIN.
 pub(super) fn explained() -> SchemaRef {
@@ -176,12 +174,7 @@ impl Engine {
 
     /// The type that a statement says.
     fn type_said(&self, data_type: &SqlType) -> Result<DataType, Error> {
-        let null = Box::new(Expr::Value(Value::Null.into()));
-        let (kind, data_type) = (CastKind::Cast, data_type.clone());
-        let expr = Expr::Cast { kind, expr: null, data_type, array: false, format: None };
-        let names = DFSchema::empty();
-        let made = parsed_as(&self.state(), expr, &names, None)?;
-        made.get_type(&names).map_err(|error| from_datafusion(&error))
+        type_of_cast(&self.state(), data_type)
     }
 
     /// The statement that is executed, and the values of its parameters.
