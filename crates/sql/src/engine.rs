@@ -15,6 +15,7 @@ mod enums;
 mod explain;
 mod external;
 mod fast;
+mod foreign;
 mod grants;
 mod indexes;
 mod like;
@@ -68,7 +69,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    ObjectType, Statement as SqlStatement, TableObject, TruncateIdentityOption,
+    CascadeOption, ObjectType, Statement as SqlStatement, TableObject, TruncateIdentityOption,
 };
 use futures_util::StreamExt;
 use object_store::ObjectStore;
@@ -491,7 +492,8 @@ impl Engine {
                 SqlStatement::Truncate(truncate) => {
                     let names = truncate.table_names.iter().map(|t| t.name.to_string());
                     let restarts = truncate.identity == Some(TruncateIdentityOption::Restart);
-                    return self.truncate_tables(names.collect(), restarts).await;
+                    let cascades = truncate.cascade == Some(CascadeOption::Cascade);
+                    return self.truncate_tables(names.collect(), (restarts, cascades)).await;
                 }
                 SqlStatement::Insert(insert)
                     if matches!(&insert.table, TableObject::TableName(name)

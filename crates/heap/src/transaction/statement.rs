@@ -10,13 +10,14 @@ use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_wait::Session;
 
-use super::Transaction;
 use super::entries::Source;
 use super::own::Changes;
 use super::span::{Entry, Span};
+use super::{Isolation, Transaction};
 use crate::error::Error;
+use crate::locks::Mode;
 use crate::row_id::{RowId, RowRef};
-use crate::store::{Page, Place, Reader, Scan, TableSize, View};
+use crate::store::{Key, Page, Place, Reader, Scan, TableSize, View};
 
 /// What a statement reads. Clones read the same, also beside each other and beside its transaction, which
 /// goes on; it stays as it is until the last of them is dropped.
@@ -46,6 +47,58 @@ impl Transaction {
         let view = Arc::clone(self.view().await?);
         let (session, own) = (self.session.clone(), self.own.share());
         Ok(StatementView(Arc::new(Parts { view, session, own })))
+    }
+
+    /// What is committed now, also what no statement of this transaction sees, with what it has changed so far: for
+    /// who has locked a key, and looks who has referred to it before. Under READ COMMITTED a statement begins with it.
+    ///
+    /// # Errors
+    /// The store has stopped.
+    #[boxed]
+    pub async fn look_anew(&mut self) -> Result<StatementView, Error> {
+        self.saw_all();
+        if self.isolation() == Isolation::ReadCommitted {
+            self.begin_statement().await?;
+            return self.statement().await;
+        }
+        let view = Arc::new(self.store.newest());
+        let (session, own) = (self.session.clone(), self.own.share());
+        Ok(StatementView(Arc::new(Parts { view, session, own })))
+    }
+
+    /// Whether a row has a key of a unique index now. Nobody takes the key from it, or gives it to one, before the
+    /// transaction ends.
+    ///
+    /// # Errors
+    /// [`Error::Lock`]; those of the device.
+    #[boxed]
+    pub async fn refer_to(&mut self, key: &Key) -> Result<bool, Error> {
+        self.lock_key(key, Mode::Share).await?;
+        Ok(self.row_with(key).await?.is_some())
+    }
+}
+
+impl Transaction {
+    /// The row that has a key of a unique index, where one has it already: nobody takes the key from it before the
+    /// transaction ends. Others who refer to the key are not waited for. `None`: none has it, or it is about to go.
+    ///
+    /// # Errors
+    /// [`Error::Lock`]; those of the device.
+    #[boxed]
+    pub async fn holder_of(&mut self, key: &Key) -> Result<Option<RowRef>, Error> {
+        if self.row_with(key).await?.is_none() {
+            return Ok(None);
+        }
+        self.lock_key(key, Mode::Share).await?;
+        self.row_with(key).await
+    }
+
+    async fn row_with(&mut self, key: &Key) -> Result<Option<RowRef>, Error> {
+        let (newest, span) = (self.store.newest(), Span::of(key.index, &key.bytes));
+        let source = Source { view: &newest, session: &self.session, own: self.own.changes() };
+        let found = source.entries(&span, None, 1).await?;
+        self.saw(&newest);
+        Ok(found.into_iter().next().map(|(_, row)| row))
     }
 }
 

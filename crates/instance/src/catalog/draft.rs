@@ -159,6 +159,13 @@ impl Draft {
             );
             return Err(Error::new(8177, text).hint("run the transaction again"));
         }
+        if let Some(own) = now.without_its_key() {
+            let text = format!(
+                "others have dropped the key to which \"{}\" of table \"{}\" refers since this transaction looked",
+                own.key.name, own.table.name
+            );
+            return Err(Error::new(8177, text).hint("run the transaction again"));
+        }
         if let Some(table) = now.without_its_roles() {
             let text = format!(
                 "others have dropped a role that has rights on \"{}\" since this transaction looked",

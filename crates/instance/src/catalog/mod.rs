@@ -4,6 +4,7 @@
 //! of what follows, then JSON. Where it is kept is up to a [`CatalogStore`].
 
 mod draft;
+mod foreign;
 mod labels;
 pub mod name;
 mod namespace;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 
 pub(crate) use draft::{Draft, both_changed};
+pub use foreign::Reference;
 pub use labels::{EnumType, Label, enum_of_form, form_of_enum};
 pub use oid::array_of;
 pub use rights::{
@@ -31,16 +33,19 @@ pub use rights::{
     Who, changed, default_grants,
 };
 pub use role::{Membership, OWNER, OWNER_OID, Role};
-pub use row_table::{Check, Constraint, Index, IndexColumn, Missing, RowTable};
+pub use row_table::{Action, Check, Constraint, ForeignKey, Index, IndexColumn, Missing, RowTable};
 pub use sequence::{Identity, Owned, Sequence, SequenceType};
 pub use shared::{CatalogStore, SharedCatalog, StoreFuture};
 pub(crate) use stub::Stub;
 pub use table::{Comments, Segment, Table, TableKind};
 pub use view::View;
 
-/// The newest version of the content that this program reads: the one with owners and rights. (Version 3 is a stub in
-/// the catalog's place.)
-pub const VERSION: u32 = 9;
+/// The newest version of the content that this program reads: the one with foreign keys. (Version 3 is a stub in the
+/// catalog's place.)
+pub const VERSION: u32 = 10;
+
+/// The version of a catalog with owners and rights.
+const VERSION_RIGHTS: u32 = 9;
 
 /// The version of a catalog with enum types.
 const VERSION_ENUMS: u32 = 8;
@@ -189,8 +194,11 @@ impl Catalog {
                 || table.view.is_some()
                 || table.rows.as_ref().is_some_and(|r| !r.owned.is_empty())
         };
-        if self.tables.iter().any(Table::has_rights) {
+        if self.tables.iter().any(|table| table.rows.iter().any(|own| !own.foreign.is_empty())) {
             return VERSION;
+        }
+        if self.tables.iter().any(Table::has_rights) {
+            return VERSION_RIGHTS;
         }
         if self.tables.iter().any(|table| table.kind == TableKind::Enum) {
             return VERSION_ENUMS;
@@ -366,8 +374,12 @@ impl Catalog {
         next.tables.retain(|known| known.name != was.name);
         next.check_names_of(&table)?;
         let table = self.numbered(table, Some(was));
+        let rows = was.rows.as_ref().zip(table.rows.clone());
         let at = next.tables.partition_point(|known| known.name < table.name);
         next.tables.insert(at, table);
+        if let Some((was, now)) = rows {
+            next.follow_indexes(was, &now);
+        }
         Ok(next)
     }
 

@@ -102,6 +102,11 @@ impl Catalog {
         let mut next = self.clone();
         next.serial += 1;
         next.tables = self.tables.iter().map(of).collect();
+        for (was, now) in self.tables.iter().zip(next.tables.clone()) {
+            if let (Some(was), Some(now)) = (&was.rows, &now.rows) {
+                next.follow_indexes(was, now);
+            }
+        }
         next.tables.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(next)
     }
@@ -117,9 +122,14 @@ impl Catalog {
         next.tables.retain(|known| !moved.iter().any(|(old, _)| known.name == *old));
         for (old, table) in moved {
             next.check_names_of(&table)?;
-            let table = self.numbered(table, self.table(&old));
+            let before = self.table(&old);
+            let table = self.numbered(table, before);
+            let rows = before.and_then(|own| own.rows.as_ref()).zip(table.rows.clone());
             let at = next.tables.partition_point(|known| known.name < table.name);
             next.tables.insert(at, table);
+            if let Some((was, now)) = rows {
+                next.follow_indexes(was, &now);
+            }
         }
         Ok(next)
     }

@@ -650,7 +650,7 @@ mod tests {
         let catalog = catalog.with_role("b", b).unwrap_or_default();
         let table = Table::in_heap("t", "", RowTable::plain(70)).owned_by(a);
         let mut catalog = catalog.with(table, false).unwrap_or_default();
-        assert_eq!(catalog.version_needed(), crate::catalog::VERSION);
+        assert_eq!(catalog.version_needed(), crate::catalog::VERSION_RIGHTS);
         let of = |catalog: &Catalog, role: &str| {
             let Some(who) = catalog.who(role) else { return Rights::NONE };
             catalog.table("t").map(|table| table.rights_of(&who)).unwrap_or_default()

@@ -21,6 +21,50 @@ pub struct RowTable {
     /// Sequences that go with its columns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owned: Vec<Owned>,
+    /// Keys of other tables that its rows refer to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign: Vec<ForeignKey>,
+}
+
+/// A foreign key: rows in which none of its columns is NULL refer to the row of another table that has this key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForeignKey {
+    /// Its name.
+    pub name: String,
+    /// Its columns, from 0, in the order of the other key.
+    pub columns: Vec<usize>,
+    /// The name of the unique index that has the other key.
+    pub index: String,
+    /// What becomes of rows whose key is deleted.
+    #[serde(default, skip_serializing_if = "Action::is_none")]
+    pub on_delete: Action,
+    /// What becomes of rows whose key becomes another one.
+    #[serde(default, skip_serializing_if = "Action::is_none")]
+    pub on_update: Action,
+}
+
+/// What becomes of rows that refer to a key that goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// NO ACTION: the statement is refused if there are such rows when it ends.
+    #[default]
+    Nothing,
+    /// RESTRICT: the same.
+    Restrict,
+    /// CASCADE: they are deleted, or get the other key.
+    Cascade,
+    /// SET NULL.
+    Null,
+    /// SET DEFAULT.
+    Default,
+}
+
+impl Action {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    fn is_none(&self) -> bool {
+        *self == Action::Nothing
+    }
 }
 
 /// What a column is in rows that lack it: those from before it was added.
@@ -84,7 +128,7 @@ impl RowTable {
     /// A table without indexes, whose rows are in this object.
     pub fn plain(object: u32) -> RowTable {
         let (indexes, checks, missing) = (Vec::new(), Vec::new(), Vec::new());
-        RowTable { object, indexes, checks, missing, owned: Vec::new() }
+        RowTable { object, indexes, checks, missing, owned: Vec::new(), foreign: Vec::new() }
     }
 
     /// The numbers of all that it has in the heap.

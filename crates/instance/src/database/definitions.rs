@@ -219,6 +219,20 @@ impl Definitions {
         self.lock_table_as(transaction, name, TableLock::AccessExclusive).await
     }
 
+    /// A table of the heap as it is now, locked until the transaction ends as LOCK TABLE says.
+    ///
+    /// # Errors
+    /// 00942 there is none; 00060, 30006 of locks.
+    #[boxed]
+    pub async fn lock_to_define(
+        &self,
+        transaction: &mut Transaction,
+        name: &str,
+        lock: TableLock,
+    ) -> Result<(Table, RowTable)> {
+        self.lock_table_as(transaction, name, lock).await
+    }
+
     /// As [`Definitions::lock_table`], in any mode.
     pub(super) async fn lock_table_as(
         &self,

@@ -292,6 +292,27 @@ impl Transaction {
         Ok(Statement(self.0.statement().await.map_err(from_heap)?, self.1.clone()))
     }
 
+    /// What is committed now, also what no statement of the transaction sees, with what it has changed so far. Under
+    /// READ COMMITTED a statement begins with it.
+    ///
+    /// # Errors
+    /// The store has stopped.
+    #[boxed]
+    pub async fn look_anew(&mut self) -> Result<Statement> {
+        Ok(Statement(self.0.look_anew().await.map_err(from_heap)?, self.1.clone()))
+    }
+
+    /// Whether a row has a key of a unique index now. Nobody takes the key from it, or gives it to one, before the
+    /// transaction ends.
+    ///
+    /// # Errors
+    /// 00060, 30006; the disk reports one.
+    #[boxed]
+    pub async fn refer_to(&mut self, index: &Index, key: Bytes) -> Result<bool> {
+        let key = Key { index: index.object, bytes: key };
+        self.0.refer_to(&key).await.map_err(from_heap)
+    }
+
     /// Locks a row.
     ///
     /// # Errors
@@ -376,6 +397,17 @@ impl Transaction {
         keys: &[IndexKey],
         first: usize,
     ) -> std::result::Result<u64, ChangeError> {
+        // Those who refer to a key that is there already are not waited for.
+        if let (Some(index), Some(key)) = (table.indexes.get(first), keys.get(first))
+            && index.is_unique
+            && !key.has_null
+        {
+            let key = Key { index: index.object, bytes: key.bytes.clone() };
+            let holder = self.0.holder_of(&key).await;
+            if let Some(row) = holder.map_err(|error| change_error(table, error))? {
+                return Err(ChangeError::Duplicate { index: first, row: row.to_u64() });
+            }
+        }
         let pairs = table.indexes.iter().zip(keys);
         let mut keys: Vec<RowKey> = pairs.map(|(index, key)| row_key(index, key)).collect();
         if first < keys.len() {

@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 use crate::columnar::table::{enum_of, form_of, length_of, with_default, without_default};
 use crate::engine::altered::{Altered, From, NewColumn, renamed};
 use crate::engine::ddl::bare_name;
+use crate::engine::foreign::{OnCommit, Referring, indexes_with};
 use crate::engine::sequences::{bare, quoted};
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
@@ -45,8 +46,10 @@ impl Engine {
         let (table, notices, dropped) = self.altered(&mut alteration, alter).await?;
         let message = match table {
             None => "Nothing was to be done.".to_owned(),
-            Some(table) => {
+            Some((table, must_refer)) => {
+                let key = table.name.clone();
                 self.finish(alteration, table).await?;
+                self.check_references(&key, &must_refer).await?;
                 if !dropped.is_empty() {
                     let scope = self.definer()?;
                     scope.definitions.drop_names(&mut *scope.open().await?, dropped).await?;
@@ -63,7 +66,7 @@ impl Engine {
         &self,
         alteration: &mut Alteration,
         alter: &AlterTable,
-    ) -> Result<(Option<Table>, Vec<String>, BTreeSet<String>), Error> {
+    ) -> Result<(Option<(Table, Vec<String>)>, Vec<String>, BTreeSet<String>), Error> {
         let old = RowColumns::of(
             alteration.table(),
             alteration.rows(),
@@ -77,7 +80,7 @@ impl Engine {
             return Ok((None, altered.notices, altered.dropped));
         }
         let table = self.carried_out(&mut altered, alteration).await?;
-        Ok((Some(table), altered.notices, altered.dropped))
+        Ok((Some((table, altered.must_refer)), altered.notices, altered.dropped))
     }
 
     async fn act(&self, altered: &mut Altered, action: &Action) -> Result<(), Error> {
@@ -88,7 +91,7 @@ impl Engine {
             Action::DropColumn { column_names, if_exists, drop_behavior, .. } => {
                 for name in column_names {
                     let cascades = *drop_behavior == Some(DropBehavior::Cascade);
-                    self.drop_column(altered, &name_of(name), (*if_exists, cascades))?;
+                    self.drop_column(altered, &name_of(name), (*if_exists, cascades)).await?;
                 }
                 Ok(())
             }
@@ -103,10 +106,15 @@ impl Engine {
                 self.alter_column(altered, &name_of(column_name), op).await
             }
             Action::AddConstraint { constraint, not_valid: false } => {
-                self.add_constraint(altered, constraint.clone())
+                self.add_constraint(altered, constraint.clone()).await
             }
-            Action::DropConstraint { if_exists, name, .. } => {
-                altered.drop_constraint(&name_of(name), *if_exists)
+            Action::DropConstraint { if_exists, name, drop_behavior } => {
+                let cascades = *drop_behavior == Some(DropBehavior::Cascade);
+                let name = name_of(name);
+                let is_it = |index: &str| name::parts(index).1 == name;
+                let what = format!("constraint \"{name}\" cannot be dropped");
+                self.refuse_under_keys(altered, is_it, (cascades, &what)).await?;
+                altered.drop_constraint(&name, *if_exists)
             }
             Action::RenameConstraint { old_name, new_name } => {
                 let (old, new) = (name_of(old_name), name_of(new_name));
@@ -162,20 +170,20 @@ impl Engine {
             field = with_default(field, text);
         }
         altered.columns.push(NewColumn { field, from: From::Added(from) });
-        self.add_keys(altered, &definition)
+        self.add_keys(altered, &definition).await
     }
 
-    fn add_constraint(
+    async fn add_constraint(
         &self,
         altered: &mut Altered,
         constraint: TableConstraint,
     ) -> Result<(), Error> {
         let definition = added(&altered.old().name, altered.names(), None, Some(constraint))?;
-        self.add_keys(altered, &definition)
+        self.add_keys(altered, &definition).await
     }
 
     /// Adds keys, checks and NOT NULL.
-    fn add_keys(&self, altered: &mut Altered, definition: &Definition) -> Result<(), Error> {
+    async fn add_keys(&self, altered: &mut Altered, definition: &Definition) -> Result<(), Error> {
         let catalog = self.catalog()?;
         let is_free = |name: &str| {
             self.kind_of(&catalog, name).is_none()
@@ -204,10 +212,25 @@ impl Engine {
         for column in &definition.not_null {
             altered.set_nullable(*column, false);
         }
+        let known = altered.constraints();
+        let to = Referring {
+            key: &altered.name,
+            was: &altered.old().name,
+            schema: &altered.schema(),
+            rows: &altered.rows,
+            on_commit: self
+                .catalog()?
+                .table(&altered.old().name)
+                .map(OnCommit::of)
+                .unwrap_or_default(),
+        };
+        let keys = self.foreign_keys(&definition.foreign, &to, &known).await?;
+        altered.must_refer.extend(keys.iter().map(|key| key.name.clone()));
+        altered.rows.foreign.extend(keys);
         Ok(())
     }
 
-    fn drop_column(
+    async fn drop_column(
         &self,
         altered: &mut Altered,
         name: &str,
@@ -225,6 +248,10 @@ impl Engine {
             self.refuse_under_views(&altered.old().name, Some(name), &what)?;
         }
         altered.dropped.extend(self.catalog()?.views_over(&altered.old().name, Some(name)));
+        let keys: Vec<String> = indexes_with(altered, at);
+        let what = format!("column \"{name}\" cannot be dropped");
+        let is_it = |index: &str| keys.iter().any(|own| own == index);
+        self.refuse_under_keys(altered, is_it, (cascades, &what)).await?;
         let used = self.checks_with(altered, name)?;
         altered.drop_column(at, &used)
     }
@@ -363,7 +390,16 @@ impl Engine {
         new: arrow::datatypes::Field,
         using: Option<&SqlExpr>,
     ) -> Result<(), Error> {
+        let is_foreign = altered.rows.foreign.iter().any(|key| key.columns.contains(&at));
+        let keys = indexes_with(altered, at);
+        let is_it = |index: &str| keys.iter().any(|own| own == index);
+        let what = "its type cannot be changed";
+        self.refuse_under_keys(altered, is_it, (false, what)).await?;
         let (old, name) = (altered.columns[at].field.clone(), altered.columns[at].field.name());
+        if is_foreign && old.data_type() != new.data_type() {
+            let text = format!("the type of column \"{name}\" of a foreign key");
+            return Err(Error::not_yet(text).next("drop the foreign key, and add it again after"));
+        }
         let mut field = new.with_nullable(old.is_nullable());
         if let Some(text) = crate::columnar::table::default_of(&old) {
             let value = default_value(&self.state(), text, field.data_type())?;
@@ -382,6 +418,9 @@ impl Engine {
             altered.columns[at].field = field;
             return Ok(());
         }
+        // Its values are others then.
+        let keys = altered.rows.foreign.iter().filter(|key| key.columns.contains(&at));
+        altered.must_refer.extend(keys.map(|key| key.name.clone()));
         altered.retype(at, field, using.map(ToString::to_string))
     }
 

@@ -65,6 +65,8 @@ pub(super) struct Altered {
     pub rows: RowTable,
     /// Rows may be what they must not.
     pub must_check: bool,
+    /// Foreign keys that rows may not keep.
+    pub must_refer: Vec<String>,
     /// What the user should know.
     pub notices: Vec<String>,
     /// Sequences that go with columns that are dropped, and views that read them.
@@ -86,6 +88,7 @@ impl Altered {
             columns: columns.collect(),
             rows: old.rows.clone(),
             must_check: false,
+            must_refer: Vec::new(),
             notices: Vec::new(),
             dropped: BTreeSet::new(),
             is_narrower: false,
@@ -107,7 +110,8 @@ impl Altered {
             && !self.is_written_anew()
     }
 
-    fn schema(&self) -> Schema {
+    /// Its columns.
+    pub fn schema(&self) -> Schema {
         Schema::new(self.columns.iter().map(|column| column.field.clone()).collect::<Vec<_>>())
     }
 
@@ -150,7 +154,9 @@ impl Altered {
     pub fn constraints(&self) -> Vec<String> {
         let keys = self.rows.indexes.iter().filter(|index| index.constraint.is_some());
         let keys = keys.map(|index| name::parts(&index.name).1.to_owned());
-        keys.chain(self.rows.checks.iter().map(|check| check.name.clone())).collect()
+        let checks = self.rows.checks.iter().map(|check| check.name.clone());
+        let foreign = self.rows.foreign.iter().map(|key| key.name.clone());
+        keys.chain(checks).chain(foreign).collect()
     }
 
     /// Refuses the name of a constraint that there is.
@@ -208,6 +214,10 @@ impl Altered {
         self.is_narrower |= !matches!(column.from, From::Added(_));
         self.rows.indexes.retain(|index| index.columns.iter().all(|own| own.column != at));
         self.rows.checks.retain(|check| !checks.contains(&check.name));
+        self.rows.foreign.retain(|key| !key.columns.contains(&at));
+        for own in self.rows.foreign.iter_mut().flat_map(|key| &mut key.columns) {
+            *own -= usize::from(*own > at);
+        }
         let gone = self.rows.owned.extract_if(.., |owned| owned.column == at);
         self.dropped.extend(gone.map(|owned| owned.sequence));
         for owned in &mut self.rows.owned {
@@ -234,12 +244,14 @@ impl Altered {
 
     /// Takes a constraint away; NOT NULL of a primary key stays, as in PostgreSQL.
     pub fn drop_constraint(&mut self, name: &str, if_exists: bool) -> Result<(), Error> {
-        let before = self.rows.indexes.len() + self.rows.checks.len();
+        let count = |rows: &RowTable| rows.indexes.len() + rows.checks.len() + rows.foreign.len();
+        let before = count(&self.rows);
         self.rows
             .indexes
             .retain(|index| index.constraint.is_none() || name::parts(&index.name).1 != name);
         self.rows.checks.retain(|check| check.name != name);
-        if self.rows.indexes.len() + self.rows.checks.len() < before {
+        self.rows.foreign.retain(|key| key.name != name);
+        if count(&self.rows) < before {
             return Ok(());
         }
         if if_exists {
@@ -255,7 +267,8 @@ impl Altered {
         let keys = self.rows.indexes.iter_mut().filter(|index| index.constraint.is_some());
         let keys = keys.map(|index| &mut index.name);
         let checks = self.rows.checks.iter_mut().map(|check| &mut check.name);
-        match keys.chain(checks).find(|own| name::parts(own).1 == old) {
+        let foreign = self.rows.foreign.iter_mut().map(|key| &mut key.name);
+        match keys.chain(checks).chain(foreign).find(|own| name::parts(own).1 == old) {
             Some(own) => {
                 *own = name::beside(own, new);
                 self.renamed.push((old.to_owned(), new.to_owned()));
@@ -411,8 +424,8 @@ impl Engine {
                 self.check_rows(altered, alteration, &rows).await?;
             }
             None => {
-                let RowTable { checks, indexes, owned, .. } = rows;
-                rows = RowTable { checks, indexes, owned, ..RowTable::plain(0) };
+                let RowTable { checks, indexes, owned, foreign, .. } = rows;
+                rows = RowTable { checks, indexes, owned, foreign, ..RowTable::plain(0) };
                 rows.object = alteration.new_table().await?;
                 rows.indexes.iter_mut().for_each(|index| index.object = 0);
                 self.write_anew(altered, alteration, &rows).await?;

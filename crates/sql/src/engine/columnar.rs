@@ -241,7 +241,7 @@ impl Engine {
     pub(super) async fn truncate_tables(
         &self,
         names: Vec<String>,
-        restarts: bool,
+        (restarts, cascades): (bool, bool),
     ) -> Result<Outcome, Error> {
         let mut tables = Vec::new();
         for name in &names {
@@ -260,6 +260,7 @@ impl Engine {
             tables.push(bare);
         }
         self.check_block_writable()?;
+        let tables = self.locked_to_truncate(tables, cascades).await?;
         let mut count = None;
         for table in &tables {
             match self.columnar()?.has(table) {

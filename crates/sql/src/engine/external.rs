@@ -103,6 +103,8 @@ impl Engine {
         self.check_block_writable()?;
         let views = self.views_over(&dropped.iter().cloned().collect(), cascades)?;
         self.forget_views(views.clone()).await?;
+        let keys = self.references_on(&dropped, cascades)?;
+        self.drop_foreign_keys(&keys).await?;
         // Nothing is dropped unless all can be.
         for name in &dropped {
             match self.is_row_table(name) {
@@ -123,6 +125,9 @@ impl Engine {
         let of = tables.iter().filter(|table| dropped.contains(&table.name)).collect::<Vec<_>>();
         let mut notices = files_that_stay(&of, &self.host.tables());
         notices.extend(views.iter().map(|view| format!("view {view} was dropped with it")));
+        let gone = keys.iter();
+        notices
+            .extend(gone.map(|(of, key)| format!("foreign key {key} of {of} was dropped with it")));
         Ok(Outcome::Done { message: format!("Table {} dropped.", dropped.join(", ")), notices })
     }
 }

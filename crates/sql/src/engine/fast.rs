@@ -205,6 +205,10 @@ impl Engine {
                 return Err(error);
             }
         };
+        if let Err(error) = self.settle_references(&scope).await {
+            rows.end_statement(&scope, false).await?;
+            return Err(error);
+        }
         if self.paths.has_temporary() && plan.changes() && !scope.in_block {
             let in_scope = self.in_scope(scope.clone());
             let left = Box::pin(self.on_commit(&scope)).await;

@@ -94,7 +94,10 @@ impl Engine {
                 Some((table, index)) if index.constraint.is_some() => {
                     return Err(of_constraint(&table.name, &name));
                 }
-                Some((table, _)) => dropped.entry(table.name.clone()).or_default().push(name),
+                Some((table, _)) => {
+                    self.check_no_key(table, &name)?;
+                    dropped.entry(table.name.clone()).or_default().push(name);
+                }
                 None if self.kind_of(&catalog, &name).is_some() => {
                     return Err(Error::new(1418, "42809", format!("\"{name}\" is no index")));
                 }

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use cellar_instance::catalog::{Catalog, name};
 use datafusion::sql::parser::{CopyToSource, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterIndexOperation, AlterTableOperation, CreateIndex, CreateTable,
-    CreateTableLikeKind, CreateTableOptions, CreateView, Expr, Ident, Insert, ObjectName,
-    ObjectNamePart, ObjectType, SetExpr, SqlOption, Statement as SqlStatement,
-    TableAliasWithoutColumns, TableObject, Value,
+    AlterColumnOperation, AlterIndexOperation, AlterTableOperation, ColumnDef, ColumnOption,
+    CreateIndex, CreateTable, CreateTableLikeKind, CreateTableOptions, CreateView, Expr,
+    ForeignKeyConstraint, Ident, Insert, ObjectName, ObjectNamePart, ObjectType, SetExpr,
+    SqlOption, Statement as SqlStatement, TableAliasWithoutColumns, TableConstraint, TableObject,
+    Value,
 };
 
 use crate::engine::{Engine, tables};
@@ -280,6 +281,7 @@ fn resolve_sql(resolver: &Resolver<'_>, statement: &mut SqlStatement) -> Result<
         }
         S::Update(_) | S::Delete(_) => within(statement),
         S::CreateTable(create) => {
+            let said = create.name.clone();
             resolver.resolve_made(&mut create.name)?;
             if let Some(
                 CreateTableLikeKind::Plain(like) | CreateTableLikeKind::Parenthesized(like),
@@ -289,6 +291,14 @@ fn resolve_sql(resolver: &Resolver<'_>, statement: &mut SqlStatement) -> Result<
             }
             for column in &mut create.columns {
                 let _ = resolver.resolve_type(&mut column.data_type);
+            }
+            let keys = create.columns.iter_mut().flat_map(foreign_of_column);
+            for key in keys.chain(create.constraints.iter_mut().filter_map(foreign)) {
+                // A table may refer to itself, which is not there yet.
+                match is_itself(&key.foreign_table, &said) {
+                    true => key.foreign_table.clone_from(&create.name),
+                    false => drop(resolver.resolve(&mut key.foreign_table)?),
+                }
             }
             within(statement)
         }
@@ -301,7 +311,7 @@ fn resolve_sql(resolver: &Resolver<'_>, statement: &mut SqlStatement) -> Result<
         S::AlterTable(alter) => {
             resolver.resolve(&mut alter.name)?;
             for action in &mut alter.operations {
-                resolve_action(resolver, action);
+                resolve_action(resolver, action)?;
             }
             within(statement)
         }
@@ -321,18 +331,52 @@ fn resolve_sql(resolver: &Resolver<'_>, statement: &mut SqlStatement) -> Result<
     }
 }
 
-/// The types that an ALTER TABLE names.
-fn resolve_action(resolver: &Resolver<'_>, action: &mut AlterTableOperation) {
+/// The types and other tables that an ALTER TABLE names.
+fn resolve_action(resolver: &Resolver<'_>, action: &mut AlterTableOperation) -> Result<(), Error> {
     match action {
         AlterTableOperation::AddColumn { column_def, .. } => {
             let _ = resolver.resolve_type(&mut column_def.data_type);
+            let mut keys = foreign_of_column(column_def);
+            keys.try_for_each(|key| resolver.resolve(&mut key.foreign_table).map(drop))
         }
+        AlterTableOperation::AddConstraint { constraint, .. } => match foreign(constraint) {
+            Some(key) => resolver.resolve(&mut key.foreign_table).map(drop),
+            None => Ok(()),
+        },
         AlterTableOperation::AlterColumn {
             op: AlterColumnOperation::SetDataType { data_type, .. },
             ..
-        } => drop(resolver.resolve_type(data_type)),
-        _ => {}
+        } => {
+            let _ = resolver.resolve_type(data_type);
+            Ok(())
+        }
+        _ => Ok(()),
     }
+}
+
+/// Whether a name in the statement that makes a table is that table.
+fn is_itself(name: &ObjectName, made: &ObjectName) -> bool {
+    let is_temporary = |part: &ObjectNamePart| {
+        part.as_ident().is_some_and(|own| folded(own).starts_with(TEMPORARY))
+    };
+    let is_bare =
+        |own: &[ObjectNamePart]| matches!((own, &name.0[..]), ([own], [one]) if own == one);
+    name == made
+        || matches!(&made.0[..], [schema, own @ ..] if is_temporary(schema) && is_bare(own))
+}
+
+fn foreign(constraint: &mut TableConstraint) -> Option<&mut ForeignKeyConstraint> {
+    match constraint {
+        TableConstraint::ForeignKey(key) => Some(key),
+        _ => None,
+    }
+}
+
+fn foreign_of_column(column: &mut ColumnDef) -> impl Iterator<Item = &mut ForeignKeyConstraint> {
+    column.options.iter_mut().filter_map(|option| match &mut option.option {
+        ColumnOption::ForeignKey(key) => Some(key),
+        _ => None,
+    })
 }
 
 fn resolve_insert(resolver: &Resolver<'_>, insert: &mut Insert) -> Result<(), Error> {

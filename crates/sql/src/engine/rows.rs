@@ -13,6 +13,7 @@ use futures_util::TryStreamExt;
 
 use crate::columnar::table::{schema_text, with_default};
 use crate::engine::columnar::is_there;
+use crate::engine::foreign::{OnCommit, Referring};
 use crate::engine::made::Made;
 use crate::engine::temporary::ON_COMMIT;
 use crate::engine::{Engine, Outcome, done, is_public};
@@ -100,7 +101,12 @@ impl Engine {
         RowLayout::of(&schema).map_err(|error| row_error(&name, &error))?;
         let catalog = self.catalog()?;
         let is_free = |name: &str| self.kind_of(&catalog, name).is_none();
-        let rows = RowTable { owned, ..definition.rows(&name, &is_free, &[]) };
+        let mut rows = RowTable { owned, ..definition.rows(&name, &is_free, &[]) };
+        let known: Vec<String> = rows.checks.iter().map(|check| check.name.clone()).collect();
+        let on_commit = OnCommit::said(made.on_commit());
+        let referring =
+            Referring { key: &name, was: &name, schema: &schema, rows: &rows, on_commit };
+        rows.foreign = self.foreign_keys(&definition.foreign, &referring, &known).await?;
         let mut table = Table::in_heap(&name, schema_text(&schema), rows);
         if let Some(said) = made.on_commit() {
             if !name::is_temporary(name::parts(&table.name).0) {

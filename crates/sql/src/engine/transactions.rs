@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::explain::Explained;
 use crate::explain::options::ExplainOptions;
 use crate::names::folded;
-use crate::rows::{Block, Modes, PLANNED_BEFORE, RowTables, Scope, Standing};
+use crate::rows::{Block, Modes, PLANNED_BEFORE, References, RowTables, Scope, Standing};
 
 /// A statement is planned so often while others change its tables.
 const PLANS: usize = 10;
@@ -112,6 +112,10 @@ impl Engine {
         scope: &Scope,
         outcome: Result<Outcome, Error>,
     ) -> Result<Outcome, Error> {
+        let outcome = match outcome {
+            Ok(outcome) => self.settle_references(scope).await.map(|()| outcome),
+            Err(error) => Err(error),
+        };
         let outcome = match rows.keep_values().await {
             Ok(()) => outcome,
             Err(error) => outcome.and(Err(error)),
@@ -129,6 +133,21 @@ impl Engine {
         let outcome = outcome?;
         ended?;
         Ok(outcome)
+    }
+
+    /// Does what foreign keys ask for at the end of a statement.
+    ///
+    /// # Errors
+    /// 02291, 02292 one is violated; those of changes.
+    pub(super) async fn settle_references(&self, scope: &Scope) -> Result<(), Error> {
+        if !scope.has_pending() {
+            return Ok(());
+        }
+        let state = self.state();
+        let in_scope = self.in_scope(scope.clone());
+        let settled = Box::pin(References::new(&state, scope).settle()).await;
+        drop(in_scope);
+        settled
     }
 
     /// Runs a statement of our own that defines something.

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use cellar_instance::catalog::Constraint;
+use cellar_instance::catalog::{Action, Constraint};
 use datafusion::common::TableReference;
 
-use super::object::{Check, Index, Object};
+use super::object::{Check, ForeignKey, Index, Object};
 use super::qualified;
 pub(super) use super::quoting::quoted;
 use super::snapshot::Snapshot;
@@ -71,10 +71,41 @@ pub(super) fn of_check(check: &Check, is_pretty: bool) -> String {
     }
 }
 
+/// What ON DELETE and ON UPDATE say.
+pub(super) fn of_action(action: Action) -> &'static str {
+    match action {
+        Action::Nothing => "NO ACTION",
+        Action::Restrict => "RESTRICT",
+        Action::Cascade => "CASCADE",
+        Action::Null => "SET NULL",
+        Action::Default => "SET DEFAULT",
+    }
+}
+
+/// A foreign key as a constraint says it.
+fn of_foreign(snapshot: &Snapshot, key: &ForeignKey) -> Option<String> {
+    let (table, to) = (snapshot.object(key.table)?, snapshot.object(key.to)?);
+    let names = |of: &Object, numbers: &[i64]| {
+        numbers.iter().map(|number| column(of, *number)).collect::<Vec<_>>().join(", ")
+    };
+    let name = short_name(snapshot, to);
+    let (own, other) = (names(table, &key.columns), names(to, &key.to_columns));
+    let mut text = format!("FOREIGN KEY ({own}) REFERENCES {name}({other})");
+    for (word, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
+        if action != Action::Nothing {
+            text += &format!(" ON {word} {}", of_action(action));
+        }
+    }
+    Some(text)
+}
+
 /// A constraint, by its number.
 pub(super) fn of_constraint(snapshot: &Snapshot, oid: u32, is_pretty: bool) -> Option<String> {
     if let Some(check) = snapshot.checks.iter().find(|check| check.oid == oid) {
         return Some(of_check(check, is_pretty));
+    }
+    if let Some(key) = snapshot.foreign.iter().find(|key| key.oid == oid) {
+        return of_foreign(snapshot, key);
     }
     let index = snapshot.index(oid)?;
     let word = match index.constraint? {

@@ -1,6 +1,6 @@
 //! An object as clients know it: what pg_class says of it, its columns, indexes and checks.
 
-use cellar_instance::catalog::{Constraint, Identity, SequenceType};
+use cellar_instance::catalog::{Action, Constraint, Identity, SequenceType};
 
 use super::relations::Relation;
 
@@ -108,6 +108,23 @@ pub(super) struct Check {
     pub condition: String,
     /// Numbers of the columns that it names, from 1.
     pub columns: Vec<i64>,
+    pub comment: Option<String>,
+}
+
+/// A foreign key.
+#[derive(Clone, Debug)]
+pub(super) struct ForeignKey {
+    pub oid: u32,
+    pub table: u32,
+    pub name: String,
+    /// Numbers of its columns, from 1.
+    pub columns: Vec<i64>,
+    /// The table that it refers to, the numbers of that one's columns, and the index that has the key.
+    pub to: u32,
+    pub to_columns: Vec<i64>,
+    pub index: u32,
+    pub on_delete: Action,
+    pub on_update: Action,
     pub comment: Option<String>,
 }
 

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use super::constants::{
     FIRST_VIEW_OID, INFORMATION_OID, PG_CATALOG_OID, PUBLIC_OID, TEMPORARY_OID, VIEWS_OID,
 };
-use super::object::{Check, Column, EnumType, Index, Kind, Object, Schema, Sequence};
+use super::object::{Check, Column, EnumType, ForeignKey, Index, Kind, Object, Schema, Sequence};
 use super::quoting::quoted;
 use super::relations;
 use super::types;
@@ -27,6 +27,7 @@ pub(super) struct Snapshot {
     pub objects: Vec<Object>,
     pub indexes: Vec<Index>,
     pub checks: Vec<Check>,
+    pub foreign: Vec<ForeignKey>,
     pub sequences: Vec<Sequence>,
     pub schemas: Vec<Schema>,
     pub enums: Vec<EnumType>,
@@ -88,6 +89,7 @@ impl Snapshot {
             made.add_table(table, (oid.unwrap_or(TEMPORARY_OID), own), found);
         }
         made.add_owners(catalog);
+        made.add_foreign(catalog);
         for relation in relations::all() {
             let column = |own: &relations::Column| Column {
                 not_null: own.not_null,
@@ -311,6 +313,28 @@ impl Snapshot {
                 columns: named.map(|(at, _)| place(at)).collect(),
                 comment: table.comments.constraints.get(&check.name).cloned(),
             });
+        }
+    }
+
+    /// Foreign keys, when all tables are known.
+    fn add_foreign(&mut self, catalog: &Catalog) {
+        let place = |column: usize| i64::try_from(column + 1).unwrap_or(i64::MAX);
+        for table in &catalog.tables {
+            for key in table.rows.iter().flat_map(|rows| &rows.foreign) {
+                let Some((to, index)) = catalog.index(&key.index) else { continue };
+                self.foreign.push(ForeignKey {
+                    oid: number_of(table.oid(), &key.name),
+                    table: table.oid(),
+                    name: key.name.clone(),
+                    columns: key.columns.iter().map(|column| place(*column)).collect(),
+                    to: to.oid(),
+                    to_columns: index.columns.iter().map(|own| place(own.column)).collect(),
+                    index: index.oid(),
+                    on_delete: key.on_delete,
+                    on_update: key.on_update,
+                    comment: table.comments.constraints.get(&key.name).cloned(),
+                });
+            }
         }
     }
 

@@ -91,6 +91,7 @@ impl Change<'_> {
             let inserted = transaction.insert(table, new.bytes, &new.keys).await;
             inserted.map_err(|error| self.refused(error, arrays, row))?;
         }
+        self.note_new(arrays, None)?;
         self.scope.check_changes(&transaction, self.columns)
     }
 
@@ -169,6 +170,9 @@ impl Change<'_> {
                 deleted.map_err(|error| self.refused(error, &[], 0))?;
             }
             self.scope.check_changes(&transaction, self.columns)?;
+            drop(transaction);
+            // The keys are locked: who has referred to one has said so by now.
+            self.note_gone(&old, None).await?;
             written.count += there.len() as u64;
         }
         Ok(Changed::Rows(written))
@@ -227,6 +231,9 @@ impl Change<'_> {
             }
         }
         self.scope.check_changes(&transaction, self.columns)?;
+        drop(transaction);
+        self.note_gone(old, Some((arrays, assigned))).await?;
+        self.note_new(arrays, Some(assigned))?;
         Ok(waiting)
     }
 

@@ -174,6 +174,7 @@ impl Change<'_> {
                 match inserted {
                     Ok(row) => {
                         touched.insert(row);
+                        self.note_new(&arrays, None)?;
                         self.scope.check_changes(&transaction, self.columns)?;
                         return Ok(Became::Row(arrays));
                     }

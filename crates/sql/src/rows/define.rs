@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     SequenceOptions as SqlOptions, TableConstraint,
 };
 
+use super::foreign_key::NewForeignKey;
 use super::naming::free_name;
 use super::sequence::SequenceOptions;
 use crate::error::Error;
@@ -26,6 +27,8 @@ pub(crate) struct Definition {
     checks: Vec<Check>,
     /// Sequences of columns, which are to be made.
     pub sequences: Vec<NewSequence>,
+    /// Foreign keys.
+    pub foreign: Vec<NewForeignKey>,
 }
 
 /// A sequence that is made for a column.
@@ -75,7 +78,8 @@ pub(crate) fn defined(create: &mut CreateTable) -> Result<Option<Definition>, Er
         && found.defaults.is_empty()
         && found.keys.is_empty()
         && found.checks.is_empty()
-        && found.sequences.is_empty();
+        && found.sequences.is_empty()
+        && found.foreign.is_empty();
     Ok((!is_plain).then_some(found))
 }
 
@@ -124,7 +128,9 @@ impl Definition {
                     self.add_key(name, vec![at], Constraint::Unique)?;
                 }
                 ColumnOption::Check(check) => self.add_check(name, check, table),
-                ColumnOption::ForeignKey(_) => return Err(foreign_key()),
+                ColumnOption::ForeignKey(key) => {
+                    self.foreign.push(NewForeignKey::of(name, vec![at], key)?);
+                }
                 ColumnOption::Generated {
                     generated_as: kind @ (GeneratedAs::Always | GeneratedAs::ByDefault),
                     sequence_options,
@@ -169,7 +175,12 @@ impl Definition {
                 self.add_check(name, check, table);
                 Ok(())
             }
-            TableConstraint::ForeignKey(_) => Err(foreign_key()),
+            TableConstraint::ForeignKey(key) => {
+                let columns = self.named(&key.columns)?;
+                let name = key.name.as_ref().map(name_of);
+                self.foreign.push(NewForeignKey::of(name, columns, key)?);
+                Ok(())
+            }
             other => Err(Error::not_yet(format!("the constraint {other}")).next("leave it out")),
         }
     }
@@ -186,6 +197,19 @@ impl Definition {
             let name = name_of(ident);
             self.names.iter().position(|own| *own == name).ok_or_else(|| {
                 Error::new(904, "42703", format!("column \"{name}\" of the key does not exist"))
+                    .next(format!("the columns are {}", self.names.join(", ")))
+            })
+        };
+        columns.iter().map(position).collect()
+    }
+
+    /// The columns of a foreign key.
+    fn named(&self, columns: &[Ident]) -> Result<Vec<usize>, Error> {
+        let position = |ident: &Ident| {
+            let name = name_of(ident);
+            self.names.iter().position(|own| *own == name).ok_or_else(|| {
+                let text = format!("column \"{name}\" of the foreign key does not exist");
+                Error::new(904, "42703", text)
                     .next(format!("the columns are {}", self.names.join(", ")))
             })
         };
@@ -360,8 +384,4 @@ fn refuse_options(key: &str) -> Result<(), Error> {
         None => Ok(()),
         Some(words) => Err(Error::not_yet(format!("{words} of a key")).next("leave it out")),
     }
-}
-
-fn foreign_key() -> Error {
-    Error::not_yet("FOREIGN KEY").next("leave it out: whoever changes rows looks after it")
 }

@@ -7,6 +7,7 @@ use cellar_instance::database::{Database, Definitions};
 use cellar_instance::heap::{Mark, Statement, Transaction};
 use futures_util::lock::{MappedMutexGuard, Mutex, MutexGuard};
 
+use super::pending::Pending;
 use super::refusals::{changed, is_over, planned_before, written_anew};
 use super::session::Shared;
 use super::table::RowColumns;
@@ -30,6 +31,8 @@ pub(crate) struct Scope {
     pub(super) read_only: ReadOnly,
     /// The tables that there were.
     pub(super) since: Since,
+    /// What it has done to keys of foreign keys.
+    pub(super) pending: Pending,
 }
 
 /// What is known of the tables that there were when the snapshot of a statement was taken.
@@ -81,7 +84,8 @@ impl Scope {
         let (in_block, read_only) = (false, ReadOnly::Nothing);
         let (definitions, since) = (database.definitions(), Since::Always);
         let zone = KEPT.into();
-        Scope { transaction, statement, definitions, in_block, zone, read_only, since }
+        let pending = Pending::default();
+        Scope { transaction, statement, definitions, in_block, zone, read_only, since, pending }
     }
 
     /// The transaction, which nobody else uses meanwhile.
@@ -231,6 +235,31 @@ impl Scope {
         open.back_to(mark);
         let statement = open.statement().await?;
         drop(open);
+        self.pending.clear();
         Ok(Scope { statement, since, ..self.clone() })
+    }
+
+    /// The same statement, which sees something else from here on.
+    ///
+    /// # Errors
+    /// Why the catalog cannot be read.
+    pub fn seeing(&self, statement: Statement) -> Result<Scope, Error> {
+        let since = self.since.now(&self.definitions)?;
+        Ok(Scope { statement, since, ..self.clone() })
+    }
+
+    /// The time zone of the session.
+    pub(super) fn zone(&self) -> &Arc<str> {
+        &self.zone
+    }
+
+    /// Where changes of keys are noted; `None`: what fills a table has foreign keys checked by others.
+    pub(super) fn pending(&self) -> Option<&Pending> {
+        (!matches!(self.since, Since::Always)).then_some(&self.pending)
+    }
+
+    /// Whether something is to be settled when the statement ends.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 }

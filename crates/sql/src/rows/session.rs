@@ -11,6 +11,7 @@ use futures_util::lock::Mutex;
 
 use super::advisory::Advisory;
 use super::large::Committer;
+use super::pending::Pending;
 use super::refusals::{changed, ended_in_failure, is_over, no_block, no_savepoint, too_late};
 use super::scope::{ReadOnly, Scope, Since};
 use super::sequence::Values;
@@ -270,9 +271,17 @@ impl RowTables {
             let (transaction, read_only) = (Shared::default(), ReadOnly::Database);
             let (definitions, in_block) = (database.definitions(), false);
             let (zone, since) = (Arc::clone(&self.settings.now().zone), Since::Always);
-            let scope =
-                Scope { transaction, statement, definitions, in_block, zone, read_only, since };
-            return Ok(scope);
+            let pending = Pending::default();
+            return Ok(Scope {
+                transaction,
+                statement,
+                definitions,
+                in_block,
+                zone,
+                read_only,
+                since,
+                pending,
+            });
         }
         let (transaction, definitions, in_block, read_only) = match &*self.state.lock().await {
             State::Failed(_) => return Err(ended_in_failure()),
@@ -315,7 +324,8 @@ impl RowTables {
         self.at_work.store(true, Ordering::Release);
         self.catalog.begin(&definitions, in_block);
         let zone = Arc::clone(&self.settings.now().zone);
-        Ok(Scope { transaction, statement, definitions, in_block, zone, read_only, since })
+        let pending = Pending::default();
+        Ok(Scope { transaction, statement, definitions, in_block, zone, read_only, since, pending })
     }
 
     /// Gives a transaction up whose last statement was given up half-way.

@@ -43,8 +43,8 @@ impl<'a> Sink<'a> {
     /// As of [`Change::insert`], but that a key is there already may be told later.
     pub async fn add(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         self.count += batch.num_rows() as u64;
-        if self.change.scope.in_block {
-            // What is loaded cannot be seen before the commit, and later statements see these rows.
+        if self.change.scope.in_block || self.change.columns.refers_to_itself() {
+            // What is loaded cannot be seen before the commit, and later statements, or foreign keys, see these rows.
             self.change.insert(batch).await?;
             return Ok(());
         }
@@ -82,6 +82,7 @@ impl<'a> Sink<'a> {
             let new = self.change.new_row(&mut transaction, &writer, row, &[]).await?;
             transaction.load_row(new.bytes, new.keys).await?;
         }
+        self.change.note_new(arrays, None)?;
         // Long values take redo.
         Ok(transaction.check_size()?)
     }

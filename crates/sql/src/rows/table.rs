@@ -157,6 +157,12 @@ impl RowColumns {
         self.types.iter().all(|own| catalog.table(&own.name) == Some(own))
     }
 
+    /// Whether a foreign key of it refers to a key of its own.
+    pub fn refers_to_itself(&self) -> bool {
+        let is_own = |name: &String| self.rows.indexes.iter().any(|index| index.name == *name);
+        self.rows.foreign.iter().any(|key| is_own(&key.index))
+    }
+
     /// How its rows are laid out.
     pub fn layout(&self) -> &RowLayout {
         &self.layout

@@ -167,7 +167,7 @@ impl Engine {
     }
 
     /// The plan of a statement.
-    async fn plan_of(&self, statement: SqlStatement) -> Result<LogicalPlan, Error> {
+    pub(super) async fn plan_of(&self, statement: SqlStatement) -> Result<LogicalPlan, Error> {
         let statement = DfStatement::Statement(Box::new(statement));
         match self.state().statement_to_plan(statement.clone()).await {
             Ok(plan) => Ok(plan),

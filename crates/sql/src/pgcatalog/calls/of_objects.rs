@@ -40,6 +40,8 @@ pub(super) static ALL: &[Definition] = &[
     one("pg_get_functiondef", &[&[Name]], Gives::Text, none),
     one("pg_get_function_sqlbody", &[&[Name]], Gives::Text, none),
     one("pg_get_partkeydef", &[&[Name]], Gives::Text, none),
+    // No table is a part of another one.
+    one("pg_partition_ancestors", &[&[Name]], Gives::Oid, none),
     one("pg_get_partition_constraintdef", &[&[Name]], Gives::Text, none),
     one("pg_get_statisticsobjdef", &[&[Name]], Gives::Text, none),
     one("pg_get_statisticsobjdef_columns", &[&[Name]], Gives::Text, none),
@@ -260,7 +262,12 @@ fn described(call: &Call<'_>) -> Answer {
             let check = snapshot.checks.iter().find(|own| own.oid == oid);
             let found = check.map(|own| (&own.name, own.table));
             let key = snapshot.index(oid).map(|own| (&own.name, own.table));
-            let found = found.or(key).and_then(|(own, table)| Some((own, snapshot.object(table)?)));
+            let mut foreign = snapshot.foreign.iter();
+            let foreign = foreign.find(|own| own.oid == oid).map(|own| (&own.name, own.table));
+            let found = found
+                .or(key)
+                .or(foreign)
+                .and_then(|(own, table)| Some((own, snapshot.object(table)?)));
             found
                 .map(|(own, of)| format!("constraint {} on {}", definition::quoted(own), named(of)))
                 .into()

@@ -28,6 +28,7 @@ pub(super) fn of(name: &str) -> Option<Make> {
         "constraint_column_usage" => constraint_columns,
         "constraint_table_usage" => constraint_tables,
         "check_constraints" => checks,
+        "referential_constraints" => references,
         "table_privileges" | "role_table_grants" => table_privileges,
         "column_privileges" | "role_column_grants" => column_privileges,
         "enabled_roles" | "applicable_roles" => roles,
@@ -269,7 +270,45 @@ fn constraints<'s>(seen: &'s Seen<'_>) -> Vec<Known<'s>> {
         let Some(table) = snapshot.object(check.table) else { continue };
         all.push((table, check.name.clone(), "CHECK", check.columns.clone()));
     }
+    for key in &snapshot.foreign {
+        let Some(table) = snapshot.object(key.table) else { continue };
+        all.push((table, key.name.clone(), FOREIGN_KEY, key.columns.clone()));
+    }
     all
+}
+
+const FOREIGN_KEY: &str = "FOREIGN KEY";
+
+/// As [`constraints`], with the columns that constraints need: of a foreign key those that it refers to.
+fn needed<'s>(seen: &'s Seen<'_>) -> Vec<Known<'s>> {
+    let mut all = constraints(seen);
+    all.retain(|(_, _, word, _)| *word != FOREIGN_KEY);
+    for key in &seen.snapshot.foreign {
+        let Some(table) = seen.snapshot.object(key.to) else { continue };
+        all.push((table, key.name.clone(), FOREIGN_KEY, key.to_columns.clone()));
+    }
+    all
+}
+
+fn references(seen: &Seen<'_>, rows: &mut Rows) {
+    let snapshot = &seen.snapshot;
+    for key in &snapshot.foreign {
+        let (Some(table), Some(to)) = (snapshot.object(key.table), snapshot.object(key.to)) else {
+            continue;
+        };
+        let index = snapshot.index(key.index).filter(|index| index.constraint.is_some());
+        rows.add([
+            ("constraint_catalog", DATABASE.into()),
+            ("constraint_schema", schema_of(seen, table)),
+            ("constraint_name", key.name.clone().into()),
+            ("unique_constraint_catalog", index.map(|_| DATABASE).into()),
+            ("unique_constraint_schema", index.map_or(Value::Null, |_| schema_of(seen, to))),
+            ("unique_constraint_name", index.map(|index| index.name.clone()).into()),
+            ("match_option", "NONE".into()),
+            ("update_rule", definition::of_action(key.on_update).into()),
+            ("delete_rule", definition::of_action(key.on_delete).into()),
+        ]);
+    }
 }
 
 fn table_constraints(seen: &Seen<'_>, rows: &mut Rows) {
@@ -322,13 +361,15 @@ fn key_columns(seen: &Seen<'_>, rows: &mut Rows) {
                 ("table_name", table.name.clone().into()),
                 ("column_name", table.columns.get(at).map(|own| own.name.clone()).into()),
                 ("ordinal_position", place.into()),
+                // Columns of foreign keys are in the order of the other key.
+                ("position_in_unique_constraint", (word == FOREIGN_KEY).then_some(place).into()),
             ]);
         }
     }
 }
 
 fn constraint_columns(seen: &Seen<'_>, rows: &mut Rows) {
-    for (table, name, _, numbers) in constraints(seen) {
+    for (table, name, _, numbers) in needed(seen) {
         for number in numbers {
             let at = usize::try_from(number - 1).unwrap_or(usize::MAX);
             rows.add([
@@ -345,7 +386,7 @@ fn constraint_columns(seen: &Seen<'_>, rows: &mut Rows) {
 }
 
 fn constraint_tables(seen: &Seen<'_>, rows: &mut Rows) {
-    for (table, name, word, _) in constraints(seen) {
+    for (table, name, word, _) in needed(seen) {
         if word != "CHECK" {
             rows.add([
                 ("table_catalog", DATABASE.into()),

@@ -1,6 +1,6 @@
 //! Rows about keys: indexes, constraints and sequences.
 
-use cellar_instance::catalog::Constraint;
+use cellar_instance::catalog::{Action, Constraint};
 
 use super::super::constants::DEFAULT_COLLATION_OID;
 use super::super::definition;
@@ -114,6 +114,42 @@ fn constraints(seen: &Seen<'_>, rows: &mut Rows) {
             ("conislocal", true.into()),
             ("conkey", Value::Ints(check.columns.clone())),
             ("conbin", check.condition.clone().into()),
+        ]);
+    }
+    foreign_keys(seen, rows);
+}
+
+/// What becomes of rows, as pg_constraint has it.
+fn letter_of(action: Action) -> &'static str {
+    match action {
+        Action::Nothing => "a",
+        Action::Restrict => "r",
+        Action::Cascade => "c",
+        Action::Null => "n",
+        Action::Default => "d",
+    }
+}
+
+fn foreign_keys(seen: &Seen<'_>, rows: &mut Rows) {
+    let snapshot = &seen.snapshot;
+    for key in &snapshot.foreign {
+        let schema = snapshot.object(key.table).map_or(0, |table| table.schema);
+        rows.add([
+            ("oid", key.oid.into()),
+            ("conname", key.name.clone().into()),
+            ("connamespace", Value::Oid(schema)),
+            ("contype", "f".into()),
+            ("convalidated", true.into()),
+            ("conrelid", key.table.into()),
+            ("conindid", key.index.into()),
+            ("confrelid", key.to.into()),
+            ("confupdtype", letter_of(key.on_update).into()),
+            ("confdeltype", letter_of(key.on_delete).into()),
+            ("confmatchtype", "s".into()),
+            ("conislocal", true.into()),
+            ("connoinherit", true.into()),
+            ("conkey", Value::Ints(key.columns.clone())),
+            ("confkey", Value::Ints(key.to_columns.clone())),
         ]);
     }
 }

@@ -63,6 +63,8 @@ fn classes(seen: &Seen<'_>, rows: &mut Rows) {
         };
         let checks = snapshot.checks.iter().filter(|check| check.table == object.oid).count();
         let has_index = snapshot.indexes_of(object.oid).next().is_some();
+        // PostgreSQL keeps foreign keys by triggers, of both tables: clients look for them where there are some.
+        let refers = snapshot.foreign.iter().any(|key| [key.table, key.to].contains(&object.oid));
         let count_of = |count: usize| Value::Int(i64::try_from(count).unwrap_or(i64::MAX));
         let is_view = object.kind.letter() == "v";
         rows.add([
@@ -79,6 +81,7 @@ fn classes(seen: &Seen<'_>, rows: &mut Rows) {
             ("relkind", object.kind.letter().into()),
             ("relnatts", count_of(object.columns.len())),
             ("relchecks", count_of(checks)),
+            ("relhastriggers", refers.into()),
             ("relhasrules", (is_view && object.kind.is_of_people()).into()),
             ("relispopulated", true.into()),
             ("relacl", if object.kind == Kind::Index { Value::Null } else { acls.said(table) }),
@@ -187,6 +190,9 @@ pub(crate) fn comments(snapshot: &Snapshot) -> Vec<(u32, u32, i64, &str)> {
     for check in &snapshot.checks {
         all.extend(check.comment.as_deref().map(|text| (CONSTRAINT, check.oid, 0, text)));
     }
+    for key in &snapshot.foreign {
+        all.extend(key.comment.as_deref().map(|text| (CONSTRAINT, key.oid, 0, text)));
+    }
     for own in &snapshot.enums {
         all.extend(own.comment.as_deref().map(|text| (TYPE, own.oid, 0, text)));
     }
@@ -259,6 +265,15 @@ fn all_dependencies(seen: &Seen<'_>) -> Vec<Depends> {
         for number in &check.columns {
             add((CONSTRAINT, check.oid), (check.table, *number), "a");
         }
+    }
+    for key in &snapshot.foreign {
+        for number in &key.columns {
+            add((CONSTRAINT, key.oid), (key.table, *number), "a");
+        }
+        for number in &key.to_columns {
+            add((CONSTRAINT, key.oid), (key.to, *number), "n");
+        }
+        add((CONSTRAINT, key.oid), (key.index, 0), "n");
     }
     let catalog = seen.ask.catalog();
     for view in snapshot.objects.iter().filter(|object| object.kind == Kind::View) {

@@ -1,0 +1,94 @@
+//! What changes note of keys of foreign keys.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use bytes::Bytes;
+use cellar_instance::catalog::{Catalog, Index};
+
+use crate::error::Error;
+use crate::rows::change::Change;
+use crate::rows::pending::{Gone, New};
+
+/// The columns of a row that are at these places.
+fn at(arrays: &[ArrayRef], places: &[usize]) -> Vec<ArrayRef> {
+    places.iter().map(|place| Arc::clone(&arrays[*place])).collect()
+}
+
+fn places(index: &Index) -> Vec<usize> {
+    index.columns.iter().map(|column| column.column).collect()
+}
+
+impl Change<'_> {
+    /// Notes rows that are new, or have other values in the columns `assigned`.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub(in crate::rows) fn note_new(
+        &self,
+        arrays: &[ArrayRef],
+        assigned: Option<&[usize]>,
+    ) -> Result<(), Error> {
+        let Some(pending) = self.scope.pending() else { return Ok(()) };
+        for key in &self.columns.rows.foreign {
+            let is_same = |set: &[usize]| key.columns.iter().all(|own| !set.contains(own));
+            if assigned.is_some_and(is_same) {
+                continue;
+            }
+            let values = at(arrays, &key.columns);
+            let mut keys = pending.keys();
+            let sealed = keys.sealed;
+            let own = |new: &&mut New| new.table == self.columns.name && new.key == *key;
+            if let Some(new) = keys.new[sealed..].iter_mut().find(own) {
+                new.add(values)?;
+                continue;
+            }
+            let mut new = New::of(&self.columns.name, key);
+            new.add(values)?;
+            keys.new.push(new);
+        }
+        Ok(())
+    }
+
+    /// Notes keys of rows that are deleted, or have other values in the columns `assigned`.
+    ///
+    /// # Errors
+    /// The catalog cannot be read; a row is damaged.
+    pub(in crate::rows) async fn note_gone(
+        &self,
+        old: &[Bytes],
+        now: Option<(&[ArrayRef], &[usize])>,
+    ) -> Result<(), Error> {
+        let Some(pending) = self.scope.pending() else { return Ok(()) };
+        if self.columns.rows.indexes.is_empty() || old.is_empty() {
+            return Ok(());
+        }
+        let catalog = self.scope.definitions.catalog()?;
+        let indexes = self.referred(&catalog, now.map(|(_, assigned)| assigned));
+        if indexes.is_empty() {
+            return Ok(());
+        }
+        let before: RecordBatch = self.columns.batch(&self.scope.statement, old).await?;
+        for index in indexes {
+            let places = places(index);
+            let (table, old) = (self.columns.name.clone(), at(before.columns(), &places));
+            let new = now.map(|(arrays, _)| at(arrays, &places));
+            pending.keys().gone.push(Gone { table, index: index.name.clone(), old, new });
+        }
+        Ok(())
+    }
+
+    /// The indexes to whose keys foreign keys refer, of which a column is among these.
+    fn referred(&self, catalog: &Catalog, assigned: Option<&[usize]>) -> Vec<&Index> {
+        let mut found: Vec<&Index> = Vec::new();
+        for (_, index) in catalog.references_to(&self.columns.rows) {
+            let is_changed = assigned
+                .is_none_or(|set| index.columns.iter().any(|own| set.contains(&own.column)));
+            let own = self.columns.rows.indexes.iter().find(|own| own.name == index.name);
+            if is_changed && !found.iter().any(|known| known.name == index.name) {
+                found.extend(own);
+            }
+        }
+        found
+    }
+}

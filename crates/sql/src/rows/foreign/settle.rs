@@ -1,0 +1,457 @@
+//! The end of a statement that has changed keys of foreign keys.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, UInt64Array, new_null_array};
+use arrow::compute::{CastOptions, cast_with_options, take};
+use arrow::datatypes::{DataType, Field, Schema};
+use async_recursion::async_recursion as boxed;
+use bytes::Bytes;
+use cellar_instance::catalog::{Action, ForeignKey};
+use cellar_instance::heap::TableLock;
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::ColumnarValue;
+use std::ops::Bound;
+
+use super::find::rows_with;
+use crate::columnar::write::column_of;
+use crate::error::Error;
+use crate::failure::{from_arrow, from_datafusion};
+use crate::rows::change::{Change, Changed};
+use crate::rows::checks::Checks;
+use crate::rows::pending::{Gone, New, Pending, joined};
+use crate::rows::provider::default_value;
+use crate::rows::refusals::changed;
+use crate::rows::scope::Scope;
+use crate::rows::table::{ROW_ID, RowColumns};
+
+/// Whether an action only refuses.
+fn refuses(action: Action) -> bool {
+    matches!(action, Action::Nothing | Action::Restrict)
+}
+
+/// What is done of what foreign keys say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Changes,
+    Refuses,
+}
+
+/// Keys of one index that go in one way, together: a row that refers to one gets the key that was meant for it, and
+/// not also the next one.
+fn together(gone: Vec<Gone>) -> Result<Vec<Gone>, Error> {
+    let mut all: Vec<Gone> = Vec::new();
+    for own in gone {
+        let is_same = |other: &&mut Gone| {
+            other.table == own.table
+                && other.index == own.index
+                && other.new.is_some() == own.new.is_some()
+        };
+        let Some(other) = all.iter_mut().find(is_same) else {
+            all.push(own);
+            continue;
+        };
+        other.old = joined(&other.old, &own.old)?;
+        other.new = match (&other.new, &own.new) {
+            (Some(one), Some(more)) => Some(joined(one, more)?),
+            _ => None,
+        };
+    }
+    Ok(all)
+}
+
+/// How often rows are looked for again that others have changed meanwhile.
+const TRIES: usize = 100;
+
+/// Settles what a statement has done to keys of foreign keys.
+pub(crate) struct References<'a> {
+    /// What defaults and conditions of tables are made ready with.
+    state: &'a SessionState,
+    /// The statement.
+    scope: &'a Scope,
+    /// Rows that have got another key: by the table, the foreign key and their numbers. Once each, or keys that go
+    /// round in a circle would do so for ever.
+    followed: Mutex<HashSet<(String, String, u64)>>,
+}
+
+impl<'a> References<'a> {
+    /// For a statement.
+    pub fn new(state: &'a SessionState, scope: &'a Scope) -> References<'a> {
+        References { state, scope, followed: Mutex::default() }
+    }
+
+    fn followed(&self) -> MutexGuard<'_, HashSet<(String, String, u64)>> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those of the rows that have not followed a key yet.
+    fn not_yet(&self, one: &One<'_>, mut found: Vec<(u64, usize)>) -> Vec<(u64, usize)> {
+        let followed = self.followed();
+        if !followed.is_empty() {
+            let of = |row: u64| (one.table.to_owned(), one.key.name.clone(), row);
+            found.retain(|(row, _)| !followed.contains(&of(*row)));
+        }
+        found
+    }
+
+    fn note_followed(&self, one: &One<'_>, found: &[(u64, usize)]) {
+        if one.action != Action::Cascade || !one.is_update {
+            return;
+        }
+        let of = |(row, _): &(u64, usize)| (one.table.to_owned(), one.key.name.clone(), *row);
+        self.followed().extend(found.iter().map(of));
+    }
+}
+
+/// Values as a column of a type has them: NULL where it has no such value.
+fn as_type(values: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, Error> {
+    let options = CastOptions { safe: true, ..CastOptions::default() };
+    let cast = cast_with_options(values, wanted, &options).map_err(|error| from_arrow(&error))?;
+    // What was rounded is another value.
+    let back = cast_with_options(&cast, values.data_type(), &options);
+    let back = back.map_err(|error| from_arrow(&error))?;
+    let same = arrow::compute::kernels::cmp::not_distinct(&back, values);
+    let same = same.map_err(|error| from_arrow(&error))?;
+    let other = arrow::compute::not(&same).map_err(|error| from_arrow(&error))?;
+    arrow::compute::nullif(&cast, &other).map_err(|error| from_arrow(&error))
+}
+
+/// The rows in which no value is NULL.
+fn whole(columns: &[ArrayRef]) -> Vec<u32> {
+    let count = columns.first().map_or(0, |column| column.len());
+    let is_whole = |row: &usize| columns.iter().all(|column| column.is_valid(*row));
+    (0..count).filter(is_whole).map(|row| row as u32).collect()
+}
+
+fn taken(columns: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayRef>, Error> {
+    let rows = UInt32Array::from(rows.to_vec());
+    let one = |column: &ArrayRef| take(column, &rows, None).map_err(|error| from_arrow(&error));
+    columns.iter().map(one).collect()
+}
+
+/// The names of columns, and the values of a row, for a message.
+fn words(table: &RowColumns, places: &[usize], values: &[ArrayRef], row: usize) -> String {
+    let names: Vec<&str> =
+        places.iter().map(|at| table.schema.field(*at).name().as_str()).collect();
+    let text = |array: &ArrayRef| {
+        arrow::util::display::array_value_to_string(array, row).unwrap_or_else(|_| "?".to_owned())
+    };
+    let values: Vec<String> = values.iter().map(text).collect();
+    format!("({})=({})", names.join(", "), values.join(", "))
+}
+
+impl References<'_> {
+    /// Does what foreign keys ask for, until nothing is left to be done.
+    ///
+    /// # Errors
+    /// 02291 a key is not there, 02292 rows refer to one that has gone; those of changes and of locks.
+    #[boxed]
+    pub async fn settle(&self) -> Result<(), Error> {
+        let Some(pending) = self.scope.pending() else { return Ok(()) };
+        let (mut new, mut gone) = (Vec::new(), Vec::new());
+        // What changes rows comes first: what refuses is asked of what is there at the end.
+        while !pending.is_empty() {
+            let keys = pending.take();
+            new.extend(keys.new);
+            for own in together(keys.gone)? {
+                self.follow(&own, Part::Changes).await?;
+                gone.push(own);
+            }
+        }
+        for own in &gone {
+            self.follow(own, Part::Refuses).await?;
+        }
+        for own in new {
+            self.check(&own).await?;
+        }
+        Ok(())
+    }
+
+    /// A table as the catalog has it now, which nobody defines anew or moves before the transaction ends.
+    async fn table(&self, name: &str) -> Result<Arc<RowColumns>, Error> {
+        let definitions = &self.scope.definitions;
+        loop {
+            let catalog = definitions.catalog()?;
+            let (table, rows) = catalog.row_table(name).ok_or_else(|| changed(name))?;
+            {
+                let mut open = self.scope.open().await?;
+                open.lock_table(rows, TableLock::RowShare, false).await?;
+            }
+            if definitions.may_have_moved(rows) {
+                definitions.settled().await;
+            }
+            if definitions.catalog()?.row_table(name) == Some((table, rows)) {
+                let of = (self.scope.zone(), &*catalog);
+                return Ok(Arc::new(RowColumns::of(table, rows, of)?));
+            }
+        }
+    }
+
+    /// Refuses values of a foreign key that no row has as its key.
+    async fn check(&self, new: &New) -> Result<(), Error> {
+        let values = new.values()?;
+        let rows = whole(&values);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let values = taken(&values, &rows)?;
+        let catalog = self.scope.definitions.catalog()?;
+        let Some((to, _)) = catalog.index(&new.key.index) else { return Err(changed(&new.table)) };
+        let to = self.table(&to.name).await?;
+        let at = to.rows.indexes.iter().position(|index| index.name == new.key.index);
+        let at = at.ok_or_else(|| changed(&to.name))?;
+        let places: Vec<usize> = to.rows.indexes[at].columns.iter().map(|own| own.column).collect();
+        let wanted = places.iter().zip(&values);
+        let wanted = wanted
+            .map(|(place, values)| as_type(values, to.schema.field(*place).data_type()))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let mut known: HashSet<Bytes> = HashSet::new();
+        let mut open = self.scope.open().await?;
+        for row in 0..rows.len() {
+            let key: Vec<ArrayRef> = wanted.iter().map(|values| values.slice(row, 1)).collect();
+            let is_there = match key.iter().any(|value| value.is_null(0)) {
+                // The other column has no such value.
+                true => false,
+                false => {
+                    let range = to.key_range(at, &key, Bound::Unbounded, Bound::Unbounded)?;
+                    let key = Bytes::from(range.into_inner().0);
+                    known.contains(&key)
+                        || (open.refer_to(&to.rows.indexes[at], key.clone()).await?
+                            && known.insert(key))
+                }
+            };
+            if !is_there {
+                let own = catalog.row_table(&new.table).ok_or_else(|| changed(&new.table))?;
+                let own = RowColumns::of(own.0, own.1, (self.scope.zone(), &*catalog))?;
+                let key = words(&own, &new.key.columns, &values, row);
+                return Err(missing(&new.table, &new.key, &key, &to.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Does with rows that refer to keys that have gone what their foreign keys say.
+    async fn follow(&self, gone: &Gone, part: Part) -> Result<(), Error> {
+        let catalog = self.scope.definitions.catalog()?;
+        let Some((_, rows)) = catalog.row_table(&gone.table) else { return Ok(()) };
+        let to = self.table(&gone.table).await?;
+        let references: Vec<(String, ForeignKey)> = catalog
+            .references_to(rows)
+            .filter(|(_, index)| index.name == gone.index)
+            .map(|(reference, _)| (reference.table.name.clone(), reference.key.clone()))
+            .collect();
+        for (table, key) in references {
+            let action = if gone.new.is_some() { key.on_update } else { key.on_delete };
+            if refuses(action) != (part == Part::Refuses) {
+                continue;
+            }
+            let rows = self.left(gone, &to, action).await?;
+            if rows.is_empty() {
+                continue;
+            }
+            let old = taken(&gone.old, &rows)?;
+            let new = gone.new.as_ref().map(|new| taken(new, &rows)).transpose()?;
+            let is_update = new.is_some();
+            let one = One { to: &to, table: &table, key: &key, action, is_update };
+            self.follow_one(&one, &old, new.as_deref()).await?;
+        }
+        Ok(())
+    }
+
+    /// Which of the keys have gone indeed, and could be referred to.
+    async fn left(&self, gone: &Gone, to: &RowColumns, action: Action) -> Result<Vec<u32>, Error> {
+        let mut rows = whole(&gone.old);
+        if let Some(new) = &gone.new {
+            let differ = |row: &u32| {
+                let row = *row as usize;
+                let pairs = gone.old.iter().zip(new);
+                pairs.into_iter().any(|(old, new)| old.slice(row, 1) != new.slice(row, 1))
+            };
+            rows.retain(differ);
+        }
+        if !refuses(action) || rows.is_empty() {
+            return Ok(rows);
+        }
+        let at = to.rows.indexes.iter().position(|index| index.name == gone.index);
+        let at = at.ok_or_else(|| changed(&to.name))?;
+        let (mut left, mut open) = (Vec::new(), self.scope.open().await?);
+        for row in rows {
+            let key: Vec<ArrayRef> =
+                gone.old.iter().map(|own| own.slice(row as usize, 1)).collect();
+            let range = to.key_range(at, &key, Bound::Unbounded, Bound::Unbounded)?;
+            let key = Bytes::from(range.into_inner().0);
+            // Another row of the statement may have it now.
+            if !open.refer_to(&to.rows.indexes[at], key).await? {
+                left.push(row);
+            }
+        }
+        Ok(left)
+    }
+
+    async fn follow_one(
+        &self,
+        one: &One<'_>,
+        old: &[ArrayRef],
+        new: Option<&[ArrayRef]>,
+    ) -> Result<(), Error> {
+        for _ in 0..TRIES {
+            let own = self.table(one.table).await?;
+            let typed = |values: &[ArrayRef]| {
+                let pairs = one.key.columns.iter().zip(values);
+                pairs
+                    .map(|(at, values)| as_type(values, own.schema.field(*at).data_type()))
+                    .collect::<Result<Vec<_>, Error>>()
+            };
+            let keys = typed(old)?;
+            let could = whole(&keys);
+            let keys = taken(&keys, &could)?;
+            let statement = self.scope.open().await?.look_anew().await?;
+            let found = rows_with(&own, &statement, &one.key.columns, &keys).await?;
+            let Some((_, first)) = found.first() else { return Ok(()) };
+            if refuses(one.action) {
+                let key = index_words(one.to, &one.key.index, &taken(old, &could)?, *first);
+                return Err(referred(one, &key));
+            }
+            let new = match (one.action, new) {
+                (Action::Cascade, Some(new)) => {
+                    let exact = typed(new)?;
+                    check_exact(one, &own, new, &exact)?;
+                    Some(taken(&exact, &could)?)
+                }
+                _ => None,
+            };
+            let found = self.not_yet(one, found);
+            if found.is_empty() {
+                return Ok(());
+            }
+            let scope = self.scope.seeing(statement)?;
+            let length = self.scope.pending().map(Pending::length);
+            let mark = scope.mark().await?;
+            match self.changed(one, &own, &scope, (&found, new)).await? {
+                Changed::Rows(_) => {
+                    self.note_followed(one, &found);
+                    return Ok(());
+                }
+                Changed::Again => {
+                    scope.open().await?.back_to(mark);
+                    if let (Some(pending), Some(length)) = (self.scope.pending(), length) {
+                        pending.back_to(length);
+                    }
+                }
+            }
+        }
+        let text = format!("rows of table \"{}\" are changed by others again and again", one.table);
+        Err(Error::new(8177, "40001", text).next("run the transaction again"))
+    }
+
+    /// Changes rows that refer to keys that have gone.
+    async fn changed(
+        &self,
+        one: &One<'_>,
+        own: &Arc<RowColumns>,
+        scope: &Scope,
+        (found, new): (&[(u64, usize)], Option<Vec<ArrayRef>>),
+    ) -> Result<Changed, Error> {
+        let checks = Checks::of(self.state, own)?;
+        let change = Change { columns: own, checks: &checks, scope, wants_rows: false };
+        let numbers: ArrayRef =
+            Arc::new(UInt64Array::from_iter_values(found.iter().map(|(row, _)| *row)));
+        let mut fields = vec![Field::new(ROW_ID, DataType::UInt64, false)];
+        let mut arrays = vec![numbers];
+        let deletes = one.action == Action::Cascade && new.is_none();
+        for (place, at) in one.key.columns.iter().enumerate().filter(|_| !deletes) {
+            let field = own.schema.field(*at);
+            let values = match (&new, one.action) {
+                (Some(new), _) => {
+                    let places = UInt64Array::from_iter_values(found.iter().map(|f| f.1 as u64));
+                    take(&new[place], &places, None).map_err(|error| from_arrow(&error))?
+                }
+                (None, Action::Default) => self.default(own, *at, found.len())?,
+                _ => new_null_array(field.data_type(), found.len()),
+            };
+            fields.push(Field::new(format!("{at}"), field.data_type().clone(), true));
+            arrays.push(values);
+        }
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays);
+        let batch = batch.map_err(|error| from_arrow(&error))?;
+        match deletes {
+            true => change.delete(&[batch]).await,
+            false => change.update(&one.key.columns, &[batch]).await,
+        }
+    }
+
+    /// The default of a column, so many times.
+    fn default(&self, own: &RowColumns, at: usize, rows: usize) -> Result<ArrayRef, Error> {
+        let field = own.schema.field(at);
+        let Some(text) = crate::columnar::table::default_of(field) else {
+            return Ok(new_null_array(field.data_type(), rows));
+        };
+        let names = datafusion::common::DFSchema::empty();
+        let value = default_value(self.state, text, field.data_type())?;
+        let made = self.state.create_physical_expr(value, &names);
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
+        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options);
+        let row = row.map_err(|error| from_arrow(&error))?;
+        let value = made.and_then(|made| made.evaluate(&row)).and_then(|value| match value {
+            ColumnarValue::Array(array) if array.len() == rows => Ok(array),
+            other => other.into_array(rows),
+        });
+        column_of(value.map_err(|error| from_datafusion(&error))?, field)
+    }
+}
+
+/// A foreign key to whose other key something has happened.
+struct One<'a> {
+    /// The table that has the other key.
+    to: &'a RowColumns,
+    /// The table that refers to it.
+    table: &'a str,
+    key: &'a ForeignKey,
+    action: Action,
+    /// The key became another one; else it was deleted.
+    is_update: bool,
+}
+
+/// Refuses new keys that are no values of the columns which are to follow them.
+fn check_exact(
+    one: &One<'_>,
+    own: &RowColumns,
+    new: &[ArrayRef],
+    exact: &[ArrayRef],
+) -> Result<(), Error> {
+    for ((given, values), at) in new.iter().zip(exact).zip(&one.key.columns) {
+        if values.logical_null_count() > given.logical_null_count() {
+            let text = format!(
+                "column \"{}\" of table \"{}\" cannot follow its key: it has no such value",
+                own.schema.field(*at).name(),
+                one.table
+            );
+            return Err(Error::new(1438, "22003", text).of_constraint(one.table, &one.key.name));
+        }
+    }
+    Ok(())
+}
+
+fn index_words(to: &RowColumns, index: &str, values: &[ArrayRef], row: usize) -> String {
+    let index = to.rows.indexes.iter().find(|own| own.name == index);
+    let places: Vec<usize> =
+        index.iter().flat_map(|own| &own.columns).map(|own| own.column).collect();
+    words(to, &places, values, row)
+}
+
+fn missing(table: &str, key: &ForeignKey, words: &str, to: &str) -> Error {
+    let text = format!(
+        "table \"{table}\": foreign key \"{}\" is violated: key {words} is not in table \"{to}\"",
+        key.name
+    );
+    Error::new(2291, "23503", text).of_constraint(table, &key.name)
+}
+
+fn referred(one: &One<'_>, words: &str) -> Error {
+    let (to, table, name) = (&one.to.name, one.table, &one.key.name);
+    let text = format!(
+        "table \"{to}\": foreign key \"{name}\" of table \"{table}\" is violated: rows of it refer to key {words}"
+    );
+    Error::new(2292, "23503", text).of_constraint(table, name)
+}

@@ -1,0 +1,149 @@
+//! What a statement has done to keys of foreign keys: noted by changes, settled when it ends.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::compute::{concat, take};
+use arrow::error::ArrowError;
+use arrow::row::{RowConverter, SortField};
+use cellar_instance::catalog::ForeignKey;
+
+use crate::error::Error;
+use crate::failure::from_arrow;
+
+/// Rows of a foreign key beyond which those that are the same are kept once.
+const ROWS_KEPT: usize = 64 << 10;
+
+/// What is to be settled at the end of a statement.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pending(Arc<Mutex<Keys>>);
+
+/// Keys that changes have touched.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    pub new: Vec<New>,
+    pub gone: Vec<Gone>,
+    /// So many of the first of `new` get no more values.
+    pub sealed: usize,
+}
+
+/// How many keys there were.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Length(usize, usize);
+
+/// Rows have these values in the columns of a foreign key now.
+#[derive(Debug)]
+pub(super) struct New {
+    /// The table of the foreign key.
+    pub table: String,
+    pub key: ForeignKey,
+    /// The values as they came, a column each.
+    some: Vec<Vec<ArrayRef>>,
+    rows: usize,
+    /// How many there may be before they are gone through.
+    most: usize,
+}
+
+impl New {
+    /// Of no values yet.
+    pub fn of(table: &str, key: &ForeignKey) -> New {
+        let (table, key) = (table.to_owned(), key.clone());
+        New { table, key, some: Vec::new(), rows: 0, most: ROWS_KEPT }
+    }
+
+    /// The values, a column each.
+    ///
+    /// # Errors
+    /// They are too many for a column.
+    pub fn values(&self) -> Result<Vec<ArrayRef>, Error> {
+        let columns = 0..self.key.columns.len();
+        let one = |at: usize| {
+            let some: Vec<&dyn Array> = self.some.iter().map(|own| own[at].as_ref()).collect();
+            concat(&some)
+        };
+        columns.map(one).collect::<Result<_, _>>().map_err(|error| from_arrow(&error))
+    }
+
+    /// Adds values; where there are many those that are the same are kept once.
+    pub fn add(&mut self, values: Vec<ArrayRef>) -> Result<(), Error> {
+        self.rows += values.first().map_or(0, |values| values.len());
+        self.some.push(values);
+        if self.rows > self.most {
+            let each = distinct(&self.values()?).map_err(|error| from_arrow(&error))?;
+            self.rows = each.first().map_or(0, |values| values.len());
+            self.some = vec![each];
+            self.most = ROWS_KEPT.max(self.rows.saturating_mul(2));
+        }
+        Ok(())
+    }
+}
+
+/// Rows have another key now, or are gone.
+#[derive(Debug)]
+pub(super) struct Gone {
+    /// The table to whose keys others refer.
+    pub table: String,
+    /// The index of the key.
+    pub index: String,
+    /// The keys that they had, a column each.
+    pub old: Vec<ArrayRef>,
+    /// Those that they have; `None`: they are deleted.
+    pub new: Option<Vec<ArrayRef>>,
+}
+
+impl Pending {
+    pub(super) fn keys(&self) -> MutexGuard<'_, Keys> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        let keys = self.keys();
+        keys.new.is_empty() && keys.gone.is_empty()
+    }
+
+    /// What there is, which is taken away.
+    pub(super) fn take(&self) -> Keys {
+        std::mem::take(&mut *self.keys())
+    }
+
+    /// How much there is: what follows is apart from it.
+    pub(super) fn length(&self) -> Length {
+        let mut keys = self.keys();
+        keys.sealed = keys.new.len();
+        Length(keys.new.len(), keys.gone.len())
+    }
+
+    /// Forgets what came behind: it was taken back.
+    pub(super) fn back_to(&self, Length(new, gone): Length) {
+        let mut keys = self.keys();
+        keys.new.truncate(new);
+        keys.gone.truncate(gone);
+        keys.sealed = keys.sealed.min(new);
+    }
+
+    /// Forgets all of it: what was done is taken back.
+    pub fn clear(&self) {
+        drop(self.take());
+    }
+}
+
+/// Rows of columns, each once.
+fn distinct(columns: &[ArrayRef]) -> Result<Vec<ArrayRef>, ArrowError> {
+    let fields = columns.iter().map(|own| SortField::new(own.data_type().clone())).collect();
+    let converter = RowConverter::new(fields)?;
+    let rows = converter.convert_columns(columns)?;
+    let mut seen = HashSet::new();
+    let first = rows.iter().enumerate().filter(|(_, row)| seen.insert(row.data().to_vec()));
+    let first: Vec<u32> = first.map(|(at, _)| at as u32).collect();
+    let first = UInt32Array::from(first);
+    columns.iter().map(|own| take(own, &first, None)).collect()
+}
+
+/// Columns, one behind the other.
+pub(super) fn joined(one: &[ArrayRef], other: &[ArrayRef]) -> Result<Vec<ArrayRef>, Error> {
+    let pairs = one.iter().zip(other);
+    let pairs = pairs.map(|(one, other)| concat(&[one.as_ref(), other.as_ref()]));
+    pairs.collect::<Result<_, _>>().map_err(|error| from_arrow(&error))
+}
