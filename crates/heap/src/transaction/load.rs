@@ -34,6 +34,11 @@ impl State {
 }
 
 impl Transaction {
+    /// Whether it has loaded rows, or is about to: going back takes them back.
+    pub fn has_loaded(&self) -> bool {
+        !matches!(self.load, State::None)
+    }
+
     /// Begins to load rows into a table, with entries of these indexes, which are all that it has. Until the
     /// transaction ends nobody else changes the table. `may_share`: which keys of unique indexes several rows
     /// may have.

@@ -74,31 +74,11 @@ impl Transaction {
     #[boxed]
     pub async fn refer_to(&mut self, key: &Key) -> Result<bool, Error> {
         self.lock_key(key, Mode::Share).await?;
-        Ok(self.row_with(key).await?.is_some())
-    }
-}
-
-impl Transaction {
-    /// The row that has a key of a unique index, where one has it already: nobody takes the key from it before the
-    /// transaction ends. Others who refer to the key are not waited for. `None`: none has it, or it is about to go.
-    ///
-    /// # Errors
-    /// [`Error::Lock`]; those of the device.
-    #[boxed]
-    pub async fn holder_of(&mut self, key: &Key) -> Result<Option<RowRef>, Error> {
-        if self.row_with(key).await?.is_none() {
-            return Ok(None);
-        }
-        self.lock_key(key, Mode::Share).await?;
-        self.row_with(key).await
-    }
-
-    async fn row_with(&mut self, key: &Key) -> Result<Option<RowRef>, Error> {
         let (newest, span) = (self.store.newest(), Span::of(key.index, &key.bytes));
         let source = Source { view: &newest, session: &self.session, own: self.own.changes() };
         let found = source.entries(&span, None, 1).await?;
         self.saw(&newest);
-        Ok(found.into_iter().next().map(|(_, row)| row))
+        Ok(!found.is_empty())
     }
 }
 

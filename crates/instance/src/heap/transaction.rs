@@ -228,6 +228,11 @@ impl Transaction {
         lock_name(&mut self.0, name).await.map_err(from_heap)
     }
 
+    /// Whether it has loaded rows: going back to a mark takes them back.
+    pub fn has_loaded(&self) -> bool {
+        self.0.has_loaded()
+    }
+
     /// Whether it has changed rows of a table.
     pub fn has_changed(&self, table: &RowTable) -> bool {
         self.0.has_changed(table.object)
@@ -397,17 +402,6 @@ impl Transaction {
         keys: &[IndexKey],
         first: usize,
     ) -> std::result::Result<u64, ChangeError> {
-        // Those who refer to a key that is there already are not waited for.
-        if let (Some(index), Some(key)) = (table.indexes.get(first), keys.get(first))
-            && index.is_unique
-            && !key.has_null
-        {
-            let key = Key { index: index.object, bytes: key.bytes.clone() };
-            let holder = self.0.holder_of(&key).await;
-            if let Some(row) = holder.map_err(|error| change_error(table, error))? {
-                return Err(ChangeError::Duplicate { index: first, row: row.to_u64() });
-            }
-        }
         let pairs = table.indexes.iter().zip(keys);
         let mut keys: Vec<RowKey> = pairs.map(|(index, key)| row_key(index, key)).collect();
         if first < keys.len() {

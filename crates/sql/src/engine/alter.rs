@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use arrow::datatypes::Field;
 use async_recursion::async_recursion as boxed;
 use cellar_instance::catalog::{Constraint, Identity, Table, name};
 use cellar_instance::database::Alteration;
@@ -387,19 +388,10 @@ impl Engine {
         &self,
         altered: &mut Altered,
         at: usize,
-        new: arrow::datatypes::Field,
+        new: Field,
         using: Option<&SqlExpr>,
     ) -> Result<(), Error> {
-        let is_foreign = altered.rows.foreign.iter().any(|key| key.columns.contains(&at));
-        let keys = indexes_with(altered, at);
-        let is_it = |index: &str| keys.iter().any(|own| own == index);
-        let what = "its type cannot be changed";
-        self.refuse_under_keys(altered, is_it, (false, what)).await?;
         let (old, name) = (altered.columns[at].field.clone(), altered.columns[at].field.name());
-        if is_foreign && old.data_type() != new.data_type() {
-            let text = format!("the type of column \"{name}\" of a foreign key");
-            return Err(Error::not_yet(text).next("drop the foreign key, and add it again after"));
-        }
         let mut field = new.with_nullable(old.is_nullable());
         if let Some(text) = crate::columnar::table::default_of(&old) {
             let value = default_value(&self.state(), text, field.data_type())?;
@@ -418,10 +410,29 @@ impl Engine {
             altered.columns[at].field = field;
             return Ok(());
         }
+        self.refuse_retyped(altered, (at, &old, &field))?;
         // Its values are others then.
         let keys = altered.rows.foreign.iter().filter(|key| key.columns.contains(&at));
         altered.must_refer.extend(keys.map(|key| key.name.clone()));
         altered.retype(at, field, using.map(ToString::to_string))
+    }
+
+    /// Refuses other values of a column of keys that are referred to, and another type of one that refers.
+    fn refuse_retyped(
+        &self,
+        altered: &Altered,
+        (at, old, new): (usize, &Field, &Field),
+    ) -> Result<(), Error> {
+        let keys = indexes_with(altered, at);
+        let (catalog, name) = (self.catalog()?, old.name());
+        let mut references = catalog.references_to(&altered.old().rows);
+        let is_referred = references.any(|(_, index)| keys.contains(&index.name));
+        let is_foreign = altered.rows.foreign.iter().any(|key| key.columns.contains(&at));
+        if !is_referred && (!is_foreign || old.data_type() == new.data_type()) {
+            return Ok(());
+        }
+        Err(Error::not_yet(format!("the type of column \"{name}\", which is in a foreign key"))
+            .next("drop the foreign key, and add it again after"))
     }
 
     /// ALTER INDEX .. RENAME TO.

@@ -1,14 +1,16 @@
 //! What changes note of keys of foreign keys.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::ArrayRef;
 use bytes::Bytes;
 use cellar_instance::catalog::{Catalog, Index};
 
 use crate::error::Error;
 use crate::rows::change::Change;
 use crate::rows::pending::{Gone, New};
+use crate::rows::table::row_error;
 
 /// The columns of a row that are at these places.
 fn at(arrays: &[ArrayRef], places: &[usize]) -> Vec<ArrayRef> {
@@ -17,6 +19,12 @@ fn at(arrays: &[ArrayRef], places: &[usize]) -> Vec<ArrayRef> {
 
 fn places(index: &Index) -> Vec<usize> {
     index.columns.iter().map(|column| column.column).collect()
+}
+
+/// Whether others may refer to keys of an index that has one of these columns.
+fn has_key_of(index: &Index, columns: Option<&[usize]>) -> bool {
+    let has = |set: &[usize]| index.columns.iter().any(|own| set.contains(&own.column));
+    index.is_unique && columns.is_none_or(has)
 }
 
 impl Change<'_> {
@@ -63,15 +71,28 @@ impl Change<'_> {
         if self.columns.rows.indexes.is_empty() || old.is_empty() {
             return Ok(());
         }
+        let assigned = now.map(|(_, assigned)| assigned);
+        if !self.columns.rows.indexes.iter().any(|index| has_key_of(index, assigned)) {
+            return Ok(());
+        }
         let catalog = self.scope.definitions.catalog()?;
-        let indexes = self.referred(&catalog, now.map(|(_, assigned)| assigned));
+        let indexes = self.referred(&catalog, assigned);
         if indexes.is_empty() {
             return Ok(());
         }
-        let before: RecordBatch = self.columns.batch(&self.scope.statement, old).await?;
+        // Of the columns of keys alone: others may be long.
+        let needed: BTreeSet<usize> = indexes.iter().flat_map(|index| places(index)).collect();
+        let needed: Vec<usize> = needed.into_iter().collect();
+        let mut builder = self.columns.builder(&needed)?;
+        for row in old {
+            self.columns.push(&mut builder, &self.scope.statement, row).await?;
+        }
+        let before = builder.finish().map_err(|error| row_error(&self.columns.name, &error))?;
         for index in indexes {
             let places = places(index);
-            let (table, old) = (self.columns.name.clone(), at(before.columns(), &places));
+            let own: Vec<usize> =
+                places.iter().filter_map(|place| needed.binary_search(place).ok()).collect();
+            let (table, old) = (self.columns.name.clone(), at(&before, &own));
             let new = now.map(|(arrays, _)| at(arrays, &places));
             pending.keys().gone.push(Gone { table, index: index.name.clone(), old, new });
         }
@@ -82,8 +103,7 @@ impl Change<'_> {
     fn referred(&self, catalog: &Catalog, assigned: Option<&[usize]>) -> Vec<&Index> {
         let mut found: Vec<&Index> = Vec::new();
         for (_, index) in catalog.references_to(&self.columns.rows) {
-            let is_changed = assigned
-                .is_none_or(|set| index.columns.iter().any(|own| set.contains(&own.column)));
+            let is_changed = has_key_of(index, assigned);
             let own = self.columns.rows.indexes.iter().find(|own| own.name == index.name);
             if is_changed && !found.iter().any(|known| known.name == index.name) {
                 found.extend(own);

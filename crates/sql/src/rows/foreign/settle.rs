@@ -170,10 +170,15 @@ impl References<'_> {
 
     /// A table as the catalog has it now, which nobody defines anew or moves before the transaction ends.
     async fn table(&self, name: &str) -> Result<Arc<RowColumns>, Error> {
+        self.table_if_any(name).await?.ok_or_else(|| changed(name))
+    }
+
+    /// The same; `None`: there is none of that name.
+    async fn table_if_any(&self, name: &str) -> Result<Option<Arc<RowColumns>>, Error> {
         let definitions = &self.scope.definitions;
         loop {
             let catalog = definitions.catalog()?;
-            let (table, rows) = catalog.row_table(name).ok_or_else(|| changed(name))?;
+            let Some((table, rows)) = catalog.row_table(name) else { return Ok(None) };
             {
                 let mut open = self.scope.open().await?;
                 open.lock_table(rows, TableLock::RowShare, false).await?;
@@ -183,7 +188,7 @@ impl References<'_> {
             }
             if definitions.catalog()?.row_table(name) == Some((table, rows)) {
                 let of = (self.scope.zone(), &*catalog);
-                return Ok(Arc::new(RowColumns::of(table, rows, of)?));
+                return Ok(Some(Arc::new(RowColumns::of(table, rows, of)?)));
             }
         }
     }
@@ -233,8 +238,18 @@ impl References<'_> {
 
     /// Does with rows that refer to keys that have gone what their foreign keys say.
     async fn follow(&self, gone: &Gone, part: Part) -> Result<(), Error> {
+        for _ in 0..TRIES {
+            if self.follow_once(gone, part).await? {
+                return Ok(());
+            }
+        }
+        Err(again_and_again(&gone.table))
+    }
+
+    /// The same; false: a table that refers to them is another one by now.
+    async fn follow_once(&self, gone: &Gone, part: Part) -> Result<bool, Error> {
         let catalog = self.scope.definitions.catalog()?;
-        let Some((_, rows)) = catalog.row_table(&gone.table) else { return Ok(()) };
+        let Some((_, rows)) = catalog.row_table(&gone.table) else { return Ok(true) };
         let to = self.table(&gone.table).await?;
         let references: Vec<(String, ForeignKey)> = catalog
             .references_to(rows)
@@ -254,9 +269,11 @@ impl References<'_> {
             let new = gone.new.as_ref().map(|new| taken(new, &rows)).transpose()?;
             let is_update = new.is_some();
             let one = One { to: &to, table: &table, key: &key, action, is_update };
-            self.follow_one(&one, &old, new.as_deref()).await?;
+            if !self.follow_one(&one, &old, new.as_deref()).await? {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Which of the keys have gone indeed, and could be referred to.
@@ -294,9 +311,12 @@ impl References<'_> {
         one: &One<'_>,
         old: &[ArrayRef],
         new: Option<&[ArrayRef]>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         for _ in 0..TRIES {
-            let own = self.table(one.table).await?;
+            // Who waited for its definition finds other columns, or another key.
+            let own = self.table_if_any(one.table).await?;
+            let own = own.filter(|own| own.rows.foreign.contains(one.key));
+            let Some(own) = own else { return Ok(false) };
             let typed = |values: &[ArrayRef]| {
                 let pairs = one.key.columns.iter().zip(values);
                 pairs
@@ -308,7 +328,7 @@ impl References<'_> {
             let keys = taken(&keys, &could)?;
             let statement = self.scope.open().await?.look_anew().await?;
             let found = rows_with(&own, &statement, &one.key.columns, &keys).await?;
-            let Some((_, first)) = found.first() else { return Ok(()) };
+            let Some((_, first)) = found.first() else { return Ok(true) };
             if refuses(one.action) {
                 let key = index_words(one.to, &one.key.index, &taken(old, &could)?, *first);
                 return Err(referred(one, &key));
@@ -323,7 +343,7 @@ impl References<'_> {
             };
             let found = self.not_yet(one, found);
             if found.is_empty() {
-                return Ok(());
+                return Ok(true);
             }
             let scope = self.scope.seeing(statement)?;
             let length = self.scope.pending().map(Pending::length);
@@ -331,18 +351,23 @@ impl References<'_> {
             match self.changed(one, &own, &scope, (&found, new)).await? {
                 Changed::Rows(_) => {
                     self.note_followed(one, &found);
-                    return Ok(());
+                    return Ok(true);
                 }
                 Changed::Again => {
-                    scope.open().await?.back_to(mark);
+                    let mut open = scope.open().await?;
+                    if open.has_loaded() {
+                        // What is loaded would be gone with it.
+                        return Err(again_and_again(one.table));
+                    }
+                    open.back_to(mark);
+                    drop(open);
                     if let (Some(pending), Some(length)) = (self.scope.pending(), length) {
                         pending.back_to(length);
                     }
                 }
             }
         }
-        let text = format!("rows of table \"{}\" are changed by others again and again", one.table);
-        Err(Error::new(8177, "40001", text).next("run the transaction again"))
+        Err(again_and_again(one.table))
     }
 
     /// Changes rows that refer to keys that have gone.
@@ -399,6 +424,12 @@ impl References<'_> {
         });
         column_of(value.map_err(|error| from_datafusion(&error))?, field)
     }
+}
+
+fn again_and_again(table: &str) -> Error {
+    let text =
+        format!("others change rows that refer to others, or their table \"{table}\", meanwhile");
+    Error::new(8177, "40001", text).next("run the transaction again")
 }
 
 /// A foreign key to whose other key something has happened.
