@@ -395,6 +395,17 @@ mod tests {
     }
 
     #[test]
+    fn types_of_casts_have_no_constants() {
+        let sql = "update t set n = 5::numeric(12, 2) where id = any($1::int[]) and k = $2::INTEGER and c = 1";
+        let lexed = lex(sql).unwrap();
+        assert_eq!(
+            lexed.text,
+            "update t set n = $10000::numeric(12, 2) where id = any($1::int[]) and k = $2::INTEGER and c = $10001"
+        );
+        assert_eq!(lexed.constants, [Constant::Integer(5), Constant::Integer(1)]);
+    }
+
+    #[test]
     fn what_is_not_certain_is_left_to_the_parser() {
         for sql in [
             "select 1 from t where a = e'x'",
@@ -404,7 +415,9 @@ mod tests {
             "select 1 from t where a = 1 -- b",
             "select 1 from t where a = 'x' 'y'",
             "select 1 from t where a = (select 1)",
-            "select a::int from t where a = 1",
+            "select a::\"T\" from t where a = 1",
+            "select a::numeric(x) from t where a = 1",
+            "select a : int from t where a = 1",
             "select 1 from t where a = 99999999999999999999",
             "delete from t where a = 1; delete from t",
             "select 'x",
