@@ -16,8 +16,9 @@ use datafusion::sql::sqlparser::ast::{
 use crate::columnar::table::{enum_of, form_of, length_of, with_default, without_default};
 use crate::engine::altered::{Altered, From, NewColumn, renamed};
 use crate::engine::ddl::bare_name;
-use crate::engine::foreign::{OnCommit, Referring, indexes_with};
+use crate::engine::foreign::{Referring, indexes_with};
 use crate::engine::sequences::{bare, quoted};
+use crate::engine::temporary::OnCommit;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
 use crate::rows::{

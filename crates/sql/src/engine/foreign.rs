@@ -14,7 +14,7 @@ use super::altered::Altered;
 use super::ddl::bare_name;
 use super::permitted::unasked_while;
 use super::sequences::quoted;
-use super::temporary::{DELETE, DROP, ON_COMMIT};
+use super::temporary::OnCommit;
 use crate::columnar::table::{checked_schema, enum_of, type_of_texts};
 use crate::error::Error;
 use crate::parse::parse;
@@ -29,31 +29,6 @@ pub(super) struct Referring<'a> {
     pub schema: &'a Schema,
     pub rows: &'a RowTable,
     pub on_commit: OnCommit,
-}
-
-/// What becomes of the rows of a temporary table at the end of a transaction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum OnCommit {
-    #[default]
-    Stay,
-    Delete,
-    Drop,
-}
-
-impl OnCommit {
-    /// What is said of a table.
-    pub fn of(table: &Table) -> OnCommit {
-        OnCommit::said(table.options.get(ON_COMMIT).map(String::as_str))
-    }
-
-    /// What a statement says.
-    pub fn said(said: Option<&str>) -> OnCommit {
-        match said {
-            Some(DELETE) => OnCommit::Delete,
-            Some(DROP) => OnCommit::Drop,
-            _ => OnCommit::Stay,
-        }
-    }
 }
 
 /// The indexes of a table that have a column.
@@ -73,11 +48,13 @@ fn are_comparable(one: &DataType, other: &DataType) -> bool {
 fn check_comparable(own: &Field, other: &Field, to: &str) -> Result<(), Error> {
     let is_enum = enum_of(own).is_some() || enum_of(other).is_some();
     let are_of_one_form = type_of_texts(own) == type_of_texts(other);
-    if !is_enum && are_of_one_form && are_comparable(own.data_type(), other.data_type()) {
+    let is_nested = own.data_type().is_nested() || other.data_type().is_nested();
+    let is_plain = !is_enum && !is_nested;
+    if is_plain && are_of_one_form && are_comparable(own.data_type(), other.data_type()) {
         return Ok(());
     }
     let text = format!(
-        "columns \"{}\" and \"{}\" of table \"{to}\" have types that no foreign key compares",
+        "columns \"{}\" and \"{}\" of table \"{to}\" have types that a foreign key cannot compare",
         own.name(),
         other.name()
     );
@@ -130,13 +107,13 @@ impl Engine {
             }
         };
         if on_commit != of.on_commit {
-            let text = "a foreign key between tables with other ON COMMIT";
-            return Err(Error::not_yet(text).next("say the same of both"));
+            let text = "a foreign key between temporary tables with different ON COMMIT actions";
+            return Err(Error::not_yet(text).next("give both tables the same one"));
         }
         let is_temporary = |key: &str| name::is_temporary(name::parts(key).0);
         if is_temporary(&to) != is_temporary(of.key) {
-            let text = "temporary tables and others do not refer to each other";
-            return Err(Error::new(14450, "42P16", text));
+            let text = "a foreign key is between temporary tables, or between permanent ones";
+            return Err(Error::new(14450, "42P16", text).next("make both temporary, or none"));
         }
         let (index, columns) = paired(new, (&to, &schema, &rows))?;
         if let (Some(asking), false) = (self.asking()?, is_own) {
@@ -191,7 +168,7 @@ impl Engine {
         let schema = checked_schema(&of.schema)?;
         for key in rows.foreign.iter().filter(|key| names.contains(&key.name)) {
             let Some((to, index)) = catalog.index(&key.index) else { continue };
-            // Rows that others have changed before both tables were locked.
+            // So that it sees rows that others changed before both tables were locked.
             let statement = scope.open().await?.look_anew().await?;
             self.set_scope(Some(scope.seeing(statement)?));
             let other = checked_schema(&to.schema)?;

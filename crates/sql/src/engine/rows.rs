@@ -13,9 +13,9 @@ use futures_util::TryStreamExt;
 
 use crate::columnar::table::{schema_text, with_default};
 use crate::engine::columnar::is_there;
-use crate::engine::foreign::{OnCommit, Referring};
+use crate::engine::foreign::Referring;
 use crate::engine::made::Made;
-use crate::engine::temporary::ON_COMMIT;
+use crate::engine::temporary::{ON_COMMIT, OnCommit};
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
 use crate::instants::zoned;

@@ -14,6 +14,31 @@ pub(super) const ON_COMMIT: &str = "on_commit";
 pub(super) const DELETE: &str = "delete rows";
 pub(super) const DROP: &str = "drop";
 
+/// What becomes of the rows of a temporary table at the end of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum OnCommit {
+    #[default]
+    Stay,
+    Delete,
+    Drop,
+}
+
+impl OnCommit {
+    /// What is said of a table.
+    pub fn of(table: &Table) -> OnCommit {
+        OnCommit::said(table.options.get(ON_COMMIT).map(String::as_str))
+    }
+
+    /// What a statement says.
+    pub fn said(said: Option<&str>) -> OnCommit {
+        match said {
+            Some(DELETE) => OnCommit::Delete,
+            Some(DROP) => OnCommit::Drop,
+            _ => OnCommit::Stay,
+        }
+    }
+}
+
 impl Engine {
     /// Does what tables of the session are to have done when the transaction of BEGIN commits.
     ///

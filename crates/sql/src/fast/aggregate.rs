@@ -8,8 +8,9 @@ use arrow::array::{
 use arrow::compute::{SortOptions, sort_to_indices, take};
 use arrow::datatypes::{DataType, Decimal128Type, Int16Type, Int32Type, Int64Type};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::sql::sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments};
+use datafusion::sql::sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr};
 
+use super::calls::plain_args;
 use super::class::{Class, class_of};
 
 /// What is made of all rows.
@@ -40,18 +41,7 @@ pub(super) fn called(expr: &Expr) -> Option<(Made, Option<&Expr>)> {
         "max" => Made::Greatest,
         _ => return None,
     };
-    let FunctionArguments::List(list) = &call.args else { return None };
-    let is_plain = call.over.is_none()
-        && call.filter.is_none()
-        && call.null_treatment.is_none()
-        && call.within_group.is_empty()
-        && matches!(call.parameters, FunctionArguments::None)
-        && list.clauses.is_empty()
-        && list.duplicate_treatment.is_none();
-    if !is_plain {
-        return None;
-    }
-    match &list.args[..] {
+    match plain_args(call)? {
         [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if made == Made::Count => {
             Some((made, None))
         }

@@ -7,22 +7,27 @@ use datafusion::sql::sqlparser::ast::{
 use super::class::{Class, is_number};
 use super::names::Names;
 
+/// The arguments of a call that has nothing else: no FILTER, no OVER, no DISTINCT.
+pub(super) fn plain_args(call: &Function) -> Option<&[FunctionArg]> {
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let is_plain = call.over.is_none()
+        && call.filter.is_none()
+        && call.null_treatment.is_none()
+        && call.within_group.is_empty()
+        && matches!(call.parameters, FunctionArguments::None)
+        && list.clauses.is_empty()
+        && list.duplicate_treatment.is_none();
+    is_plain.then_some(&list.args)
+}
+
 impl Names<'_> {
     /// The class of a call of a function.
     pub fn call(&self, call: &Function) -> Option<Class> {
-        let FunctionArguments::List(list) = &call.args else { return None };
-        let is_plain = call.over.is_none()
-            && call.filter.is_none()
-            && call.null_treatment.is_none()
-            && call.within_group.is_empty()
-            && matches!(call.parameters, FunctionArguments::None)
-            && list.clauses.is_empty()
-            && list.duplicate_treatment.is_none();
-        let args = list.args.iter().map(|arg| match arg {
+        let args = plain_args(call)?.iter().map(|arg| match arg {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
             _ => None,
         });
-        let args = args.collect::<Option<Vec<&Expr>>>().filter(|_| is_plain)?;
+        let args = args.collect::<Option<Vec<&Expr>>>()?;
         let is = |expr: &Expr, wanted: fn(Class) -> bool| self.class(expr).is_some_and(wanted);
         let is_text = |expr: &Expr| is(expr, |own| matches!(own, Class::Text | Class::Literal));
         let is_whole = |expr: &Expr| is(expr, |own| own == Class::Integer);

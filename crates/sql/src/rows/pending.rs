@@ -57,12 +57,8 @@ impl New {
     /// # Errors
     /// They are too many for a column.
     pub fn values(&self) -> Result<Vec<ArrayRef>, Error> {
-        let columns = 0..self.key.columns.len();
-        let one = |at: usize| {
-            let some: Vec<&dyn Array> = self.some.iter().map(|own| own[at].as_ref()).collect();
-            concat(&some)
-        };
-        columns.map(one).collect::<Result<_, _>>().map_err(|error| from_arrow(&error))
+        let some: Vec<&[ArrayRef]> = self.some.iter().map(|own| &own[..]).collect();
+        joined(&some).map_err(|error| from_arrow(&error))
     }
 
     /// Adds values; where there are many those that are the same are kept once.
@@ -141,9 +137,12 @@ fn distinct(columns: &[ArrayRef]) -> Result<Vec<ArrayRef>, ArrowError> {
     columns.iter().map(|own| take(own, &first, None)).collect()
 }
 
-/// Columns, one behind the other.
-pub(super) fn joined(one: &[ArrayRef], other: &[ArrayRef]) -> Result<Vec<ArrayRef>, Error> {
-    let pairs = one.iter().zip(other);
-    let pairs = pairs.map(|(one, other)| concat(&[one.as_ref(), other.as_ref()]));
-    pairs.collect::<Result<_, _>>().map_err(|error| from_arrow(&error))
+/// Parts of columns, one behind the other.
+pub(super) fn joined(parts: &[&[ArrayRef]]) -> Result<Vec<ArrayRef>, ArrowError> {
+    let columns = 0..parts.first().map_or(0, |part| part.len());
+    let one = |at: usize| {
+        let some: Vec<&dyn Array> = parts.iter().map(|part| part[at].as_ref()).collect();
+        concat(&some)
+    };
+    columns.map(one).collect()
 }

@@ -68,11 +68,9 @@ impl Change<'_> {
         now: Option<(&[ArrayRef], &[usize])>,
     ) -> Result<(), Error> {
         let Some(pending) = self.scope.pending() else { return Ok(()) };
-        if self.columns.rows.indexes.is_empty() || old.is_empty() {
-            return Ok(());
-        }
         let assigned = now.map(|(_, assigned)| assigned);
-        if !self.columns.rows.indexes.iter().any(|index| has_key_of(index, assigned)) {
+        let mut own = self.columns.rows.indexes.iter();
+        if old.is_empty() || !own.any(|index| has_key_of(index, assigned)) {
             return Ok(());
         }
         let catalog = self.scope.definitions.catalog()?;

@@ -1,6 +1,7 @@
 //! The end of a statement that has changed keys of foreign keys.
 
 use std::collections::HashSet;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, UInt64Array, new_null_array};
@@ -12,7 +13,6 @@ use cellar_instance::catalog::{Action, ForeignKey};
 use cellar_instance::heap::TableLock;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::ColumnarValue;
-use std::ops::Bound;
 
 use super::find::rows_with;
 use crate::columnar::write::column_of;
@@ -41,24 +41,30 @@ enum Part {
 /// Keys of one index that go in one way, together: a row that refers to one gets the key that was meant for it, and
 /// not also the next one.
 fn together(gone: Vec<Gone>) -> Result<Vec<Gone>, Error> {
-    let mut all: Vec<Gone> = Vec::new();
+    let mut alike: Vec<Vec<Gone>> = Vec::new();
     for own in gone {
-        let is_same = |other: &&mut Gone| {
+        let is_same = |others: &&mut Vec<Gone>| {
+            let other = &others[0];
             other.table == own.table
                 && other.index == own.index
                 && other.new.is_some() == own.new.is_some()
         };
-        let Some(other) = all.iter_mut().find(is_same) else {
-            all.push(own);
-            continue;
-        };
-        other.old = joined(&other.old, &own.old)?;
-        other.new = match (&other.new, &own.new) {
-            (Some(one), Some(more)) => Some(joined(one, more)?),
-            _ => None,
-        };
+        match alike.iter_mut().find(is_same) {
+            Some(others) => others.push(own),
+            None => alike.push(vec![own]),
+        }
     }
-    Ok(all)
+    alike.into_iter().map(as_one).collect()
+}
+
+/// Keys that came in parts, as one.
+fn as_one(mut parts: Vec<Gone>) -> Result<Gone, Error> {
+    let old: Vec<&[ArrayRef]> = parts.iter().map(|part| &part.old[..]).collect();
+    let old = joined(&old).map_err(|error| from_arrow(&error))?;
+    let new: Option<Vec<&[ArrayRef]>> = parts.iter().map(|part| part.new.as_deref()).collect();
+    let new = new.map(|new| joined(&new)).transpose().map_err(|error| from_arrow(&error))?;
+    let Gone { table, index, .. } = parts.swap_remove(0);
+    Ok(Gone { table, index, old, new })
 }
 
 /// How often rows are looked for again that others have changed meanwhile.
@@ -427,8 +433,9 @@ impl References<'_> {
 }
 
 fn again_and_again(table: &str) -> Error {
-    let text =
-        format!("others change rows that refer to others, or their table \"{table}\", meanwhile");
+    let text = format!(
+        "other sessions have changed rows that refer to a key, or their table, meanwhile: table \"{table}\""
+    );
     Error::new(8177, "40001", text).next("run the transaction again")
 }
 
