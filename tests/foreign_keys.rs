@@ -184,9 +184,10 @@ fn keys_are_kept_by_definitions() {
     family(&at);
     at.done(&["create unique index p_v on p (id, v)", "create table two (a int, b int)"]);
     at.refuses(&[
+        ("alter table two add foreign key (a) references p not enforced", "CELLAR-03001"),
         (
-            "alter table two add foreign key (a) references p deferrable initially deferred",
-            "CELLAR-03001",
+            "alter table two add foreign key (a) references p not deferrable initially deferred",
+            "must be DEFERRABLE",
         ),
         ("create temporary table x (id int references p)", "CELLAR-14450"),
         ("create table x (a int, b int, foreign key (a, a) references p (id, v))", "twice"),
@@ -493,4 +494,81 @@ fn what_was_loaded_is_not_lost_where_a_cascade_begins_anew() {
     assert!(told.starts_with("CELLAR-08177"), "{told}");
     two.answers(&[("select count(*) from archive", "0"), ("select count(*) from p", "3")]);
     two.answers(&[(both, "100000 rows inserted."), ("select count(*) from archive", "100000")]);
+}
+
+#[test]
+fn a_commit_looks_at_what_others_have_done_to_keys_that_it_has_put_off() {
+    let database = TestDatabase::new();
+    let (one, two) = (database.session(), database.session());
+    one.done(&[
+        "create table p (id int primary key)",
+        "insert into p values (1), (2)",
+        "create table c (id int primary key, pid int references p deferrable initially deferred)",
+    ]);
+    // Until the commit nobody is kept from taking the key away.
+    one.done(&["begin", "insert into c values (1, 1)"]);
+    two.answers(&[("delete from p where id = 1", DELETED)]);
+    one.refuses(&[("commit", "CELLAR-02291")]);
+    one.answers(&[("select count(*) from c", "0")]);
+    // A commit waits for who is about to take it away, and for who is about to make it.
+    two.done(&["begin", "delete from p where id = 2"]);
+    one.done(&["begin", "insert into c values (2, 2)"]);
+    let waiting = one.begin("commit");
+    a_while();
+    two.done(&["rollback"]);
+    assert_eq!(waiting.soon(), COMMITTED);
+    two.done(&["begin", "insert into p values (3)"]);
+    one.done(&["begin", "insert into c values (3, 3)"]);
+    let waiting = one.begin("commit");
+    a_while();
+    two.done(&["commit"]);
+    assert_eq!(waiting.soon(), COMMITTED);
+    // A key that is taken away is kept from new rows, and the commit sees those that came before.
+    two.done(&["begin", "insert into c values (4, 2)"]);
+    one.done(&["begin", "delete from c where pid = 2", "delete from p where id = 2"]);
+    let waiting = two.begin("commit");
+    a_while();
+    one.answers(&[("commit", COMMITTED)]);
+    assert!(waiting.soon().starts_with("CELLAR-02291"));
+    two.answers(&[("select c.id, p.id from c full join p on c.pid = p.id", "3,3")]);
+    // A REPEATABLE READ that does not see the row which refers to its key.
+    two.done(&["begin isolation level repeatable read", "select count(*) from p"]);
+    one.done(&["insert into c values (5, 3)"]);
+    two.done(&["delete from c where id = 3", "delete from p where id = 3"]);
+    two.refuses(&[("commit", "CELLAR-02292")]);
+    one.answers(&[("select c.id, p.id from c join p on c.pid = p.id order by 1", "3,3 5,3")]);
+}
+
+#[test]
+fn what_is_put_off_is_checked_whatever_becomes_of_names() {
+    let database = TestDatabase::new();
+    let (one, two) = (database.session(), database.session());
+    one.done(&[
+        "create table p (id int constraint own primary key)",
+        "insert into p values (1)",
+        "create table c (id int primary key, pid int references p deferrable initially deferred)",
+    ]);
+    one.done(&["begin", "insert into c values (1, 1)", "insert into c values (2, 2)"]);
+    two.done(&["alter table p rename to parents", "alter index own rename to its_own"]);
+    one.refuses(&[("commit", "CELLAR-02291"), ("insert into c values (3, 3)", "CELLAR-02291")]);
+    one.done(&["begin", "insert into c values (1, 1)"]);
+    two.done(&["alter index its_own rename to own_again"]);
+    one.answers(&[("commit", COMMITTED)]);
+    // Neither a change of its own loses what is put off.
+    one.done(&["begin", "insert into c values (4, 4)"]);
+    one.refuses(&[("truncate c", "CELLAR-70230")]);
+    one.done(&["rollback"]);
+    one.done(&["begin", "delete from parents"]);
+    one.refuses(&[("alter table parents add column x int", "CELLAR-70230")]);
+    one.done(&["rollback"]);
+    one.answers(&[("select * from c", "1,1")]);
+    one.done(&[
+        "create schema s",
+        "create table s.c (id int references parents deferrable initially deferred)",
+        "begin",
+        "insert into s.c values (9)",
+        "alter schema s rename to t",
+    ]);
+    one.refuses(&[("commit", "CELLAR-"), ("select * from t.c", "CELLAR-00942")]);
+    one.answers(&[("select count(*) from s.c", "0")]);
 }

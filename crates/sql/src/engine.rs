@@ -10,6 +10,7 @@ mod common;
 mod context;
 mod copy;
 mod ddl;
+mod deferred;
 mod dml;
 mod enums;
 mod explain;

@@ -2,6 +2,7 @@
 //! with the PostgreSQL dialect.
 
 mod comment;
+mod constraints;
 mod copy;
 pub(crate) mod create_as;
 mod disks;
@@ -301,7 +302,7 @@ impl<'a> Cursor<'a> {
         if let Some(statement) = self.add_identity()? {
             return self.at_its_end(statement).map(Some);
         }
-        let heads: [(&[&str], Rest<'a>); 21] = [
+        let heads: [(&[&str], Rest<'a>); 22] = [
             (&["CREATE", "DISKGROUP"], Self::create_diskgroup),
             (&["DROP", "DISKGROUP"], Self::drop_diskgroup),
             (&["ALTER", "DISKGROUP"], Self::alter_diskgroup),
@@ -318,6 +319,7 @@ impl<'a> Cursor<'a> {
             (&["DROP", "TYPE"], Self::drop_type),
             (&["CREATE", "DOMAIN"], Self::create_domain),
             (&["COMMENT", "ON"], Self::comment),
+            (&["SET", "CONSTRAINTS"], Self::set_constraints),
             (&["LOCK"], Self::lock),
             (&["VACUUM"], Self::vacuum),
             (&["ANALYZE|ANALYSE"], Self::analyze),

@@ -392,6 +392,13 @@ pub enum Define {
         /// The tables that are named.
         tables: Vec<TableReference>,
     },
+    /// SET CONSTRAINTS.
+    SetConstraints {
+        /// Their names; none: ALL.
+        names: Vec<TableReference>,
+        /// DEFERRED, not IMMEDIATE.
+        is_deferred: bool,
+    },
     /// LOCK TABLE.
     Lock {
         /// The tables.

@@ -22,6 +22,7 @@ pub fn tag(sql: &str) -> String {
         "ABORT" => "ROLLBACK".to_owned(),
         "TRUNCATE" => "TRUNCATE TABLE".to_owned(),
         "LOCK" => "LOCK TABLE".to_owned(),
+        "SET" if words.next().as_deref() == Some("CONSTRAINTS") => "SET CONSTRAINTS".to_owned(),
         "REASSIGN" => "REASSIGN OWNED".to_owned(),
         "DECLARE" => "DECLARE CURSOR".to_owned(),
         "CLOSE" => "CLOSE CURSOR".to_owned(),

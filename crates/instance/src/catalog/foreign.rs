@@ -17,7 +17,7 @@ pub struct Reference<'a> {
 
 impl Catalog {
     /// All foreign keys.
-    fn foreign_keys(&self) -> impl Iterator<Item = Reference<'_>> {
+    pub(super) fn foreign_keys(&self) -> impl Iterator<Item = Reference<'_>> {
         let rows = self.tables.iter().filter_map(|table| Some((table, table.rows.as_ref()?)));
         rows.flat_map(|(table, rows)| {
             rows.foreign.iter().map(move |key| Reference { table, rows, key })

@@ -33,16 +33,21 @@ pub use rights::{
     Who, changed, default_grants,
 };
 pub use role::{Membership, OWNER, OWNER_OID, Role};
-pub use row_table::{Action, Check, Constraint, ForeignKey, Index, IndexColumn, Missing, RowTable};
+pub use row_table::{
+    Action, Check, Constraint, Deferral, ForeignKey, Index, IndexColumn, Missing, RowTable,
+};
 pub use sequence::{Identity, Owned, Sequence, SequenceType};
 pub use shared::{CatalogStore, SharedCatalog, StoreFuture};
 pub(crate) use stub::Stub;
 pub use table::{Comments, Segment, Table, TableKind};
 pub use view::View;
 
-/// The newest version of the content that this program reads: the one with foreign keys. (Version 3 is a stub in the
-/// catalog's place.)
-pub const VERSION: u32 = 10;
+/// The newest version of the content that this program reads: the one with foreign keys that may be put off.
+/// (Version 3 is a stub in the catalog's place.)
+pub const VERSION: u32 = 11;
+
+/// The version of a catalog with foreign keys.
+const VERSION_FOREIGN: u32 = 10;
 
 /// The version of a catalog with owners and rights.
 const VERSION_RIGHTS: u32 = 9;
@@ -194,8 +199,10 @@ impl Catalog {
                 || table.view.is_some()
                 || table.rows.as_ref().is_some_and(|r| !r.owned.is_empty())
         };
-        if self.tables.iter().any(|table| table.rows.iter().any(|own| !own.foreign.is_empty())) {
-            return VERSION;
+        let mut foreign = self.foreign_keys().peekable();
+        if foreign.peek().is_some() {
+            let may_wait = foreign.any(|reference| reference.key.deferral != Deferral::Never);
+            return if may_wait { VERSION } else { VERSION_FOREIGN };
         }
         if self.tables.iter().any(Table::has_rights) {
             return VERSION_RIGHTS;

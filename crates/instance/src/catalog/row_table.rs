@@ -41,6 +41,29 @@ pub struct ForeignKey {
     /// What becomes of rows whose key becomes another one.
     #[serde(default, skip_serializing_if = "Action::is_none")]
     pub on_update: Action,
+    /// When it is checked.
+    #[serde(default, skip_serializing_if = "Deferral::is_none")]
+    pub deferral: Deferral,
+}
+
+/// When a foreign key is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Deferral {
+    /// NOT DEFERRABLE: at the end of each statement.
+    #[default]
+    Never,
+    /// DEFERRABLE: the same, until SET CONSTRAINTS has it put off.
+    Immediate,
+    /// INITIALLY DEFERRED: at the commit, until SET CONSTRAINTS has it checked at once.
+    Deferred,
+}
+
+impl Deferral {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    fn is_none(&self) -> bool {
+        *self == Deferral::Never
+    }
 }
 
 /// What becomes of rows that refer to a key that goes.

@@ -7,6 +7,7 @@ use datafusion::common::TableReference;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectType, Statement as SqlStatement};
 
+use crate::engine::deferred::refuse_unchecked;
 use crate::engine::{Engine, Outcome, is_public};
 use crate::error::Error;
 use crate::names::path::SYSTEM;
@@ -111,6 +112,7 @@ impl Engine {
             }
         }
         let scope = self.definer()?;
+        refuse_unchecked(&scope, &name)?;
         let mut open = scope.open().await?;
         Ok(scope.definitions.alter(&mut open, rows.session().waits(), &name).await?)
     }

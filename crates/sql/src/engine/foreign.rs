@@ -131,8 +131,8 @@ impl Engine {
                 !taken.iter().any(|own| own == name)
             })
         });
-        let (on_delete, on_update) = (new.on_delete, new.on_update);
-        Ok(ForeignKey { name, columns, index: index.name.clone(), on_delete, on_update })
+        let (on_delete, on_update, deferral) = (new.on_delete, new.on_update, new.deferral);
+        Ok(ForeignKey { name, columns, index: index.name.clone(), on_delete, on_update, deferral })
     }
 
     /// A table that is to be referred to, in which nobody changes rows before the transaction ends.

@@ -160,6 +160,8 @@ impl Engine {
             },
             Define::Role(_)
             | Define::CreateSchema { .. }
+            // Names of constraints are looked for where they are needed.
+            | Define::SetConstraints { .. }
             | Define::DropSchema { .. }
             | Define::RenameSchema { .. } => Ok(()),
         })

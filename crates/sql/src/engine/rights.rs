@@ -291,6 +291,7 @@ impl Engine {
             Define::Role(_)
             | Define::Rights(_)
             | Define::SetOwner { .. }
+            | Define::SetConstraints { .. }
             | Define::Maintain { .. } => Ok(()),
         }
     }

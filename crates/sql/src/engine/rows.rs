@@ -13,6 +13,7 @@ use futures_util::TryStreamExt;
 
 use crate::columnar::table::{schema_text, with_default};
 use crate::engine::columnar::is_there;
+use crate::engine::deferred::refuse_unchecked;
 use crate::engine::foreign::Referring;
 use crate::engine::made::Made;
 use crate::engine::temporary::{ON_COMMIT, OnCommit};
@@ -175,6 +176,7 @@ impl Engine {
     /// DROP TABLE of one in the heap.
     pub(super) async fn drop_rows(&self, name: &str) -> Result<(), Error> {
         let scope = self.definer()?;
+        refuse_unchecked(&scope, name)?;
         let mut open = scope.open().await?;
         Ok(scope.definitions.drop_table(&mut open, name).await?)
     }
@@ -182,6 +184,7 @@ impl Engine {
     /// TRUNCATE of a table in the heap.
     pub(super) async fn truncate_rows(&self, name: &str) -> Result<(), Error> {
         let (session, scope) = (self.row_tables()?.session().waits(), self.definer()?);
+        refuse_unchecked(&scope, name)?;
         let mut open = scope.open().await?;
         Ok(scope.definitions.truncate_table(&mut open, session, name).await?)
     }

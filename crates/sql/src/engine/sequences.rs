@@ -123,6 +123,9 @@ impl Engine {
                 self.add_named_identity((&table, &column), kind, (sequence, options)).await
             }
             Define::Maintain { verb, tables } => self.maintain(verb, &tables).await,
+            Define::SetConstraints { names, is_deferred } => {
+                self.set_constraints(&names, is_deferred).await
+            }
             Define::Lock { tables, lock, is_nowait } => {
                 self.lock_whole_tables(&tables, (lock, is_nowait)).await
             }

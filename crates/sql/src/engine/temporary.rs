@@ -40,19 +40,25 @@ impl OnCommit {
 }
 
 impl Engine {
-    /// Does what tables of the session are to have done when the transaction of BEGIN commits.
+    /// Checks what the transaction of BEGIN has put off, and does what tables of the session are to have done when it
+    /// commits.
     ///
     /// # Errors
-    /// Those of locks and of the log.
+    /// Those of foreign keys, of locks and of the log.
     pub(super) async fn before_commit(&self, rows: &RowTables) -> Result<(), Error> {
-        if !self.paths.has_temporary() || !rows.is_in_block().await {
+        let has_deferred = rows.has_deferred().await;
+        if !has_deferred && (!self.paths.has_temporary() || !rows.is_in_block().await) {
             return Ok(());
         }
         let _turn = self.turn.lock().await;
         // One that has failed does nothing.
         let Ok(scope) = rows.begin_statement().await else { return Ok(()) };
         let in_scope = self.in_scope(scope.clone());
-        let done = self.on_commit(&scope).await;
+        let checked = if has_deferred { self.check_deferred(&scope).await } else { Ok(()) };
+        let done = match checked {
+            Ok(()) => self.on_commit(&scope).await,
+            Err(error) => Err(error),
+        };
         drop(in_scope);
         rows.end_statement(&scope, done.is_ok()).await?;
         done

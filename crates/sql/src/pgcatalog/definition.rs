@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use cellar_instance::catalog::{Action, Constraint};
+use cellar_instance::catalog::{Action, Constraint, Deferral};
 use datafusion::common::TableReference;
 
 use super::object::{Check, ForeignKey, Index, Object};
@@ -96,6 +96,11 @@ fn of_foreign(snapshot: &Snapshot, key: &ForeignKey) -> Option<String> {
             text += &format!(" ON {word} {}", of_action(action));
         }
     }
+    text += match key.deferral {
+        Deferral::Never => "",
+        Deferral::Immediate => " DEFERRABLE",
+        Deferral::Deferred => " DEFERRABLE INITIALLY DEFERRED",
+    };
     Some(text)
 }
 

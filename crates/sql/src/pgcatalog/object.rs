@@ -1,6 +1,6 @@
 //! An object as clients know it: what pg_class says of it, its columns, indexes and checks.
 
-use cellar_instance::catalog::{Action, Constraint, Identity, SequenceType};
+use cellar_instance::catalog::{Action, Constraint, Deferral, Identity, SequenceType};
 
 use super::relations::Relation;
 
@@ -125,6 +125,7 @@ pub(super) struct ForeignKey {
     pub index: u32,
     pub on_delete: Action,
     pub on_update: Action,
+    pub deferral: Deferral,
     pub comment: Option<String>,
 }
 

@@ -332,6 +332,7 @@ impl Snapshot {
                     index: index.oid(),
                     on_delete: key.on_delete,
                     on_update: key.on_update,
+                    deferral: key.deferral,
                     comment: table.comments.constraints.get(&key.name).cloned(),
                 });
             }

@@ -1,6 +1,6 @@
 //! A foreign key as a statement says it.
 
-use cellar_instance::catalog::Action;
+use cellar_instance::catalog::{Action, Deferral};
 use datafusion::sql::sqlparser::ast::{
     ConstraintCharacteristics, ConstraintReferenceMatchKind, DeferrableInitial,
     ForeignKeyConstraint, ObjectName, ReferentialAction,
@@ -22,6 +22,7 @@ pub(crate) struct NewForeignKey {
     pub referred: Vec<String>,
     pub on_delete: Action,
     pub on_update: Action,
+    pub deferral: Deferral,
 }
 
 fn action(said: Option<ReferentialAction>) -> Action {
@@ -44,9 +45,7 @@ impl NewForeignKey {
         columns: Vec<usize>,
         said: ForeignKeyConstraint,
     ) -> Result<NewForeignKey, Error> {
-        if let Some(said) = &said.characteristics {
-            refuse(*said)?;
-        }
+        let deferral = said.characteristics.map_or(Ok(Deferral::Never), deferral)?;
         let matches = match said.match_kind {
             None | Some(ConstraintReferenceMatchKind::Simple) => None,
             Some(ConstraintReferenceMatchKind::Full) if columns.len() == 1 => None,
@@ -70,20 +69,24 @@ impl NewForeignKey {
             referred: said.referred_columns.iter().map(folded).collect(),
             on_delete: action(said.on_delete),
             on_update: action(said.on_update),
+            deferral,
         })
     }
 }
 
-/// Refuses foreign keys that are checked at another time.
-fn refuse(said: ConstraintCharacteristics) -> Result<(), Error> {
-    let what = match said {
-        ConstraintCharacteristics { enforced: Some(false), .. } => "NOT ENFORCED",
-        ConstraintCharacteristics { deferrable: Some(true), .. } => "DEFERRABLE",
-        ConstraintCharacteristics { initially: Some(DeferrableInitial::Deferred), .. } => {
-            "INITIALLY DEFERRED"
+/// When a foreign key is checked.
+fn deferral(said: ConstraintCharacteristics) -> Result<Deferral, Error> {
+    if said.enforced == Some(false) {
+        return Err(Error::not_yet("NOT ENFORCED of a foreign key").next("leave it out"));
+    }
+    let is_last = said.initially == Some(DeferrableInitial::Deferred);
+    match (said.deferrable, is_last) {
+        (Some(false), true) => {
+            let text = "a foreign key that is INITIALLY DEFERRED must be DEFERRABLE";
+            Err(Error::new(911, "42601", text).next("say DEFERRABLE, or leave INITIALLY out"))
         }
-        _ => return Ok(()),
-    };
-    Err(Error::not_yet(format!("{what} of a foreign key"))
-        .next("leave it out: foreign keys are checked at the end of each statement"))
+        (_, true) => Ok(Deferral::Deferred),
+        (Some(true), false) => Ok(Deferral::Immediate),
+        (Some(false) | None, false) => Ok(Deferral::Never),
+    }
 }

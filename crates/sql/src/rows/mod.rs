@@ -7,6 +7,7 @@ mod build;
 mod change;
 mod checks;
 mod conflict;
+mod deferred;
 mod define;
 mod exec;
 mod foreign;

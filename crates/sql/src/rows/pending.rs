@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef, UInt32Array};
 use arrow::compute::{concat, take};
 use arrow::error::ArrowError;
 use arrow::row::{RowConverter, SortField};
-use cellar_instance::catalog::ForeignKey;
+use cellar_instance::catalog::{Action, ForeignKey};
 
 use crate::error::Error;
 use crate::failure::from_arrow;
@@ -33,7 +33,7 @@ pub(super) struct Keys {
 pub(super) struct Length(usize, usize);
 
 /// Rows have these values in the columns of a foreign key now.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct New {
     /// The table of the foreign key.
     pub table: String,
@@ -50,6 +50,11 @@ impl New {
     pub fn of(table: &str, key: &ForeignKey) -> New {
         let (table, key) = (table.to_owned(), key.clone());
         New { table, key, some: Vec::new(), rows: 0, most: ROWS_KEPT }
+    }
+
+    /// Whether they are of this foreign key.
+    pub fn is_of(&self, table: &str, key: &ForeignKey) -> bool {
+        self.table == table && self.key == *key
     }
 
     /// The values, a column each.
@@ -73,10 +78,15 @@ impl New {
         }
         Ok(())
     }
+
+    /// Adds the values of another one.
+    pub fn append(&mut self, other: &New) -> Result<(), Error> {
+        other.some.iter().try_for_each(|values| self.add(values.clone()))
+    }
 }
 
 /// Rows have another key now, or are gone.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Gone {
     /// The table to whose keys others refer.
     pub table: String,
@@ -86,6 +96,13 @@ pub(super) struct Gone {
     pub old: Vec<ArrayRef>,
     /// Those that they have; `None`: they are deleted.
     pub new: Option<Vec<ArrayRef>>,
+}
+
+impl Gone {
+    /// What a foreign key that refers to them says of rows that do.
+    pub fn action(&self, key: &ForeignKey) -> Action {
+        if self.new.is_some() { key.on_update } else { key.on_delete }
+    }
 }
 
 impl Pending {

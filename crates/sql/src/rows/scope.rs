@@ -7,6 +7,7 @@ use cellar_instance::database::{Database, Definitions};
 use cellar_instance::heap::{Mark, Statement, Transaction};
 use futures_util::lock::{MappedMutexGuard, Mutex, MutexGuard};
 
+use super::deferred::Deferred;
 use super::pending::Pending;
 use super::refusals::{changed, is_over, planned_before, written_anew};
 use super::session::Shared;
@@ -33,6 +34,8 @@ pub(crate) struct Scope {
     pub(super) since: Since,
     /// What it has done to keys of foreign keys.
     pub(super) pending: Pending,
+    /// What its transaction puts off of that; `None`: the transaction ends with the statement.
+    pub(super) deferred: Option<Deferred>,
 }
 
 /// What is known of the tables that there were when the snapshot of a statement was taken.
@@ -84,8 +87,18 @@ impl Scope {
         let (in_block, read_only) = (false, ReadOnly::Nothing);
         let (definitions, since) = (database.definitions(), Since::Always);
         let zone = KEPT.into();
-        let pending = Pending::default();
-        Scope { transaction, statement, definitions, in_block, zone, read_only, since, pending }
+        let (pending, deferred) = (Pending::default(), None);
+        Scope {
+            transaction,
+            statement,
+            definitions,
+            in_block,
+            zone,
+            read_only,
+            since,
+            pending,
+            deferred,
+        }
     }
 
     /// The transaction, which nobody else uses meanwhile.
@@ -256,6 +269,11 @@ impl Scope {
     /// Where changes of keys are noted; `None`: what fills a table has foreign keys checked by others.
     pub(super) fn pending(&self) -> Option<&Pending> {
         (!matches!(self.since, Since::Always)).then_some(&self.pending)
+    }
+
+    /// What its transaction puts off of foreign keys, if it goes on.
+    pub fn deferred(&self) -> Option<&Deferred> {
+        self.deferred.as_ref()
     }
 
     /// Whether something is to be settled when the statement ends.

@@ -10,6 +10,7 @@ use cellar_instance::session::Session;
 use futures_util::lock::Mutex;
 
 use super::advisory::Advisory;
+use super::deferred::{self, Deferred};
 use super::large::Committer;
 use super::pending::Pending;
 use super::refusals::{changed, ended_in_failure, is_over, no_block, no_savepoint, too_late};
@@ -53,6 +54,8 @@ struct Begun {
     is_used: AtomicBool,
     /// The settings before it.
     settings: settings::Mark,
+    /// What it has put off of its foreign keys.
+    deferred: Deferred,
 }
 
 /// A place among the changes of a transaction.
@@ -60,6 +63,7 @@ struct Place {
     rows: Mark,
     defined: Defined,
     settings: settings::Mark,
+    deferred: deferred::Mark,
 }
 
 impl Begun {
@@ -82,6 +86,7 @@ impl Begun {
             transaction.back_to(place.rows);
         }
         self.definitions.back_to(&place.defined);
+        self.deferred.back_to(&place.deferred);
     }
 }
 
@@ -271,7 +276,7 @@ impl RowTables {
             let (transaction, read_only) = (Shared::default(), ReadOnly::Database);
             let (definitions, in_block) = (database.definitions(), false);
             let (zone, since) = (Arc::clone(&self.settings.now().zone), Since::Always);
-            let pending = Pending::default();
+            let (pending, deferred) = (Pending::default(), None);
             return Ok(Scope {
                 transaction,
                 statement,
@@ -281,12 +286,15 @@ impl RowTables {
                 read_only,
                 since,
                 pending,
+                deferred,
             });
         }
+        let mut deferred = None;
         let (transaction, definitions, in_block, read_only) = match &*self.state.lock().await {
             State::Failed(_) => return Err(ended_in_failure()),
             State::Open(begun) => {
                 begun.is_used.store(true, Ordering::Release);
+                deferred = Some(begun.deferred.clone());
                 let only =
                     if begun.is_read_only { ReadOnly::Transaction } else { ReadOnly::Nothing };
                 (Arc::clone(&begun.transaction), begun.definitions.clone(), true, only)
@@ -325,7 +333,17 @@ impl RowTables {
         self.catalog.begin(&definitions, in_block);
         let zone = Arc::clone(&self.settings.now().zone);
         let pending = Pending::default();
-        Ok(Scope { transaction, statement, definitions, in_block, zone, read_only, since, pending })
+        Ok(Scope {
+            transaction,
+            statement,
+            definitions,
+            in_block,
+            zone,
+            read_only,
+            since,
+            pending,
+            deferred,
+        })
     }
 
     /// Gives a transaction up whose last statement was given up half-way.
@@ -470,6 +488,7 @@ impl RowTables {
                     is_read_only: modes.is_read_only.unwrap_or(now.is_read_only),
                     is_used: AtomicBool::new(false),
                     settings: self.settings.mark(),
+                    deferred: Deferred::default(),
                 });
                 self.settings.clock.begin(self.wall());
                 Ok(false)
@@ -613,8 +632,8 @@ impl RowTables {
         };
         let rows = begun.transaction.lock().await.as_ref().map(Transaction::mark);
         let (rows, defined) = (rows.ok_or_else(is_over)?, begun.definitions.mark());
-        let settings = self.settings.mark();
-        begun.savepoints.push((name, Place { rows, defined, settings }));
+        let (settings, deferred) = (self.settings.mark(), begun.deferred.mark());
+        begun.savepoints.push((name, Place { rows, defined, settings, deferred }));
         Ok(())
     }
 
@@ -693,6 +712,14 @@ impl RowTables {
             State::Idle => Standing::Idle,
             State::Open(_) => Standing::Open,
             State::Failed(_) => Standing::Failed,
+        }
+    }
+
+    /// Whether the transaction that is open has put something off.
+    pub(crate) async fn has_deferred(&self) -> bool {
+        match &*self.state.lock().await {
+            State::Open(begun) => !begun.deferred.is_empty(),
+            State::Idle | State::Failed(_) => false,
         }
     }
 

@@ -1,9 +1,9 @@
 //! Rows of the information schema.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cellar_instance::catalog::{
-    Class, Constraint, EVERYBODY, Grant, Identity, OWNER_OID, Rights, Table, Who,
+    Class, Constraint, Deferral, EVERYBODY, Grant, Identity, OWNER_OID, Rights, Table, Who,
 };
 
 use super::super::acl::Acls;
@@ -312,7 +312,11 @@ fn references(seen: &Seen<'_>, rows: &mut Rows) {
 }
 
 fn table_constraints(seen: &Seen<'_>, rows: &mut Rows) {
+    let keys = seen.snapshot.foreign.iter().filter(|key| key.deferral != Deferral::Never);
+    let may_wait: BTreeMap<(u32, &str), Deferral> =
+        keys.map(|key| ((key.table, key.name.as_str()), key.deferral)).collect();
     let mut add = |table: &Object, name: String, word: &str| {
+        let deferral = may_wait.get(&(table.oid, name.as_str())).copied();
         rows.add([
             ("constraint_catalog", DATABASE.into()),
             ("constraint_schema", schema_of(seen, table)),
@@ -321,8 +325,8 @@ fn table_constraints(seen: &Seen<'_>, rows: &mut Rows) {
             ("table_schema", schema_of(seen, table)),
             ("table_name", table.name.clone().into()),
             ("constraint_type", word.into()),
-            ("is_deferrable", yes(false)),
-            ("initially_deferred", yes(false)),
+            ("is_deferrable", yes(deferral.is_some())),
+            ("initially_deferred", yes(deferral == Some(Deferral::Deferred))),
             ("enforced", yes(true)),
             ("nulls_distinct", (word == "UNIQUE").then_some("YES").into()),
         ]);

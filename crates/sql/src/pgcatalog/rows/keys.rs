@@ -1,6 +1,6 @@
 //! Rows about keys: indexes, constraints and sequences.
 
-use cellar_instance::catalog::{Action, Constraint};
+use cellar_instance::catalog::{Action, Constraint, Deferral};
 
 use super::super::constants::DEFAULT_COLLATION_OID;
 use super::super::definition;
@@ -139,6 +139,8 @@ fn foreign_keys(seen: &Seen<'_>, rows: &mut Rows) {
             ("conname", key.name.clone().into()),
             ("connamespace", Value::Oid(schema)),
             ("contype", "f".into()),
+            ("condeferrable", (key.deferral != Deferral::Never).into()),
+            ("condeferred", (key.deferral == Deferral::Deferred).into()),
             ("convalidated", true.into()),
             ("conrelid", key.table.into()),
             ("conindid", key.index.into()),

@@ -46,7 +46,7 @@ impl Change<'_> {
             let values = at(arrays, &key.columns);
             let mut keys = pending.keys();
             let sealed = keys.sealed;
-            let own = |new: &&mut New| new.table == self.columns.name && new.key == *key;
+            let own = |new: &&mut New| new.is_of(&self.columns.name, key);
             if let Some(new) = keys.new[sealed..].iter_mut().find(own) {
                 new.add(values)?;
                 continue;

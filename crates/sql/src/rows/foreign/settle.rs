@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, UInt64Array, new_null_array};
-use arrow::compute::{CastOptions, cast_with_options, take};
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_null_array};
+use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Schema};
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
@@ -15,32 +15,37 @@ use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::ColumnarValue;
 
 use super::find::rows_with;
+use super::values::{as_type, taken, whole, words};
 use crate::columnar::write::column_of;
 use crate::error::Error;
 use crate::failure::{from_arrow, from_datafusion};
 use crate::rows::change::{Change, Changed};
 use crate::rows::checks::Checks;
-use crate::rows::pending::{Gone, New, Pending, joined};
+use crate::rows::deferred::Check;
+use crate::rows::pending::{Gone, Pending, joined};
 use crate::rows::provider::default_value;
 use crate::rows::refusals::changed;
 use crate::rows::scope::Scope;
 use crate::rows::table::{ROW_ID, RowColumns};
 
 /// Whether an action only refuses.
-fn refuses(action: Action) -> bool {
+pub(super) fn refuses(action: Action) -> bool {
     matches!(action, Action::Nothing | Action::Restrict)
 }
 
 /// What is done of what foreign keys say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     Changes,
+    /// Of what is not put off.
     Refuses,
+    /// Of what was put off, and is so no more.
+    Deferred,
 }
 
 /// Keys of one index that go in one way, together: a row that refers to one gets the key that was meant for it, and
 /// not also the next one.
-fn together(gone: Vec<Gone>) -> Result<Vec<Gone>, Error> {
+pub(super) fn together(gone: Vec<Gone>) -> Result<Vec<Gone>, Error> {
     let mut alike: Vec<Vec<Gone>> = Vec::new();
     for own in gone {
         let is_same = |others: &&mut Vec<Gone>| {
@@ -75,7 +80,7 @@ pub(crate) struct References<'a> {
     /// What defaults and conditions of tables are made ready with.
     state: &'a SessionState,
     /// The statement.
-    scope: &'a Scope,
+    pub(super) scope: &'a Scope,
     /// Rows that have got another key: by the table, the foreign key and their numbers. Once each, or keys that go
     /// round in a circle would do so for ever.
     followed: Mutex<HashSet<(String, String, u64)>>,
@@ -110,43 +115,6 @@ impl<'a> References<'a> {
     }
 }
 
-/// Values as a column of a type has them: NULL where it has no such value.
-fn as_type(values: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, Error> {
-    let options = CastOptions { safe: true, ..CastOptions::default() };
-    let cast = cast_with_options(values, wanted, &options).map_err(|error| from_arrow(&error))?;
-    // What was rounded is another value.
-    let back = cast_with_options(&cast, values.data_type(), &options);
-    let back = back.map_err(|error| from_arrow(&error))?;
-    let same = arrow::compute::kernels::cmp::not_distinct(&back, values);
-    let same = same.map_err(|error| from_arrow(&error))?;
-    let other = arrow::compute::not(&same).map_err(|error| from_arrow(&error))?;
-    arrow::compute::nullif(&cast, &other).map_err(|error| from_arrow(&error))
-}
-
-/// The rows in which no value is NULL.
-fn whole(columns: &[ArrayRef]) -> Vec<u32> {
-    let count = columns.first().map_or(0, |column| column.len());
-    let is_whole = |row: &usize| columns.iter().all(|column| column.is_valid(*row));
-    (0..count).filter(is_whole).map(|row| row as u32).collect()
-}
-
-fn taken(columns: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayRef>, Error> {
-    let rows = UInt32Array::from(rows.to_vec());
-    let one = |column: &ArrayRef| take(column, &rows, None).map_err(|error| from_arrow(&error));
-    columns.iter().map(one).collect()
-}
-
-/// The names of columns, and the values of a row, for a message.
-fn words(table: &RowColumns, places: &[usize], values: &[ArrayRef], row: usize) -> String {
-    let names: Vec<&str> =
-        places.iter().map(|at| table.schema.field(*at).name().as_str()).collect();
-    let text = |array: &ArrayRef| {
-        arrow::util::display::array_value_to_string(array, row).unwrap_or_else(|_| "?".to_owned())
-    };
-    let values: Vec<String> = values.iter().map(text).collect();
-    format!("({})=({})", names.join(", "), values.join(", "))
-}
-
 impl References<'_> {
     /// Does what foreign keys ask for, until nothing is left to be done.
     ///
@@ -165,17 +133,27 @@ impl References<'_> {
                 gone.push(own);
             }
         }
-        for own in &gone {
-            self.follow(own, Part::Refuses).await?;
+        for own in gone {
+            self.follow(&own, Part::Refuses).await?;
+            if let Some(deferred) = self.scope.deferred()
+                && self.puts_off(deferred, &own)?
+            {
+                deferred.add(Check::Gone(own))?;
+            }
         }
         for own in new {
-            self.check(&own).await?;
+            match self.scope.deferred() {
+                Some(deferred) if deferred.puts_off(&own.table, &own.key) => {
+                    deferred.add(Check::New(own))?;
+                }
+                _ => self.check(&own).await?,
+            }
         }
         Ok(())
     }
 
     /// A table as the catalog has it now, which nobody defines anew or moves before the transaction ends.
-    async fn table(&self, name: &str) -> Result<Arc<RowColumns>, Error> {
+    pub(super) async fn table(&self, name: &str) -> Result<Arc<RowColumns>, Error> {
         self.table_if_any(name).await?.ok_or_else(|| changed(name))
     }
 
@@ -199,51 +177,8 @@ impl References<'_> {
         }
     }
 
-    /// Refuses values of a foreign key that no row has as its key.
-    async fn check(&self, new: &New) -> Result<(), Error> {
-        let values = new.values()?;
-        let rows = whole(&values);
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let values = taken(&values, &rows)?;
-        let catalog = self.scope.definitions.catalog()?;
-        let Some((to, _)) = catalog.index(&new.key.index) else { return Err(changed(&new.table)) };
-        let to = self.table(&to.name).await?;
-        let at = to.rows.indexes.iter().position(|index| index.name == new.key.index);
-        let at = at.ok_or_else(|| changed(&to.name))?;
-        let places: Vec<usize> = to.rows.indexes[at].columns.iter().map(|own| own.column).collect();
-        let wanted = places.iter().zip(&values);
-        let wanted = wanted
-            .map(|(place, values)| as_type(values, to.schema.field(*place).data_type()))
-            .collect::<Result<Vec<_>, Error>>()?;
-        let mut known: HashSet<Bytes> = HashSet::new();
-        let mut open = self.scope.open().await?;
-        for row in 0..rows.len() {
-            let key: Vec<ArrayRef> = wanted.iter().map(|values| values.slice(row, 1)).collect();
-            let is_there = match key.iter().any(|value| value.is_null(0)) {
-                // The other column has no such value.
-                true => false,
-                false => {
-                    let range = to.key_range(at, &key, Bound::Unbounded, Bound::Unbounded)?;
-                    let key = Bytes::from(range.into_inner().0);
-                    known.contains(&key)
-                        || (open.refer_to(&to.rows.indexes[at], key.clone()).await?
-                            && known.insert(key))
-                }
-            };
-            if !is_there {
-                let own = catalog.row_table(&new.table).ok_or_else(|| changed(&new.table))?;
-                let own = RowColumns::of(own.0, own.1, (self.scope.zone(), &*catalog))?;
-                let key = words(&own, &new.key.columns, &values, row);
-                return Err(missing(&new.table, &new.key, &key, &to.name));
-            }
-        }
-        Ok(())
-    }
-
     /// Does with rows that refer to keys that have gone what their foreign keys say.
-    async fn follow(&self, gone: &Gone, part: Part) -> Result<(), Error> {
+    pub(super) async fn follow(&self, gone: &Gone, part: Part) -> Result<(), Error> {
         for _ in 0..TRIES {
             if self.follow_once(gone, part).await? {
                 return Ok(());
@@ -255,7 +190,7 @@ impl References<'_> {
     /// The same; false: a table that refers to them is another one by now.
     async fn follow_once(&self, gone: &Gone, part: Part) -> Result<bool, Error> {
         let catalog = self.scope.definitions.catalog()?;
-        let Some((_, rows)) = catalog.row_table(&gone.table) else { return Ok(true) };
+        let (_, rows) = catalog.row_table(&gone.table).ok_or_else(|| changed(&gone.table))?;
         let to = self.table(&gone.table).await?;
         let references: Vec<(String, ForeignKey)> = catalog
             .references_to(rows)
@@ -263,8 +198,8 @@ impl References<'_> {
             .map(|(reference, _)| (reference.table.name.clone(), reference.key.clone()))
             .collect();
         for (table, key) in references {
-            let action = if gone.new.is_some() { key.on_update } else { key.on_delete };
-            if refuses(action) != (part == Part::Refuses) {
+            let action = gone.action(&key);
+            if !self.is_of(part, (&table, &key), action) {
                 continue;
             }
             let rows = self.left(gone, &to, action).await?;
@@ -476,14 +411,6 @@ fn index_words(to: &RowColumns, index: &str, values: &[ArrayRef], row: usize) ->
     let places: Vec<usize> =
         index.iter().flat_map(|own| &own.columns).map(|own| own.column).collect();
     words(to, &places, values, row)
-}
-
-fn missing(table: &str, key: &ForeignKey, words: &str, to: &str) -> Error {
-    let text = format!(
-        "table \"{table}\": foreign key \"{}\" is violated: key {words} is not in table \"{to}\"",
-        key.name
-    );
-    Error::new(2291, "23503", text).of_constraint(table, &key.name)
 }
 
 fn referred(one: &One<'_>, words: &str) -> Error {

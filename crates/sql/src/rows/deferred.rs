@@ -1,0 +1,256 @@
+//! What a transaction has put off of its foreign keys: checked when it commits, or when SET CONSTRAINTS asks for it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cellar_instance::catalog::{Action, Deferral, ForeignKey};
+
+use super::pending::{Gone, New};
+use crate::error::Error;
+
+/// The checks that a transaction has put off.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Deferred(Arc<Mutex<PutOff>>);
+
+#[derive(Debug, Default)]
+struct PutOff {
+    entries: Vec<Entry>,
+    /// Which entries are settled, in the order in which they were.
+    settled: Vec<usize>,
+    /// So many of the first entries get no more values: a savepoint is behind them.
+    sealed: usize,
+    modes: Arc<Modes>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    check: Check,
+    is_settled: bool,
+}
+
+/// What is to be checked.
+#[derive(Clone, Debug)]
+pub(super) enum Check {
+    /// That keys are there to which rows refer.
+    New(New),
+    /// That no row refers to keys that have gone.
+    Gone(Gone),
+}
+
+impl Check {
+    fn table(&self) -> &str {
+        match self {
+            Check::New(new) => &new.table,
+            Check::Gone(gone) => &gone.table,
+        }
+    }
+}
+
+/// What SET CONSTRAINTS has said: whether checks are put off.
+#[derive(Clone, Debug, Default)]
+struct Modes {
+    /// Of all foreign keys.
+    all: Option<bool>,
+    /// Of one, by its table and its name; later than what was said of all.
+    each: BTreeMap<(String, String), bool>,
+}
+
+/// A place among what was put off, to which a transaction can go back.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    entries: usize,
+    settled: usize,
+    modes: Arc<Modes>,
+}
+
+impl Deferred {
+    fn put_off(&self) -> MutexGuard<'_, PutOff> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a foreign key of a table is checked later.
+    pub fn puts_off(&self, table: &str, key: &ForeignKey) -> bool {
+        let is_first = match key.deferral {
+            Deferral::Never => return false,
+            Deferral::Immediate => false,
+            Deferral::Deferred => true,
+        };
+        let put_off = self.put_off();
+        let modes = &put_off.modes;
+        let own = match modes.each.is_empty() {
+            true => None,
+            false => modes.each.get(&(table.to_owned(), key.name.clone())).copied(),
+        };
+        own.or(modes.all).unwrap_or(is_first)
+    }
+
+    /// The same, where rows may have lost the key to which they refer. RESTRICT is never put off.
+    pub(super) fn puts_off_loss(&self, table: &str, key: &ForeignKey, action: Action) -> bool {
+        action == Action::Nothing && self.puts_off(table, key)
+    }
+
+    /// Puts a check off.
+    ///
+    /// # Errors
+    /// There is no memory for its values.
+    pub(super) fn add(&self, check: Check) -> Result<(), Error> {
+        let mut put_off = self.put_off();
+        let sealed = put_off.sealed;
+        if let Check::New(new) = &check {
+            for entry in put_off.entries[sealed..].iter_mut().filter(|own| !own.is_settled) {
+                if let Check::New(own) = &mut entry.check
+                    && own.is_of(&new.table, &new.key)
+                {
+                    return own.append(new);
+                }
+            }
+        }
+        put_off.entries.push(Entry { check, is_settled: false });
+        Ok(())
+    }
+
+    /// All that is put off: of each its place.
+    pub(super) fn unsettled(&self) -> Vec<(usize, Check)> {
+        let put_off = self.put_off();
+        let left = put_off.entries.iter().enumerate().filter(|(_, own)| !own.is_settled);
+        left.map(|(at, own)| (at, own.check.clone())).collect()
+    }
+
+    /// Whether nothing is put off.
+    pub fn is_empty(&self) -> bool {
+        self.put_off().entries.iter().all(|own| own.is_settled)
+    }
+
+    /// Checks have been made.
+    pub(super) fn settle(&self, places: &[usize]) {
+        let mut put_off = self.put_off();
+        for at in places {
+            put_off.entries[*at].is_settled = true;
+        }
+        put_off.settled.extend(places);
+    }
+
+    /// Refuses a definition of a table of which something is put off: what was noted of its columns would not fit it.
+    ///
+    /// # Errors
+    /// 55006.
+    pub fn refuse_definition(&self, table: &str) -> Result<(), Error> {
+        let put_off = self.put_off();
+        let mut left = put_off.entries.iter().filter(|own| !own.is_settled);
+        if !left.any(|own| own.check.table() == table) {
+            return Ok(());
+        }
+        let text = format!(
+            "table \"{table}\" cannot be altered: foreign keys of its rows are still to be checked"
+        );
+        let next = "set constraints all immediate first: it checks them; or commit";
+        Err(Error::new(70230, "55006", text).next(next))
+    }
+
+    /// SET CONSTRAINTS ALL.
+    pub fn set_all(&self, is_deferred: bool) {
+        let modes = Modes { all: Some(is_deferred), each: BTreeMap::new() };
+        self.put_off().modes = Arc::new(modes);
+    }
+
+    /// SET CONSTRAINTS of some: tables, and names of their foreign keys.
+    pub fn set(&self, keys: impl IntoIterator<Item = (String, String)>, is_deferred: bool) {
+        let mut put_off = self.put_off();
+        let each = keys.into_iter().map(|key| (key, is_deferred));
+        Arc::make_mut(&mut put_off.modes).each.extend(each);
+    }
+
+    /// The place where it is.
+    pub fn mark(&self) -> Mark {
+        let mut put_off = self.put_off();
+        put_off.sealed = put_off.entries.len();
+        let (entries, settled) = (put_off.entries.len(), put_off.settled.len());
+        Mark { entries, settled, modes: Arc::clone(&put_off.modes) }
+    }
+
+    /// Forgets what came behind a place: it was taken back.
+    pub fn back_to(&self, mark: &Mark) {
+        let mut put_off = self.put_off();
+        put_off.entries.truncate(mark.entries);
+        put_off.sealed = mark.entries;
+        put_off.modes = Arc::clone(&mark.modes);
+        for at in put_off.settled.split_off(mark.settled) {
+            if let Some(entry) = put_off.entries.get_mut(at) {
+                entry.is_settled = false;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array};
+    use cellar_instance::catalog::{Action, Deferral, ForeignKey};
+
+    use super::{Check, Deferred};
+    use crate::rows::pending::New;
+
+    fn key(deferral: Deferral) -> ForeignKey {
+        let (name, index) = ("f".to_owned(), "p_pkey".to_owned());
+        let (on_delete, on_update) = (Action::Nothing, Action::Nothing);
+        ForeignKey { name, columns: vec![0], index, on_delete, on_update, deferral }
+    }
+
+    fn new(value: i64) -> Check {
+        let mut new = New::of("c", &key(Deferral::Deferred));
+        let values: ArrayRef = Arc::new(Int64Array::from(vec![value]));
+        new.add(vec![values]).expect("it is one value");
+        Check::New(new)
+    }
+
+    fn rows(deferred: &Deferred) -> Vec<usize> {
+        let left = deferred.unsettled();
+        left.iter()
+            .map(|(_, check)| match check {
+                Check::New(new) => new.values().expect("they are few")[0].len(),
+                Check::Gone(_) => 0,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_is_put_off_goes_back_to_a_savepoint() {
+        let deferred = Deferred::default();
+        deferred.add(new(1)).expect("it is one value");
+        deferred.add(new(2)).expect("it is one value");
+        assert_eq!(rows(&deferred), [2], "of one foreign key they are together");
+        let mark = deferred.mark();
+        deferred.add(new(3)).expect("it is one value");
+        assert_eq!(rows(&deferred), [2, 1], "but apart behind a savepoint");
+        deferred.settle(&[0, 1]);
+        assert!(deferred.is_empty());
+        deferred.add(new(4)).expect("it is one value");
+        assert_eq!(rows(&deferred), [1], "what is settled gets no more");
+        deferred.back_to(&mark);
+        assert_eq!(rows(&deferred), [2], "what was settled behind the savepoint is so no more");
+    }
+
+    #[test]
+    fn set_constraints_goes_back_to_a_savepoint() {
+        let deferred = Deferred::default();
+        let (never, at_once, later) =
+            (key(Deferral::Never), key(Deferral::Immediate), key(Deferral::Deferred));
+        let now =
+            |deferred: &Deferred| [&never, &at_once, &later].map(|key| deferred.puts_off("c", key));
+        assert_eq!(now(&deferred), [false, false, true]);
+        let mark = deferred.mark();
+        deferred.set_all(true);
+        assert_eq!(now(&deferred), [false, true, true]);
+        deferred.set([("c".to_owned(), "f".to_owned())], false);
+        assert_eq!(now(&deferred), [false, false, false]);
+        deferred.set([("other".to_owned(), "f".to_owned())], true);
+        assert_eq!(now(&deferred), [false, false, false], "it is another table's");
+        deferred.set_all(true);
+        assert_eq!(now(&deferred), [false, true, true], "ALL is of all");
+        assert!(!deferred.puts_off_loss("c", &later, Action::Restrict));
+        deferred.back_to(&mark);
+        assert_eq!(now(&deferred), [false, false, true]);
+    }
+}
