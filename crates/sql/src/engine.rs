@@ -23,6 +23,7 @@ mod like;
 mod made;
 mod namespaces;
 mod open;
+mod origins;
 mod permitted;
 mod planner;
 pub mod prepared;
@@ -80,6 +81,7 @@ use crate::copy::CopyOutput;
 use crate::engine::cancel::Canceller;
 pub use crate::engine::common::Common;
 use crate::engine::made::Made;
+use crate::engine::origins::Origins;
 use crate::engine::planner::Planner;
 use crate::engine::run::Planned;
 use crate::engine::tables::Tables;
@@ -596,14 +598,15 @@ impl Engine {
             self.check_superuser("to write files of the server")?;
             return self.write(plan, counted).await;
         }
+        let origins = self.origins(&plan);
         let stream = self.stream(plan).await.map_err(|e| self.failure(&e))?;
         if silent && stream.schema().fields().is_empty() {
             return Ok(done("Done."));
         }
         let notes = Arc::clone(&self.notes);
         let schema = stream.schema();
-        let shown = names::shown_schema(&schema);
-        let renamed = shown.clone();
+        let shown = origins.tell(names::shown_schema(&schema).unwrap_or(Arc::clone(&schema)));
+        let renamed = (!Arc::ptr_eq(&shown, &schema)).then(|| Arc::clone(&shown));
         let stream = stream.map(move |batch| match (batch, &renamed) {
             (Ok(batch), Some(schema)) => with_names(&batch, schema),
             (Err(e), _) => Err(match told(&e, &notes) {
@@ -612,8 +615,12 @@ impl Engine {
             }),
             (batch, None) => batch,
         });
-        let schema = shown.unwrap_or(schema);
-        Ok(Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, stream))))
+        Ok(Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(shown, stream))))
+    }
+
+    /// Which columns of tables the columns of a plan are.
+    fn origins(&self, plan: &LogicalPlan) -> Origins {
+        self.catalog().map_or_else(|_| Origins::default(), |catalog| Origins::of(plan, &catalog))
     }
 
     /// The numbered error for one of DataFusion's.

@@ -4,7 +4,7 @@ use arrow::array::{Array, RecordBatch};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::Schema;
 use bytes::{BufMut, BytesMut};
-use cellar_sql::binary::{Binary, PgType};
+use cellar_sql::binary::{Binary, PgType, origin_of};
 use cellar_sql::{Error, Texts};
 
 use crate::error::Refusal;
@@ -44,6 +44,7 @@ pub(crate) fn columns(schema: &Schema, formats: &[i16]) -> Result<Vec<Column>, R
         .map(|(at, field)| Column {
             name: field.name().clone(),
             own: PgType::of_field(field),
+            origin: origin_of(field),
             format: format(at),
         })
         .collect())

@@ -28,6 +28,8 @@ pub(crate) enum Status {
 pub(crate) struct Column {
     pub name: String,
     pub own: PgType,
+    /// The number of the table that it is a column of, and its number there; 0: of none.
+    pub origin: (u32, i16),
     /// 0 text, 1 binary.
     pub format: i16,
 }
@@ -233,9 +235,8 @@ impl Out {
             out.put_u16(u16::try_from(columns.len()).unwrap_or(u16::MAX));
             for column in columns {
                 text(out, &column.name);
-                // Of no table that a client could look up.
-                out.put_u32(0);
-                out.put_u16(0);
+                out.put_u32(column.origin.0);
+                out.put_i16(column.origin.1);
                 out.put_u32(column.own.oid);
                 out.put_i16(column.own.size);
                 out.put_i32(column.own.modifier);

@@ -1,11 +1,14 @@
 //! Values in PostgreSQL's binary formats, and the types that they have there: on the wire and in COPY.
 
 mod numeric;
+mod origin;
 pub(crate) mod read;
 pub mod types;
 mod write;
 
 pub use numeric::read as numeric_text;
+pub use origin::origin_of;
+pub(crate) use origin::with_origin;
 pub use types::PgType;
 pub use write::{Binary, EPOCH_DAYS, EPOCH_MICROS};
 

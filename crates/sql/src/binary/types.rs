@@ -115,6 +115,11 @@ impl PgType {
             };
         }
         let own = PgType::of(field.data_type());
+        if own.oid == array(TEXT)
+            && let Some(length) = length_of(field)
+        {
+            return PgType { oid: array(VARCHAR), ..PgType::of_length(length) };
+        }
         if own.oid != TEXT {
             return own;
         }
@@ -122,13 +127,16 @@ impl PgType {
             (Some("uuid"), _) => PgType::new(UUID, 16),
             (Some("json"), _) => PgType::new(JSON, -1),
             (Some("jsonb"), _) => PgType::new(JSONB, -1),
-            // With the four bytes that PostgreSQL's own rows have before the text.
-            (_, Some(length)) => {
-                let modifier = i32::try_from(length).map_or(-1, |length| length.saturating_add(4));
-                PgType { oid: VARCHAR, size: -1, modifier }
-            }
+            (_, Some(length)) => PgType::of_length(length),
             _ => own,
         }
+    }
+
+    /// Texts of so many characters at most.
+    fn of_length(length: usize) -> PgType {
+        // With the four bytes that PostgreSQL's own rows have before the text.
+        let modifier = i32::try_from(length).map_or(-1, |length| length.saturating_add(4));
+        PgType { oid: VARCHAR, size: -1, modifier }
     }
 
     /// The type of values of a type.

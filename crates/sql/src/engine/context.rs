@@ -65,6 +65,7 @@ use crate::numbers::common::CommonNumbers;
 use crate::numbers::distinct_sums::DistinctSums;
 use crate::numbers::extreme::Extreme;
 use crate::numbers::overflow::CheckedArithmetic;
+use crate::numbers::ranks::Rank;
 use crate::numbers::sliding::Sliding;
 use crate::numbers::sum::Sum;
 use crate::numbers::whole::WholeNumbers;
@@ -131,6 +132,9 @@ fn register_own(state: &mut SessionState) -> Result<(), DataFusionError> {
     state.register_udaf(Arc::new(Average::udaf()))?;
     for function in Sliding::udafs().into_iter().chain(Extreme::udafs()) {
         state.register_udaf(Arc::new(function))?;
+    }
+    for function in Rank::udwfs() {
+        state.register_udwf(Arc::new(function))?;
     }
     let uuid = datafusion::functions::string::uuid();
     let uuid = uuid.as_ref().clone().with_aliases(["gen_random_uuid"]);

@@ -169,7 +169,8 @@ impl Engine {
         self.prepare(&mut statement).await.ok()?;
         let plan = self.state().statement_to_plan(statement).await.ok()?;
         let schema = Arc::clone(plan.schema().inner());
-        Some(names::shown_schema(&schema).unwrap_or(schema))
+        let schema = names::shown_schema(&schema).unwrap_or(schema);
+        Some(self.origins(&plan).tell(schema))
     }
 
     /// Runs a plan as a statement of the session; `None`: it goes the common way, and nothing has happened.

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use arrow::datatypes::Field;
 use async_recursion::async_recursion as boxed;
 use cellar_instance::catalog::{Index, IndexColumn, Table, name};
 use cellar_instance::database::Alteration;
 use datafusion::sql::sqlparser::ast::{
-    CreateIndex, Expr as SqlExpr, IndexColumn as SqlColumn, IndexType, ObjectName,
+    CreateIndex, Expr as SqlExpr, IndexColumn as SqlColumn, IndexType, ObjectName, ObjectNamePart,
 };
 
 use crate::engine::altered::Altered;
 use crate::engine::ddl::bare_name;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
+use crate::pgcatalog::fits_class;
 use crate::rows::{RowColumns, free_name, name_of};
 
 /// The most columns of an index: PostgreSQL's.
@@ -162,15 +164,35 @@ fn columns_of(
         };
         let options = wanted.column.options;
         let descending = options.asc == Some(false);
-        if wanted.operator_class.is_some() || options.nulls_first.is_some_and(|n| n != descending) {
+        if options.nulls_first.is_some_and(|n| n != descending) {
             let what = format!("an index column as {wanted}");
             return Err(Error::not_yet(what)
                 .next("NULL is behind all others: first where the order is DESC"));
         }
         let column = columns.column(&name_of(ident))?;
+        if let Some(class) = &wanted.operator_class {
+            check_class(class, columns.schema.field(column))?;
+        }
         Ok((columns.schema.field(column).name().clone(), IndexColumn { column, descending }))
     };
     wanted.iter().map(one).collect()
+}
+
+/// Refuses an operator class by which values would come in another order.
+fn check_class(class: &ObjectName, field: &Field) -> Result<(), Error> {
+    let name = class.0.last().and_then(ObjectNamePart::as_ident).map(name_of).unwrap_or_default();
+    match fits_class(field, &name) {
+        Some(true) => Ok(()),
+        Some(false) => {
+            let text =
+                format!("operator class \"{name}\" is not of the type of \"{}\"", field.name());
+            Err(Error::new(29833, "42804", text).next("leave it out: each type has its own"))
+        }
+        None => {
+            let text = format!("there is no operator class \"{name}\"");
+            Err(Error::new(29833, "42704", text).next("leave it out: each type has its own"))
+        }
+    }
 }
 
 /// Refuses what an index would not be.

@@ -60,7 +60,7 @@ pub(super) fn as_view(plan: LogicalPlan, key: &str) -> DfResult<LogicalPlan> {
 }
 
 /// The key of the view whose plan this is.
-fn view_of(plan: &LogicalPlan) -> Option<&str> {
+pub(super) fn view_of(plan: &LogicalPlan) -> Option<&str> {
     let LogicalPlan::SubqueryAlias(alias) = plan else { return None };
     alias.alias.table().strip_prefix(mark()?)
 }
@@ -269,7 +269,7 @@ pub(super) fn file_of_server() -> Error {
     not_superuser("to read files of the server")
 }
 
-fn key_of(reference: &TableReference) -> String {
+pub(super) fn key_of(reference: &TableReference) -> String {
     name::key_of(reference.schema().unwrap_or(name::PUBLIC), reference.table())
 }
 

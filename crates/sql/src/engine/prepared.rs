@@ -255,7 +255,7 @@ impl Engine {
             .map_err(|error| self.missing_table(&bound).unwrap_or_else(|| self.failure(&error)))?;
         let schema = Arc::clone(plan.schema().inner());
         let schema = names::shown_schema(&schema).unwrap_or(schema);
-        Ok((parameters, Some(schema)))
+        Ok((parameters, Some(self.origins(&plan).tell(schema))))
     }
 }
 

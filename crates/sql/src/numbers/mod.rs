@@ -13,6 +13,7 @@ mod intervals;
 pub(crate) mod literal;
 pub(crate) mod narrow;
 pub(crate) mod overflow;
+pub(crate) mod ranks;
 pub(crate) mod sliding;
 pub(crate) mod sum;
 pub(crate) mod whole;

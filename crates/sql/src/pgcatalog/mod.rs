@@ -22,5 +22,7 @@ mod words;
 pub(crate) use ask::Ask;
 pub(crate) use calls::udfs;
 pub(crate) use expanded::Expanded;
+
 pub(crate) use provider::{INFORMATION, PG_CATALOG, System};
+pub(crate) use rows::language::fits_class;
 pub(crate) use words::rewrite;

@@ -19,6 +19,7 @@ use futures_util::TryStreamExt;
 use super::Effect;
 use super::target::{number, number_of};
 use crate::engine::Engine;
+use crate::engine::origins::Origins;
 use crate::error::Error;
 use crate::failure::from_arrow;
 use crate::names;
@@ -68,6 +69,7 @@ impl Engine {
         if groups(&plain) {
             return Err(not_with(&clauses[0], "aggregate and window functions"));
         }
+        let origins = self.origins(&plain);
         let mut tables = Vec::new();
         for clause in &clauses {
             self.lock_tables(clause, select, &with, &mut tables)?;
@@ -101,7 +103,7 @@ impl Engine {
             return Ok(Effect::Again);
         }
         locked.iter().try_for_each(|table| scope.check_place(&table.columns))?;
-        shown(&schema, batches)
+        shown(&schema, batches, &origins)
     }
 
     /// Has the tables that a clause is about come with the numbers of their rows.
@@ -292,13 +294,17 @@ async fn lock_some(
 }
 
 /// Rows without the numbers by which they were locked.
-fn shown(schema: &SchemaRef, batches: Vec<RecordBatch>) -> Result<Effect, Error> {
+fn shown(
+    schema: &SchemaRef,
+    batches: Vec<RecordBatch>,
+    origins: &Origins,
+) -> Result<Effect, Error> {
     let fields = schema.fields().iter().enumerate();
     let own = fields.filter(|(_, field)| field.name() != ROW_ID && !field.name().starts_with(LOCK));
     let (places, fields): (Vec<usize>, Vec<_>) =
         own.map(|(at, field)| (at, Arc::clone(field))).unzip();
     let schema: SchemaRef = Arc::new(Schema::new(fields));
-    let schema = names::shown_schema(&schema).unwrap_or(schema);
+    let schema = origins.tell(names::shown_schema(&schema).unwrap_or(schema));
     let mut rows = Vec::new();
     for batch in batches {
         let columns = places.iter().map(|at| Arc::clone(batch.column(*at))).collect();

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use arrow::datatypes::Field;
+
 use super::super::constants::{
     BTREE_OID, COLUMNAR_OID, EXTENSION_OID, FILES_SERVER_OID, FILES_WRAPPER_OID, HEAP_OID,
     OWNER_OID, PG_CATALOG_OID, VIEWS_OID,
@@ -73,6 +75,24 @@ pub(super) fn class_of(of: u32) -> u32 {
         None => 0,
     };
     CLASS_OF.get(&of).copied().unwrap_or(0)
+}
+
+/// Operator classes by which PostgreSQL has texts in the order of their bytes, which here they always are.
+const BY_BYTES: [&str; 3] = ["text_pattern_ops", "varchar_pattern_ops", "bpchar_pattern_ops"];
+
+/// Whether an operator class puts the values of a column in the order that they have here; `None`: there is no such
+/// class.
+pub(crate) fn fits_class(field: &Field, class: &str) -> Option<bool> {
+    let (of, _) = types::of_field(field);
+    let own = class_of(of);
+    if BY_BYTES.contains(&class) {
+        return Some(own == class_of(25));
+    }
+    let mut known = CLASSES.lines().map(words).filter(|words| word(words, 1) == class).peekable();
+    known.peek()?;
+    // Those of a type that is its own, and of one that is put in order as it is.
+    let of_same = |words: Vec<&'static str>| class_of(number(&words, 2)) == own;
+    Some(own != 0 && known.any(of_same))
 }
 
 /// A function.
