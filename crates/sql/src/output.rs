@@ -20,6 +20,7 @@ use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions, array_value_to_string};
 
 use crate::arrays::of_text;
+use crate::instants::interval;
 use crate::instants::zoned::texts_of;
 
 /// How results are written.
@@ -302,6 +303,11 @@ impl<'a> Cells<'a> {
         }
         if let DataType::List(_) = self.batch.column(column).data_type()
             && let Ok(texts) = of_text::texts_of(&self.batch.column(column).slice(row, 1))
+        {
+            return Ok(texts.value(0).to_owned());
+        }
+        if let DataType::Interval(_) | DataType::Duration(_) = self.batch.column(column).data_type()
+            && let Ok(texts) = interval::texts_of(&self.batch.column(column).slice(row, 1))
         {
             return Ok(texts.value(0).to_owned());
         }

@@ -7,13 +7,13 @@ use arrow::array::timezone::Tz;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
-    DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimeUnit,
-    TimestampMicrosecondType,
+    DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, IntervalMonthDayNanoType,
+    TimeUnit, TimestampMicrosecondType,
 };
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use super::text::quote;
-use crate::instants::zoned;
+use crate::instants::{interval, zoned};
 
 /// The values of a column.
 pub(crate) enum Shown<'a> {
@@ -23,6 +23,7 @@ pub(crate) enum Shown<'a> {
     Float(ArrayRef),
     Binary(ArrayRef),
     Time(ArrayRef, Option<Tz>),
+    Interval(ArrayRef),
     /// Items, and where those of each row end.
     List(Box<Shown<'a>>, Option<NullBuffer>, &'a [i32]),
     Other(ArrayFormatter<'a>),
@@ -46,6 +47,9 @@ impl<'a> Shown<'a> {
             DataType::Binary | DataType::BinaryView => Shown::Binary(own),
             DataType::Timestamp(TimeUnit::Microsecond, zone) => {
                 Shown::Time(own, zone.as_deref().map(zoned::zone_of).transpose()?)
+            }
+            DataType::Interval(_) | DataType::Duration(_) => {
+                Shown::Interval(interval::in_parts(array)?)
             }
             DataType::List(_) => {
                 let lists = array.as_list::<i32>();
@@ -96,6 +100,9 @@ impl<'a> Shown<'a> {
             Shown::Time(array, zone) => {
                 let value = array.as_primitive::<TimestampMicrosecondType>().value(row);
                 out.extend_from_slice(zoned::shown(value, zone.as_ref()).as_bytes());
+            }
+            Shown::Interval(array) => {
+                interval::write(array.as_primitive::<IntervalMonthDayNanoType>().value(row), out)?;
             }
             Shown::List(items, nulls, ends) => {
                 out.push(b'{');

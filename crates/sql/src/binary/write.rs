@@ -5,14 +5,16 @@
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::failure::from_arrow;
+use crate::instants::interval::in_parts;
 use crate::texts::Texts;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
-    IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit,
-    TimestampMicrosecondType, UInt32Type,
+    IntervalMonthDayNanoType, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
+    UInt32Type,
 };
 use bytes::{BufMut, BytesMut};
 
@@ -104,7 +106,7 @@ impl Column {
                 Column::Timestamp(to(&utc)?)
             }
             types::INTERVAL => {
-                Column::Interval(to(&DataType::Interval(IntervalUnit::MonthDayNano))?)
+                Column::Interval(in_parts(array).map_err(|error| from_arrow(&error))?)
             }
             oid => match types::element(oid) {
                 Some(item) if element_of(array.data_type()).is_some() => {

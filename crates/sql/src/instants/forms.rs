@@ -69,6 +69,10 @@ pub(crate) fn common_instant(types: &[DataType]) -> Option<DataType> {
 fn one(expr: Expr, schema: &DFSchema, config: &ConfigOptions) -> Result<Transformed<Expr>> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let (left, right) = match is_comparison(op) {
+                true => as_intervals(left, right, schema)?,
+                false => (left, right),
+            };
             let types = (left.get_type(schema)?, right.get_type(schema)?);
             if let Some(other) = arithmetic(&left, op, &right, &types) {
                 return Ok(Transformed::yes(other));
@@ -99,6 +103,22 @@ fn one(expr: Expr, schema: &DFSchema, config: &ConfigOptions) -> Result<Transfor
         }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// Both sides of a comparison: a text that is compared with an interval is one.
+fn as_intervals(
+    left: Box<Expr>,
+    right: Box<Expr>,
+    schema: &DFSchema,
+) -> Result<(Box<Expr>, Box<Expr>)> {
+    let parts = || DataType::Interval(IntervalUnit::MonthDayNano);
+    let is_text =
+        |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.data_type().is_string());
+    Ok(match (is_text(&left), is_text(&right)) {
+        (true, false) if is_interval(&right, schema)? => (cast(*left, parts()).into(), right),
+        (false, true) if is_interval(&left, schema)? => (left, cast(*right, parts()).into()),
+        _ => (left, right),
+    })
 }
 
 /// Whether one is an interval and the other one too, or the difference of two points in time.

@@ -5,6 +5,7 @@ pub(crate) mod coalesce;
 pub(crate) mod compare;
 pub(crate) mod forms;
 pub(crate) mod from_text;
+pub(crate) mod interval;
 pub(crate) mod length;
 mod pattern;
 mod seconds;

@@ -1,4 +1,5 @@
-//! What is JSON among the arguments of functions that make JSON: it is put in as it is, texts in quotes.
+//! The rule about what is known to be JSON: among the arguments of functions that make JSON it is put in as it is, texts
+//! in quotes; jsonb values are compared and sorted by value.
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
 use super::make::{MakeJson, with_known};
+use super::order::{compared, sorted};
 use crate::rules::each_expression;
 use crate::walk::WalkPlan;
 
@@ -19,7 +21,7 @@ pub(crate) struct KnownJson;
 
 impl AnalyzerRule for KnownJson {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let rewrite = |plan| each_expression(plan, one);
+        let rewrite = |plan| each_expression(sorted(plan), one);
         Ok(plan.map_up_with_subqueries(rewrite)?.data)
     }
 
@@ -29,6 +31,10 @@ impl AnalyzerRule for KnownJson {
 }
 
 fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let expr = match compared(expr, schema) {
+        Ok(compared) => return Ok(Transformed::yes(compared)),
+        Err(expr) => *expr,
+    };
     let Expr::ScalarFunction(ScalarFunction { func, args }) = &expr else {
         return Ok(Transformed::no(expr));
     };

@@ -4,4 +4,5 @@ pub(crate) mod call;
 pub(crate) mod form;
 pub(crate) mod known;
 pub(crate) mod make;
+mod order;
 mod value;

@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
 use crate::arrays::of_text;
 use crate::bytes;
 use crate::instants::from_text::{instants_of, is_instant_of_text};
+use crate::instants::interval::{self, intervals_of, is_interval_of_text, is_text_of_interval};
 use crate::instants::zoned::{cast_of_zone, is_of_zone};
 use crate::numbers::from_text::{is_from_text, numbers_of};
 use crate::rules::unbounded;
@@ -53,6 +54,7 @@ pub(crate) fn is_narrow(from: &DataType, to: &DataType) -> bool {
     match (digits(from), digits(to)) {
         _ if from == to => false,
         _ if is_from_text(from, to) || is_instant_of_text(from, to) => true,
+        _ if is_interval_of_text(from, to) || is_text_of_interval(from, to) => true,
         _ if is_of_zone(from, to) || bytes::is_from_text(from, to) => true,
         _ if of_text::is_from_text(from, to) || of_text::is_to_text(from, to) => true,
         _ if *from == DataType::Float64 && *to == DataType::Float32 => true,
@@ -119,6 +121,13 @@ impl Narrow {
         let options = CastOptions { safe: self.is_try, ..CastOptions::default() };
         if is_instant_of_text(array.data_type(), &self.to) {
             return Ok(instants_of(array, &self.to, self.is_try)?);
+        }
+        if is_interval_of_text(array.data_type(), &self.to) {
+            return Ok(intervals_of(array, &self.to, self.is_try)?);
+        }
+        if is_text_of_interval(array.data_type(), &self.to) {
+            let texts: ArrayRef = Arc::new(interval::texts_of(array)?);
+            return Ok(cast_with_options(&texts, &self.to, &options)?);
         }
         if is_of_zone(array.data_type(), &self.to) {
             return Ok(cast_of_zone(array, &self.to, self.is_try)?);

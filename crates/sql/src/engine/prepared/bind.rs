@@ -23,6 +23,7 @@ use crate::bytes;
 use crate::error::Error;
 use crate::fast::{Place, Prepared};
 use crate::instants::from_text::{instants_of, is_instant_of_text};
+use crate::instants::interval::{self, intervals_of, is_interval_of_text};
 use crate::instants::zoned::in_zone;
 use crate::json::form::Form;
 use crate::numbers::narrow::casted;
@@ -93,6 +94,10 @@ impl Parameter {
         }
         if is_instant_of_text(array.data_type(), data_type) {
             let made = instants_of(&array, data_type, false);
+            return made.map_err(|_| self.wrong(data_type, "22007"));
+        }
+        if is_interval_of_text(array.data_type(), data_type) {
+            let made = intervals_of(&array, data_type, false);
             return made.map_err(|_| self.wrong(data_type, "22007"));
         }
         let options = CastOptions { safe: false, ..CastOptions::default() };
@@ -296,6 +301,7 @@ fn literal(array: &ArrayRef, data_type: Option<&DataType>) -> Result<Expr, Error
     }
     let text = match array.data_type() {
         DataType::List(_) => of_text::texts_of(array).map(|own| own.value(0).to_owned()),
+        DataType::Interval(_) => interval::texts_of(array).map(|own| own.value(0).to_owned()),
         _ => array_value_to_string(array, 0),
     };
     let text = text.map_err(|error| crate::failure::from_arrow(&error))?;
@@ -336,6 +342,7 @@ fn sql_type(data_type: &DataType) -> Option<SqlType> {
             ExactNumberInfo::PrecisionAndScale(u64::from(*precision), i64::from(*scale)),
         ),
         DataType::Date32 => SqlType::Date,
+        DataType::Interval(_) => SqlType::Interval { fields: None, precision: None },
         DataType::Time64(_) => SqlType::Time(None, TimezoneInfo::None),
         DataType::Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, None) => {
             SqlType::Timestamp(None, TimezoneInfo::None)
