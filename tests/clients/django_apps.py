@@ -17,6 +17,8 @@ django.setup()
 from django.core.management import call_command
 from django.contrib.auth.models import Group, Permission, User
 from django.db import connection, transaction
+from django.db.models import Count, Exists, OuterRef, Window
+from django.db.models.functions import RowNumber
 
 call_command("migrate", verbosity=0)
 out = io.StringIO()
@@ -34,6 +36,12 @@ try:
     raise SystemExit("two users of one name")
 except django.db.IntegrityError:
     pass
+# Rows are grouped by the primary key alone, numbered, and looked for by what comes with them.
+named = Group.objects.annotate(users=Count("user"), rights=Count("permissions", distinct=True))
+assert [(own.name, own.users > 0, own.rights > 0) for own in named.order_by("name")] == [("g", True, True)]
+numbered = Permission.objects.annotate(place=Window(RowNumber(), order_by="codename"))
+assert [own.place for own in numbered.order_by("codename")[:3]] == [1, 2, 3]
+assert Permission.objects.filter(Exists(Group.objects.filter(permissions=OuterRef("pk")))).count() > 0
 out = io.StringIO()
 call_command("inspectdb", stdout=out)
 text = out.getvalue()

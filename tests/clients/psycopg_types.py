@@ -39,4 +39,21 @@ for wrong in (b"no file", b"PGCOPY\n\xff\r\n\0" + b"\0" * 8 + b"\0\x01"):
     except psycopg.errors.BadCopyFileFormat:
         pass
 assert c.execute("select count(*) from t where id = any(%s)", [[1, 2, 3]]).fetchone() == (2,)
+
+# Lengths of time, both ways and in both formats; whose columns the columns of a result are.
+times = [datetime.timedelta(0), datetime.timedelta(hours=10), datetime.timedelta(days=-1, seconds=86395),
+         datetime.timedelta(days=40, microseconds=1)]
+for binary in (False, True):
+    for time in times:
+        own, text = c.cursor(binary=binary).execute("select %s::interval, %s::interval", (time, str(time))).fetchone()
+        assert own == time and text == time, (time, own, text)
+    between = c.cursor(binary=binary).execute("select timestamp '2024-03-01 12:00' - timestamp '2024-02-28'").fetchone()
+    assert between == (datetime.timedelta(days=2, hours=12),), between
+assert c.execute("select row_number() over (), rank() over (), ntile(1) over ()").fetchone() == (1, 1, 1)
+c.execute("drop table if exists origins")
+c.execute("create table origins (id int primary key, v varchar(7))")
+oid = c.execute("select 'origins'::regclass::oid").fetchone()[0]
+result = c.execute("select v as other, id, v || '!' from origins o where id > 0").pgresult
+columns = [(result.ftable(at), result.ftablecol(at), result.ftype(at), result.fmod(at)) for at in range(3)]
+assert columns == [(oid, 2, 1043, 11), (oid, 1, 23, -1), (0, 0, 25, -1)], columns
 print("ok", psycopg.__version__)

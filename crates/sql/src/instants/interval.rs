@@ -286,7 +286,8 @@ fn years_and_months(text: &str) -> Option<i128> {
 /// The words of an interval: numbers and the units behind them apart.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
-    for part in text.split_whitespace() {
+    // Commas and the like mean nothing.
+    for part in text.split(|c: char| c.is_whitespace() || c == ',' || c == ';') {
         let (mut word, mut was_letter) = (String::new(), None);
         for letter in part.chars() {
             let is_letter = letter.is_alphabetic();
@@ -296,7 +297,9 @@ fn words(text: &str) -> Vec<String> {
             word.push(letter.to_ascii_lowercase());
             was_letter = Some(is_letter);
         }
-        words.push(word);
+        if !word.is_empty() {
+            words.push(word);
+        }
     }
     words
 }
@@ -457,6 +460,7 @@ mod tests {
             ("2 decades 1 century", "120 years"),
             ("1500 ms 20 us", "00:00:01.50002"),
             (" 1  DAY ", "1 day"),
+            ("-1 day, 23:59:55", "-1 days +23:59:55"),
         ] {
             assert_eq!(again(text).as_deref(), Some(wanted), "{text}");
         }
