@@ -54,7 +54,7 @@ impl Engine {
         };
         let mut keys = Vec::new();
         for own in names {
-            keys.extend(self.deferrable(own)?);
+            keys.extend(self.deferrable(own, is_deferred)?);
         }
         match names.is_empty() {
             true => deferred.set_all(is_deferred),
@@ -68,7 +68,7 @@ impl Engine {
     }
 
     /// The foreign keys of a name, in the first schema of the search path that has constraints of it.
-    fn deferrable(&self, wanted: &TableReference) -> Result<Keys, Error> {
+    fn deferrable(&self, wanted: &TableReference, is_deferred: bool) -> Result<Keys, Error> {
         let catalog = self.catalog()?;
         let schemas = match wanted.schema() {
             Some(schema) => vec![self.paths.schema(schema).to_owned()],
@@ -82,7 +82,7 @@ impl Engine {
             }
             let mut keys = Keys::new();
             for (table, deferral) in found {
-                if deferral == Deferral::Never {
+                if deferral == Deferral::Never && is_deferred {
                     let table = name::shown(table);
                     let text = format!("constraint \"{wanted}\" of {table} is not DEFERRABLE");
                     return Err(Error::new(2447, "42809", text)

@@ -85,7 +85,7 @@ impl Names<'_> {
         let expr = bare(expr);
         if let Some(column) = self.column(expr) {
             // What labels mean beside others is for the rules of plans.
-            if self.columns.is_enum(column) {
+            if self.columns.has_own_order(column) {
                 return None;
             }
             return Some(class_of(self.columns.schema.field(column).data_type()));

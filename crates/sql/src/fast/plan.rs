@@ -479,7 +479,7 @@ impl Planner<'_> {
     /// What an aggregate is of: not labels, of which the least is not that of texts.
     fn argument(&self, names: &Names<'_>, of: &Expr) -> Option<Made> {
         let column = names.column(bare(of));
-        column.is_none_or(|at| !self.columns.is_enum(at)).then_some(())?;
+        column.is_none_or(|at| !self.columns.has_own_order(at)).then_some(())?;
         names.compiled(of, None)
     }
 
@@ -500,7 +500,7 @@ impl Planner<'_> {
         let output = output_of(items, &by.expr)?;
         let own = output.map_or(&by.expr, |at| &items[at].expr);
         // Sorts know texts, not the order of labels.
-        names.column(bare(own)).is_none_or(|at| !self.columns.is_enum(at)).then_some(())?;
+        names.column(bare(own)).is_none_or(|at| !self.columns.has_own_order(at)).then_some(())?;
         if let Some(at) = output {
             return Some((By::Output(at), options));
         }

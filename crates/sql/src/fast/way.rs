@@ -106,7 +106,7 @@ fn said(names: &Names<'_>, condition: &Expr) -> Option<(usize, Said)> {
             let own = names.columns.schema.field(column).data_type();
             let is_key = item.data_type() == own
                 && is_key_class(class_of(own))
-                && !names.columns.is_enum(column);
+                && !names.columns.has_own_order(column);
             is_key.then_some((column, Said::OneOf(Listed::Array(slot))))
         }
         _ => None,
@@ -131,7 +131,7 @@ fn is_key_class(class: Class) -> bool {
 
 /// The value of a key of this column that an expression is.
 fn key_value(names: &Names<'_>, column: usize, expr: &Expr) -> Option<KeyValue> {
-    if names.columns.is_enum(column) {
+    if names.columns.has_own_order(column) {
         return None;
     }
     let expr = names.uncast(column, bare(expr));

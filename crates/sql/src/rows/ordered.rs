@@ -170,8 +170,8 @@ fn by_index(scan: &HeapScanExec, keys: &[Key], wanted: Wanted) -> Option<HeapSca
     let own: Vec<Key> = own.collect::<Option<_>>()?;
     // In a key -0 is 0, an interval its length, a label its code: rows come in another order than sorts have them.
     let is_kept = |(at, _): &Key| {
-        let (data_type, is_enum) = (schema.field(*at).data_type(), columns.is_enum(*at));
-        !is_enum && !data_type.is_floating() && !matches!(data_type, DataType::Interval(_))
+        let (data_type, is_other) = (schema.field(*at).data_type(), columns.has_own_order(*at));
+        !is_other && !data_type.is_floating() && !matches!(data_type, DataType::Interval(_))
     };
     let conditions = scan.other_filters() + wanted.conditions;
     let pays = rows_until(wanted.fetch.max(1), conditions) <= rows_by_index(scan.size()) as f64;

@@ -11,10 +11,11 @@ use cellar_format::rows::{
 use cellar_instance::catalog::{Catalog, Missing, RowTable, Table};
 use cellar_instance::heap::{IndexKey, MayShare, Statement};
 
-use crate::columnar::table::{checked_schema, enum_of};
+use crate::columnar::table::{checked_schema, enum_of, form_of};
 use crate::enums::{field_with_labels, layout_of, no_label, query_metadata};
 use crate::error::Error;
 use crate::instants::zoned::fields_in_zone;
+use crate::json::form::Form;
 
 /// The column in which rows of a table that is changed have their numbers.
 pub(crate) const ROW_ID: &str = "\u{1}row";
@@ -148,8 +149,13 @@ impl RowColumns {
     }
 
     /// Whether a column is of an enum type.
-    pub fn is_enum(&self, column: usize) -> bool {
+    fn is_enum(&self, column: usize) -> bool {
         !self.types.is_empty() && enum_of(self.schema.field(column)).is_some()
+    }
+
+    /// Whether the values of a column have another order than what is kept of them: only rules of plans know it.
+    pub fn has_own_order(&self, column: usize) -> bool {
+        self.is_enum(column) || form_of(self.schema.field(column)) == Some(Form::Jsonb)
     }
 
     /// Whether a catalog has the types of its columns as they were.
