@@ -265,29 +265,30 @@ impl RowTables {
         *self.modes.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// What a statement reads where nothing is ever changed; `None`: it may change something.
+    fn reading(&self) -> Option<Scope> {
+        let statement = self.database.heap().reading(self.session.waits())?;
+        Some(Scope {
+            transaction: Shared::default(),
+            statement,
+            definitions: self.database.definitions(),
+            in_block: false,
+            zone: Arc::clone(&self.settings.now().zone),
+            read_only: ReadOnly::Database,
+            since: Since::Always,
+            pending: Pending::default(),
+            deferred: None,
+        })
+    }
+
     /// Begins a statement.
     ///
     /// # Errors
     /// 25P02 behind a failure; the heap is not open.
     pub(crate) async fn begin_statement(&self) -> Result<Scope, Error> {
         self.fail_if_given_up().await;
-        let database = Arc::clone(&self.database);
-        if let Some(statement) = database.heap().reading(self.session.waits()) {
-            let (transaction, read_only) = (Shared::default(), ReadOnly::Database);
-            let (definitions, in_block) = (database.definitions(), false);
-            let (zone, since) = (Arc::clone(&self.settings.now().zone), Since::Always);
-            let (pending, deferred) = (Pending::default(), None);
-            return Ok(Scope {
-                transaction,
-                statement,
-                definitions,
-                in_block,
-                zone,
-                read_only,
-                since,
-                pending,
-                deferred,
-            });
+        if let Some(scope) = self.reading() {
+            return Ok(scope);
         }
         let mut deferred = None;
         let (transaction, definitions, in_block, read_only) = match &*self.state.lock().await {
@@ -305,7 +306,7 @@ impl RowTables {
                 let transaction = Arc::new(Mutex::new(Some(begun)));
                 let is_read_only = self.settings.now().is_read_only;
                 let only = if is_read_only { ReadOnly::Transaction } else { ReadOnly::Nothing };
-                (transaction, database.definitions(), false, only)
+                (transaction, self.database.definitions(), false, only)
             }
         };
         match in_block {
