@@ -6,6 +6,7 @@
 
 pub(crate) mod apart;
 pub(crate) mod given;
+pub(crate) mod grouped;
 pub(crate) mod outer;
 pub(crate) mod path;
 pub(crate) mod resolve;

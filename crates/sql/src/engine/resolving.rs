@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use cellar_instance::catalog::{Catalog, name};
+use cellar_instance::catalog::{Catalog, Constraint, name};
 use datafusion::sql::parser::{CopyToSource, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterIndexOperation, AlterTableOperation, ColumnDef, ColumnOption,
@@ -12,9 +12,11 @@ use datafusion::sql::sqlparser::ast::{
     Value,
 };
 
+use crate::columnar::table::checked_schema;
 use crate::engine::{Engine, tables};
 use crate::error::Error;
 use crate::names::folded;
+use crate::names::grouped::{Keyed, group_by_keys};
 use crate::names::path::TEMPORARY;
 use crate::names::resolve::{Resolver, key_name};
 use crate::parse::changed_query;
@@ -54,7 +56,23 @@ impl Engine {
             name.0 = std::iter::once(schema).chain(own).collect();
         }
         self.resolving(|resolver| resolve(resolver, &mut statement))?;
+        if let DfStatement::Statement(inner) = &mut statement {
+            group_by_keys(inner.as_mut(), &|name| self.keyed(name));
+        }
         Ok(statement)
+    }
+
+    /// A table of the heap that has a primary key, by its name in a statement that is resolved.
+    fn keyed(&self, name: &ObjectName) -> Option<Keyed> {
+        let catalog = self.host.rows()?.catalog().ok()?;
+        let [part] = &name.0[..] else { return None };
+        let (table, rows) = catalog.row_table(&folded(part.as_ident()?))?;
+        let mut indexes = rows.indexes.iter();
+        let key = indexes.find(|index| index.constraint == Some(Constraint::Primary))?;
+        let schema = checked_schema(&table.schema).ok()?;
+        let columns: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
+        let key = key.columns.iter().map(|own| columns[own.column].clone()).collect();
+        Some(Keyed { columns, key })
     }
 
     /// The same of a statement of SQL.

@@ -5,7 +5,7 @@ use cellar_instance::catalog::Table;
 
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::rows::{RowTables, Scope};
+use crate::rows::{RowTables, Scope, Standing};
 
 /// The option of a table in the catalog.
 pub(super) const ON_COMMIT: &str = "on_commit";
@@ -51,8 +51,12 @@ impl Engine {
             return Ok(());
         }
         let _turn = self.turn.lock().await;
-        // One that has failed does nothing.
-        let Ok(scope) = rows.begin_statement().await else { return Ok(()) };
+        let scope = match rows.begin_statement().await {
+            Ok(scope) => scope,
+            // It does nothing any more.
+            Err(_) if rows.standing().await == Standing::Failed => return Ok(()),
+            Err(error) => return Err(error),
+        };
         let in_scope = self.in_scope(scope.clone());
         let checked = if has_deferred { self.check_deferred(&scope).await } else { Ok(()) };
         let done = match checked {

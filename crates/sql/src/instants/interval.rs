@@ -207,9 +207,11 @@ fn signed(text: &str) -> (i128, &str) {
     }
 }
 
-/// A quotient, rounded to the nearest whole number.
+/// A quotient, rounded to the nearest whole number, halves to the even one.
 fn rounded(value: i128, by: i128) -> i128 {
-    (value.abs() + by / 2) / by * value.signum()
+    let (whole, rest) = (value.abs() / by, value.abs() % by);
+    let goes_up = rest * 2 > by || (rest * 2 == by && whole % 2 == 1);
+    (whole + i128::from(goes_up)) * value.signum()
 }
 
 impl Parts {
@@ -249,11 +251,14 @@ impl Parts {
     }
 }
 
-/// A time of day, or longer: `[-]H:M[:S[.F]]`.
+/// A time of day, or longer: `[-]H:M[:S[.F]]`, or `[-]M:S.F`.
 fn clock(text: &str) -> Option<i128> {
     let (sign, text) = signed(text);
     let mut parts = text.split(':');
-    let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next());
+    let (mut hours, mut minutes, mut seconds) = (parts.next()?, parts.next()?, parts.next());
+    if seconds.is_none() && minutes.contains('.') {
+        (hours, minutes, seconds) = ("0", hours, Some(minutes));
+    }
     let whole = |text: &str| {
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
         (is_number && text.len() <= 12).then(|| text.parse::<i128>().ok())?
@@ -311,9 +316,17 @@ pub(crate) fn read(text: &str) -> Option<IntervalMonthDayNano> {
         return iso(&text[1..])?.finish();
     }
     let mut words = words(text);
-    if words.first().is_some_and(|word| word == "@") {
-        words.remove(0);
+    if let Some(first) = words.first_mut() {
+        *first = first.strip_prefix('@').unwrap_or(first).to_owned();
     }
+    // A sign may stand apart from its number.
+    for at in (0..words.len().saturating_sub(1)).rev() {
+        if words[at] == "-" || words[at] == "+" {
+            let sign = words.remove(at);
+            words[at].insert_str(0, &sign);
+        }
+    }
+    words.retain(|word| !word.is_empty());
     let is_ago = words.last().is_some_and(|word| word == "ago");
     if is_ago {
         words.pop();
@@ -375,13 +388,19 @@ fn iso(text: &str) -> Option<Parts> {
     };
     let mut parts = Parts::default();
     let is_plain = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b"-:.".contains(&b));
-    if date.contains('-') && is_plain(date) && !date.starts_with('-') {
-        let mut numbers = date.splitn(3, '-').map(Number::read);
-        for unit in [Unit::Months(12), Unit::Months(1), Unit::Days(1)] {
-            let number = numbers.next()??;
-            parts.add(number.is_whole().then_some(number)?, unit);
+    let has_plain_time = time.is_none_or(is_plain);
+    if !text.is_empty() && is_plain(date) && has_plain_time && !date.starts_with('-') {
+        let numbers = date.split('-').filter(|part| !part.is_empty()).map(Number::read);
+        let mut units = [Unit::Months(12), Unit::Months(1), Unit::Days(1)].into_iter();
+        for number in numbers {
+            let number = number?;
+            parts.add(number.is_whole().then_some(number)?, units.next()?);
         }
-        parts.nanos = time.map_or(Some(0), clock)?;
+        parts.nanos += match time {
+            Some(time) if time.contains(':') => clock(time)?,
+            Some(hours) => Number::read(hours)?.whole * HOUR,
+            None => 0,
+        };
         return Some(parts);
     }
     let dates = [
@@ -442,6 +461,14 @@ mod tests {
             ("P-1Y3M", "-9 mons"),
             ("P0001-02-03T04:05:06", "1 year 2 mons 3 days 04:05:06"),
             ("P2W", "14 days"),
+            ("P0002", "2 years"),
+            ("P0002-10", "2 years 10 mons"),
+            ("PT10", "10:00:00"),
+            ("PT10:20", "10:20:00"),
+            ("1:30.5", "00:01:30.5"),
+            ("@1 minute", "00:01:00"),
+            ("- 1 day", "-1 days"),
+            ("0.375 years", "4 mons"),
             ("2 days ago", "-2 days"),
             ("1 day 02:03 ago", "-1 days -02:03:00"),
             ("1.5 hours", "01:30:00"),
@@ -475,7 +502,6 @@ mod tests {
             "1:60",
             "P",
             "PT",
-            "P1",
             "1 dat",
             "1 day 1:00 2:00",
             "1 hour 1:00",

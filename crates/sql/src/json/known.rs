@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
 use super::make::{MakeJson, with_known};
-use super::order::{compared, sorted};
+use super::order::{compared, in_order, sorted};
 use crate::rules::each_expression;
 use crate::walk::WalkPlan;
 
@@ -35,6 +35,10 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Ok(compared) => return Ok(Transformed::yes(compared)),
         Err(expr) => *expr,
     };
+    let mut expr = expr;
+    if in_order(&mut expr, schema) {
+        return Ok(Transformed::yes(expr));
+    }
     let Expr::ScalarFunction(ScalarFunction { func, args }) = &expr else {
         return Ok(Transformed::no(expr));
     };

@@ -30,6 +30,17 @@ const BOOL: u8 = 4;
 const ARRAY: u8 = 5;
 const OBJECT: u8 = 6;
 
+/// The key of a whole value.
+fn key_of(value: &Json) -> Vec<u8> {
+    let mut key = Vec::new();
+    match value {
+        // As PostgreSQL has it, for reasons of history.
+        Json::Array(items) if items.is_empty() => key.push(0),
+        other => add(other, &mut key),
+    }
+    key
+}
+
 /// Adds the key of a value. It holds as many values inside of each other as a text that was read.
 fn add(value: &Json, key: &mut Vec<u8>) {
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX).to_be_bytes();
@@ -140,6 +151,21 @@ pub(super) fn compared(expr: Expr, schema: &DFSchema) -> std::result::Result<Exp
     }
 }
 
+/// Has a window, or an aggregate, take rows in the order of jsonb values; whether it changes.
+pub(super) fn in_order(expr: &mut Expr, schema: &DFSchema) -> bool {
+    let order = match expr {
+        Expr::WindowFunction(own) => &mut own.params.order_by,
+        Expr::AggregateFunction(own) => &mut own.params.order_by,
+        _ => return false,
+    };
+    let mut changed = false;
+    for own in order.iter_mut().filter(|own| is_jsonb(&own.expr, schema)) {
+        own.expr = key(std::mem::take(&mut own.expr));
+        changed = true;
+    }
+    changed
+}
+
 /// Has rows be sorted by the keys of jsonb values.
 pub(super) fn sorted(plan: LogicalPlan) -> LogicalPlan {
     let LogicalPlan::Sort(mut sort) = plan else { return plan };
@@ -185,9 +211,7 @@ impl ScalarUDFImpl for JsonKey {
             };
             let value = read(text).map_err(|wrong| wrong_json(text, &wrong));
             let value = value.map_err(|error| DataFusionError::External(Box::new(error)))?;
-            let mut key = Vec::new();
-            add(&value, &mut key);
-            keys.append_value(key);
+            keys.append_value(key_of(&value));
         }
         let keys: ArrayRef = Arc::new(keys.finish());
         Ok(match &args.args[0] {
@@ -204,14 +228,13 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Vec<u8> {
-        let mut key = Vec::new();
-        add(&read(text).expect("it is JSON"), &mut key);
-        key
+        key_of(&read(text).expect("it is JSON"))
     }
 
     #[test]
     fn keys_are_in_the_order_of_values() {
         let order = [
+            "[]",
             "null",
             "\"\"",
             "\"a\"",
@@ -240,7 +263,7 @@ mod tests {
             "12345678901234567890",
             "false",
             "true",
-            "[]",
+            "[null]",
             "[1]",
             "[2]",
             "[1, 1]",

@@ -1,6 +1,6 @@
 //! What a transaction has put off of its foreign keys: checked when it commits, or when SET CONSTRAINTS asks for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellar_instance::catalog::{Action, Deferral, ForeignKey};
@@ -15,6 +15,8 @@ pub(crate) struct Deferred(Arc<Mutex<PutOff>>);
 #[derive(Debug, Default)]
 struct PutOff {
     entries: Vec<Entry>,
+    /// Where the last values of a foreign key are, by its table and its name.
+    latest: HashMap<(String, String), usize>,
     /// Which entries are settled, in the order in which they were.
     settled: Vec<usize>,
     /// So many of the first entries get no more values: a savepoint is behind them.
@@ -95,14 +97,17 @@ impl Deferred {
     /// There is no memory for its values.
     pub(super) fn add(&self, check: Check) -> Result<(), Error> {
         let mut put_off = self.put_off();
-        let sealed = put_off.sealed;
+        let put_off = &mut *put_off;
         if let Check::New(new) = &check {
-            for entry in put_off.entries[sealed..].iter_mut().filter(|own| !own.is_settled) {
-                if let Check::New(own) = &mut entry.check
-                    && own.is_of(&new.table, &new.key)
-                {
-                    return own.append(new);
-                }
+            let place = (new.table.clone(), new.key.name.clone());
+            let latest = put_off.latest.insert(place.clone(), put_off.entries.len());
+            if let Some(at) = latest.filter(|at| *at >= put_off.sealed)
+                && let Some(Entry { check: Check::New(own), is_settled: false }) =
+                    put_off.entries.get_mut(at)
+                && own.is_of(&new.table, &new.key)
+            {
+                put_off.latest.insert(place, at);
+                return own.append(new);
             }
         }
         put_off.entries.push(Entry { check, is_settled: false });
@@ -118,7 +123,8 @@ impl Deferred {
 
     /// Whether nothing is put off.
     pub fn is_empty(&self) -> bool {
-        self.put_off().entries.iter().all(|own| own.is_settled)
+        let put_off = self.put_off();
+        put_off.settled.len() == put_off.entries.len()
     }
 
     /// Checks have been made.

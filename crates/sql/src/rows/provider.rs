@@ -7,10 +7,9 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
-use cellar_instance::catalog::Constraint as Unique;
 use cellar_instance::heap::TableSize;
 use datafusion::catalog::Session;
-use datafusion::common::{Constraint, Constraints, DFSchema};
+use datafusion::common::DFSchema;
 use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::SessionState;
@@ -34,8 +33,6 @@ pub(crate) struct HeapTable {
     columns: Arc<RowColumns>,
     schema: SchemaRef,
     defaults: HashMap<String, Expr>,
-    /// The columns of the primary key: who groups by them may show the others.
-    key: Option<Constraints>,
 }
 
 impl std::fmt::Debug for HeapTable {
@@ -58,13 +55,7 @@ impl HeapTable {
     /// A table, with the numbers of its rows or without, and what columns get that are not named.
     pub fn new(columns: RowColumns, row_ids: bool, defaults: HashMap<String, Expr>) -> HeapTable {
         let schema = columns.query_schema(row_ids);
-        let mut indexes = columns.rows.indexes.iter();
-        let primary = indexes.find(|index| index.constraint == Some(Unique::Primary));
-        let key = primary.map(|index| {
-            let columns = index.columns.iter().map(|own| own.column).collect();
-            Constraints::new_unverified(vec![Constraint::PrimaryKey(columns)])
-        });
-        HeapTable { columns: Arc::new(columns), schema, defaults, key }
+        HeapTable { columns: Arc::new(columns), schema, defaults }
     }
 }
 
@@ -118,10 +109,6 @@ impl TableProvider for HeapTable {
 
     fn table_type(&self) -> TableType {
         TableType::Base
-    }
-
-    fn constraints(&self) -> Option<&Constraints> {
-        self.key.as_ref()
     }
 
     fn get_column_default(&self, column: &str) -> Option<&Expr> {

@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef};
 use bytes::Bytes;
 use cellar_instance::catalog::ForeignKey;
 
-use super::find::rows_with;
+use super::find::first_with;
 use super::settle::References;
 use super::values::{as_type, taken, whole, words};
 use crate::error::Error;
@@ -85,7 +85,7 @@ impl References<'_> {
         Ok(without)
     }
 
-    /// The first of these values that a row has now: others may have been changed since they were noted.
+    /// One of these values that a row has now: others may have been changed since they were noted.
     async fn first_left(
         &self,
         own: &RowColumns,
@@ -100,8 +100,8 @@ impl References<'_> {
             }
             open.look_anew().await?
         };
-        let found = rows_with(own, &statement, &key.columns, &taken(values, some)?).await?;
-        Ok(found.iter().map(|(_, at)| some[*at] as usize).min())
+        let found = first_with(own, &statement, &key.columns, &taken(values, some)?).await?;
+        Ok(found.map(|(_, at)| some[at] as usize))
     }
 }
 

@@ -39,10 +39,33 @@ pub(super) async fn rows_with(
     columns: &[usize],
     keys: &[ArrayRef],
 ) -> Result<Vec<(u64, usize)>, Error> {
+    find(table, statement, columns, (keys, usize::MAX)).await
+}
+
+/// As [`rows_with`], the first one that is found.
+///
+/// # Errors
+/// As of [`rows_with`].
+pub(super) async fn first_with(
+    table: &RowColumns,
+    statement: &Statement,
+    columns: &[usize],
+    keys: &[ArrayRef],
+) -> Result<Option<(u64, usize)>, Error> {
+    Ok(find(table, statement, columns, (keys, 1)).await?.into_iter().next())
+}
+
+/// So many of them at least, if there are.
+async fn find(
+    table: &RowColumns,
+    statement: &Statement,
+    columns: &[usize],
+    (keys, most): (&[ArrayRef], usize),
+) -> Result<Vec<(u64, usize)>, Error> {
     let index = index_of(table, columns);
     match index.filter(|(at, _)| statement.has_whole(&table.rows.indexes[*at])) {
-        Some(index) => by_index(table, statement, index, keys).await,
-        None => among_all(table, statement, columns, keys).await,
+        Some(index) => by_index(table, statement, index, (keys, most)).await,
+        None => among_all(table, statement, columns, (keys, most)).await,
     }
 }
 
@@ -50,7 +73,7 @@ async fn by_index(
     table: &RowColumns,
     statement: &Statement,
     (index, places): (usize, Vec<usize>),
-    keys: &[ArrayRef],
+    (keys, most): (&[ArrayRef], usize),
 ) -> Result<Vec<(u64, usize)>, Error> {
     let mut found = Vec::new();
     let count = keys.first().map_or(0, |key| key.len());
@@ -61,9 +84,13 @@ async fn by_index(
         let bounds = (Bound::Included(Bytes::from(first)), Bound::Included(Bytes::from(last)));
         let mut entries = statement.range(&table.rows.indexes[index], bounds, false)?;
         loop {
-            let some = entries.next(ENTRIES).await?;
+            let wanted = ENTRIES.min(most);
+            let some = entries.next(wanted).await?;
             found.extend(some.iter().map(|row| (*row, key)));
-            if some.len() < ENTRIES {
+            if found.len() >= most {
+                return Ok(found);
+            }
+            if some.len() < wanted {
                 break;
             }
         }
@@ -75,7 +102,7 @@ async fn among_all(
     table: &RowColumns,
     statement: &Statement,
     columns: &[usize],
-    keys: &[ArrayRef],
+    (keys, most): (&[ArrayRef], usize),
 ) -> Result<Vec<(u64, usize)>, Error> {
     let fields = keys.iter().map(|key| SortField::new(key.data_type().clone())).collect();
     let converter = RowConverter::new(fields).map_err(|error| from_arrow(&error))?;
@@ -102,6 +129,9 @@ async fn among_all(
         let own = converter.convert_columns(&arrays).map_err(|error| from_arrow(&error))?;
         for (number, row) in numbers.into_iter().zip(&own) {
             found.extend(wanted.get(&row.owned()).map(|key| (number, *key)));
+        }
+        if found.len() >= most {
+            break;
         }
     }
     Ok(found)

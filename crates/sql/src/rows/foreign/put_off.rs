@@ -1,5 +1,7 @@
 //! Checks of foreign keys that wait for the end of the transaction.
 
+use std::collections::BTreeMap;
+
 use async_recursion::async_recursion as boxed;
 use cellar_instance::catalog::{Action, Deferral, ForeignKey, Reference};
 
@@ -28,6 +30,8 @@ impl References<'_> {
     pub async fn settle_deferred(&self) -> Result<(), Error> {
         let Some(deferred) = self.scope.deferred() else { return Ok(()) };
         let (mut settled, mut new, mut gone) = (Vec::new(), Vec::<New>::new(), Vec::new());
+        // Of each index whether something about its keys stays put off.
+        let mut stays: BTreeMap<(String, bool), bool> = BTreeMap::new();
         for (place, check) in deferred.unsettled() {
             match check {
                 Check::New(own) if deferred.puts_off(&own.table, &own.key) => continue,
@@ -37,7 +41,11 @@ impl References<'_> {
                     None => new.push(own),
                 },
                 Check::Gone(own) => {
-                    let stays = self.puts_off(deferred, &own)?;
+                    let of = (own.index.clone(), own.new.is_some());
+                    let stays = match stays.get(&of) {
+                        Some(stays) => *stays,
+                        None => *stays.entry(of).or_insert(self.puts_off(deferred, &own)?),
+                    };
                     gone.push(own);
                     if stays {
                         continue;

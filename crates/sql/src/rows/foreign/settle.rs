@@ -14,7 +14,7 @@ use cellar_instance::heap::TableLock;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::ColumnarValue;
 
-use super::find::rows_with;
+use super::find::{first_with, rows_with};
 use super::values::{as_type, taken, whole, words};
 use crate::columnar::write::column_of;
 use crate::error::Error;
@@ -268,12 +268,13 @@ impl References<'_> {
             let could = whole(&keys);
             let keys = taken(&keys, &could)?;
             let statement = self.scope.open().await?.look_anew().await?;
-            let found = rows_with(&own, &statement, &one.key.columns, &keys).await?;
-            let Some((_, first)) = found.first() else { return Ok(true) };
             if refuses(one.action) {
-                let key = index_words(one.to, &one.key.index, &taken(old, &could)?, *first);
+                let first = first_with(&own, &statement, &one.key.columns, &keys).await?;
+                let Some((_, first)) = first else { return Ok(true) };
+                let key = index_words(one.to, &one.key.index, &taken(old, &could)?, first);
                 return Err(referred(one, &key));
             }
+            let found = rows_with(&own, &statement, &one.key.columns, &keys).await?;
             let new = match (one.action, new) {
                 (Action::Cascade, Some(new)) => {
                     let exact = typed(new)?;
