@@ -183,6 +183,17 @@ pub enum Error {
         /// What the other has.
         lsn: u64,
     },
+    /// The log was opened by force and has lost what pages have: the store is only read.
+    #[error(
+        "the store is ahead of the log, which was opened by force: its pages have changes up to LSN {below}, the log \
+         ends at {end}"
+    )]
+    Ahead {
+        /// Where the log ends.
+        end: u64,
+        /// All pages are below.
+        below: u64,
+    },
     /// What redo says does not fit the page: store and log do not belong together.
     #[error("redo at LSN {lsn} does not fit page {page}: {what}")]
     RedoUnfit {
@@ -263,6 +274,7 @@ impl Error {
             Error::SortDamaged { .. } => 70209,
             Error::HeaderDamaged { .. } => 1210,
             Error::Older { .. } => 1113,
+            Error::Ahead { .. } => 70214,
             Error::RedoUnfit { .. } => 70203,
             Error::Io(_) => 1115,
             Error::Log(error) => error.number(),

@@ -10,6 +10,9 @@ use crate::pace::Rates;
 const MAGIC: [u8; 4] = *b"CLHS";
 const VERSION: u16 = 1;
 
+/// The feature: pages are ahead of the log. A program that does not know it refuses the store.
+const AHEAD: u64 = 1;
+
 /// The header of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -27,6 +30,8 @@ pub struct Header {
     pub checkpoint: u64,
     /// How fast the last opening was that had enough to do.
     pub(crate) rates: Rates,
+    /// The log has lost what these pages have: their LSNs are below, and the store is only read. 0: none is.
+    pub ahead: u64,
 }
 
 impl Header {
@@ -40,8 +45,8 @@ impl Header {
         };
         put(&VERSION.to_le_bytes());
         put(&[0; 6]);
-        // Feature bits: none yet.
-        put(&0u64.to_le_bytes());
+        let features = if self.ahead > 0 { AHEAD } else { 0 };
+        put(&features.to_le_bytes());
         put(&self.generation.to_le_bytes());
         put(&self.store.to_le_bytes());
         put(&self.database.to_le_bytes());
@@ -52,6 +57,7 @@ impl Header {
         put(&self.checkpoint.to_le_bytes());
         put(&self.rates.redo.to_le_bytes());
         put(&self.rates.pages.to_le_bytes());
+        put(&self.ahead.to_le_bytes());
         page[..4].copy_from_slice(&MAGIC);
         let crc = crc32c::crc32c(&page[8..]);
         page[4..8].copy_from_slice(&crc.to_le_bytes());
@@ -78,8 +84,12 @@ impl Header {
         if version != VERSION {
             return Err(format!("it has version {version}, this build knows version {VERSION}"));
         }
-        if long(16) != 0 {
-            return Err(format!("it has features {:#x} that this build does not know", long(16)));
+        let unknown = long(16) & !AHEAD;
+        if unknown != 0 {
+            return Err(format!("it has features {unknown:#x} that this build does not know"));
+        }
+        if (long(16) & AHEAD > 0) != (long(96) > 0) {
+            return Err("it contradicts itself: pages are ahead of the log, or not".to_owned());
         }
         let geometry =
             Geometry { extent_pages: short(56), ring_batches: short(60), batch_pages: short(64) };
@@ -94,6 +104,7 @@ impl Header {
             extents: short(68),
             checkpoint: long(72),
             rates: Rates { redo: long(80), pages: long(88) }.sane(),
+            ahead: long(96),
         })
     }
 

@@ -1,5 +1,6 @@
 //! A store: tables and indexes in one file, and the log that it is redone from.
 
+mod ahead;
 mod apply;
 mod build;
 mod checkpoint;
@@ -48,7 +49,7 @@ pub use list::{ObjectKind, StoredObject};
 pub(crate) use load::Loaded;
 pub use load::{Load, MayShare};
 pub(crate) use long::{LongValues, TakenPages};
-pub use open::Reader;
+pub use open::{Opened, Reader};
 use read::Pages;
 pub use read::View;
 pub(crate) use scan::{Page, Place, Scan};
@@ -174,7 +175,9 @@ pub async fn create(device: &Arc<dyn Device>, new: NewStore) -> Result<(), Error
     map::make(&**device, store, geometry, 0, extents).await?;
     for generation in [1, 2] {
         let (checkpoint, rates) = (from.0, Rates::default());
-        let header = Header { generation, store, database, geometry, extents, checkpoint, rates };
+        let ahead = 0;
+        let header =
+            Header { generation, store, database, geometry, extents, checkpoint, rates, ahead };
         header.write(&**device).await?;
     }
     Ok(())

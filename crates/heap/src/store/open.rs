@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicU64;
 use async_recursion::async_recursion as boxed;
 use cellar_io::Device;
 use cellar_page::PAGE_BYTES;
-use cellar_redo::Recovery;
+use cellar_redo::{Log, Recovery, Report};
 use cellar_wait::Kind;
 
+use super::ahead::ahead_of_log;
 use super::read::{Pages, View};
 use super::{Header, Inner, InnerParts, OpenStore, Options, Store};
 use crate::dirty::Dirty;
@@ -20,6 +21,31 @@ use crate::recovery::{Replay, Replayed};
 use crate::snapshots::Snapshots;
 use crate::space::{Space, map};
 use crate::writer::Writer;
+
+/// What an opening has found.
+pub enum Opened {
+    /// A store that goes on.
+    Store(Store, Replayed),
+    /// Its pages are ahead of a log that was opened by force, now or before: it is only read, or changes of
+    /// transactions that are lost would be mixed with others.
+    Ahead {
+        /// What there is: all that the log has, and of what it has lost what was in pages.
+        reader: Reader,
+        /// The log, which gets no records of this store.
+        log: Log,
+        /// What its recovery has found.
+        report: Report,
+    },
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Opened::Store(store, _) => write!(f, "{store:?}"),
+            Opened::Ahead { reader, .. } => write!(f, "Ahead({reader:?})"),
+        }
+    }
+}
 
 /// A store that is only read, as it was when the log was read.
 pub struct Reader {
@@ -85,10 +111,24 @@ impl Store {
     /// Opens a store: the log is replayed, and then goes on.
     ///
     /// # Errors
-    /// [`Error::HeaderDamaged`], [`Error::Older`], [`Error::PageDamaged`], [`Error::RedoUnfit`]; those of
-    /// the log and of the device.
+    /// [`Error::HeaderDamaged`], [`Error::Older`], [`Error::PageDamaged`], [`Error::RedoUnfit`];
+    /// [`Error::Ahead`] where it may only be read; those of the log and of the device.
     #[boxed]
     pub async fn open(open: OpenStore) -> Result<(Store, Replayed), Error> {
+        match Store::open_any(open).await? {
+            Opened::Store(store, replayed) => Ok((store, replayed)),
+            Opened::Ahead { reader, report, .. } => {
+                Err(Error::Ahead { end: report.end.0, below: reader.end })
+            }
+        }
+    }
+
+    /// As [`Store::open`], also a store that may only be read.
+    ///
+    /// # Errors
+    /// As [`Store::open`], but for [`Error::Ahead`].
+    #[boxed]
+    pub async fn open_any(open: OpenStore) -> Result<Opened, Error> {
         let OpenStore { env, waits, device, mut recovery, options, growth } = open;
         let session = waits.session("store writer", Kind::Background);
         let mut header = Header::read(&*device).await?;
@@ -108,6 +148,21 @@ impl Store {
         let (session, frames_of) = (&session, &*frames);
         let replay = Replay { env: &env, session, frames: frames_of, dirty: &dirty, from, done };
         let replayed = replay.run(&mut recovery).await?;
+        let ahead = ahead_of_log(&recovery, &header, &replayed, &*device).await?;
+        if ahead > 0 {
+            frames.set_limit(u64::MAX);
+            let space = Space::load(&frames, session, geometry, header.extents, ahead).await?;
+            if header.ahead == 0 {
+                // Before the log goes on: whoever opens it next must know.
+                header = Header { ahead, generation: header.generation + 1, ..header };
+                header.write(&*device).await?;
+            }
+            let (log, report) = recovery.open().await?;
+            let pages = Pages { frames, geometry, space, snapshots: Arc::default() };
+            let newer = Arc::new((dirty, Vec::new()));
+            let reader = Reader { pages: Arc::new(pages), end: ahead.max(report.end.0), newer };
+            return Ok(Opened::Ahead { reader, log, report });
+        }
         header.rates = replayed.rates(header.rates);
         let (log, report) = recovery.open().await?;
         let end = report.end.0;
@@ -128,7 +183,7 @@ impl Store {
         inner.set_pace();
         inner.load_counters(session).await?;
         inner.start_writer();
-        Ok((Store(inner), replayed))
+        Ok(Opened::Store(Store(inner), replayed))
     }
 
     /// Opens a store to read it: the log is replayed in memory, and nothing is written. Nobody else may have
@@ -142,6 +197,9 @@ impl Store {
         let session = waits.session("store recovery", Kind::Background);
         let mut recovery = recovery.without_writes();
         let header = Header::read(&*device).await?;
+        if header.ahead > 0 {
+            recovery = recovery.by_force();
+        }
         check_header(&header, &recovery, device.geometry().size)?;
         let Header { store, geometry, extents, checkpoint: from, .. } = header;
         let ring = Ring::read(&*device, store, &geometry, header.checkpoint).await?;
@@ -154,8 +212,17 @@ impl Store {
         let replay = Replay { env: &env, session, frames: of, dirty: &dirty, from, done };
         let replayed = replay.run(&mut recovery).await?;
         let end = recovery.end().0;
-        check_log_end(end, header.checkpoint.max(replayed.newest + 1))?;
-        frames.set_limit(end);
+        let end = match header.ahead {
+            0 => {
+                check_log_end(end, header.checkpoint.max(replayed.newest + 1))?;
+                frames.set_limit(end);
+                end
+            }
+            ahead => {
+                frames.set_limit(u64::MAX);
+                end.max(ahead)
+            }
+        };
         let space = Space::load(&frames, session, geometry, extents, end).await?;
         let pages = Pages { frames, geometry, space, snapshots: Arc::default() };
         let newer = Arc::new((dirty, torn));

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_heap::locks::{Mode, Patience};
-use cellar_heap::{Change, Error, Isolation, Key, RowId, RowRef, Store};
-use cellar_io::EnvExt;
+use cellar_heap::{Change, Error, Isolation, Key, Opened, RowId, RowRef, Store};
+use cellar_io::{DeviceExt, Durability, EnvExt, Io};
 use cellar_wait::{Event, Session};
 use futures_util::FutureExt;
 use futures_util::future::{join, select};
@@ -321,4 +321,123 @@ fn many_keys_make_a_deep_tree_and_all_go_again() {
         store.commit(&session, vec![change]).await.unwrap();
         assert_eq!(all(&store, true).await.len(), 1);
     });
+}
+
+/// Rows of a store whose pages are all written, then of a log that has lost the newest of them.
+fn ahead_of_its_log(seed: u64) -> Rig {
+    let rig = Rig::new(seed, 4 << 20, 1 << 20);
+    let (groups, control) = rig.run(async {
+        let (store, session) = with_table(&rig).await;
+        for number in 1..10 {
+            add(&store, &session, number, 1000).await;
+        }
+        store.close().await.unwrap();
+        let groups: Vec<_> = rig.groups.iter().map(|disk| disk.snapshot()).collect();
+        (groups, rig.control.load().await.unwrap())
+    });
+    rig.run(async {
+        let (store, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        for number in 10..40 {
+            add(&store, &session, number, 1000).await;
+        }
+        store.close().await.unwrap();
+    });
+    for (disk, image) in rig.groups.iter().zip(&groups) {
+        disk.replace_with_snapshot(image);
+    }
+    rig.run(rig.control.store(control)).unwrap();
+    rig
+}
+
+#[test]
+fn a_store_ahead_of_a_log_that_was_forced_is_read_and_never_changed() {
+    let mut rig = ahead_of_its_log(31);
+    let opened = rig.run(rig.open());
+    assert!(matches!(opened, Err(Error::Older { what: "the log", .. })), "{opened:?}");
+    rig.force = true;
+    let opened = rig.run(rig.open());
+    assert!(matches!(opened, Err(Error::Ahead { .. })), "{opened:?}");
+    // From then on whoever opens it knows, also without force, and what was read stays.
+    for force in [false, true] {
+        rig.force = force;
+        for _ in 0..2 {
+            rig.run(async {
+                let opened = rig.open_any().await.unwrap();
+                let Opened::Ahead { reader, log, .. } = opened else { panic!("{opened:?}") };
+                let rows = reader.view().scan(&rig.session(), TABLE).await.unwrap();
+                assert_eq!(rows.len(), 39, "all that is in pages");
+                drop(reader);
+                log.close().await.unwrap();
+                let (reader, _) = rig.open_read_only().await.unwrap();
+                let rows = reader.view().scan(&rig.session(), TABLE).await.unwrap();
+                assert_eq!(rows.len(), 39);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_log_that_was_forced_and_has_all_of_the_pages_goes_on() {
+    let mut rig = Rig::new(32, 4 << 20, 1 << 20);
+    rig.run(async {
+        let (store, session) = with_table(&rig).await;
+        for number in 1..10 {
+            add(&store, &session, number, 1000).await;
+        }
+        store.close().await.unwrap();
+    });
+    rig.force = true;
+    rig.run(async {
+        let (store, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        add(&store, &session, 10, 1000).await;
+        assert_eq!(numbers(&store, &session).await, (1..11).collect());
+        store.close().await.unwrap();
+    });
+}
+
+#[test]
+fn pages_ahead_of_a_forced_log_are_found_where_the_header_says_nothing() {
+    // The checkpoint is where the log has it, and pages that no record of it names are newer.
+    for seed in 0..20 {
+        let mut rig = Rig::new(40 + seed, 4 << 20, 1 << 20);
+        rig.options.checkpoint_after = Duration::from_secs(3600);
+        rig.options.recovery_target = Duration::from_secs(3600);
+        let image = |rig: &Rig| {
+            let groups: Vec<_> = rig.groups.iter().map(|disk| disk.snapshot()).collect();
+            (groups, rig.run(rig.control.load()).unwrap())
+        };
+        rig.run(async {
+            let (store, session) = with_table(&rig).await;
+            for number in 1..5 {
+                add(&store, &session, number, 7000).await;
+            }
+            store.close().await.unwrap();
+        });
+        let headers = 2 * 8192;
+        let header = rig.run(rig.data.read_at(Io::FOREGROUND, 0, headers)).unwrap().freeze();
+        let (groups, control) = image(&rig);
+        rig.run(async {
+            let (store, _) = rig.open().await.unwrap();
+            let session = rig.session();
+            for number in 5..5 + seed {
+                add(&store, &session, number, 7000).await;
+            }
+            store.close().await.unwrap();
+        });
+        // Both copies of the header as they were, and the log; the pages behind them are newer.
+        let written = rig.data.write_at(Io::FOREGROUND, 0, header, Durability::Durable);
+        rig.run(written).unwrap();
+        for (disk, image) in rig.groups.iter().zip(&groups) {
+            disk.replace_with_snapshot(image);
+        }
+        rig.run(rig.control.store(control)).unwrap();
+        rig.force = true;
+        let opened = rig.run(rig.open());
+        match seed {
+            0 => assert!(opened.is_ok(), "{opened:?}"),
+            _ => assert!(matches!(opened, Err(Error::Ahead { .. })), "{seed}: {opened:?}"),
+        }
+    }
 }

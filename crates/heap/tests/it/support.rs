@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cellar_heap::{Error, Geometry, Growth, NewStore, OpenStore, Options, Reader, Replayed, Store};
+use cellar_heap::{
+    Error, Geometry, Growth, NewStore, OpenStore, Opened, Options, Reader, Replayed, Store,
+};
 use cellar_io::sim::{Sim, SimDisk, SimDiskOptions};
 use cellar_io::{Device, IoFuture};
 use cellar_redo::on_disk::DatabaseId;
@@ -35,6 +37,8 @@ pub struct Rig {
     pub waits: Waits,
     pub options: Options,
     pub geometry: Geometry,
+    /// The log is opened by force.
+    pub force: bool,
     /// Makes the file longer when it is full.
     pub growth: Option<Arc<dyn Growth>>,
 }
@@ -64,6 +68,7 @@ impl Rig {
             waits: Waits::new(),
             options,
             geometry: SMALL,
+            force: false,
             growth: None,
         }
     }
@@ -111,7 +116,7 @@ impl Rig {
             media: self.media(),
             options: cellar_redo::Options::default(),
             returning: Vec::new(),
-            force: false,
+            force: self.force,
         }
     }
 
@@ -142,6 +147,11 @@ impl Rig {
         growth: Arc<dyn Growth>,
     ) -> Result<(Store, Replayed), Error> {
         Store::open(OpenStore { growth: Some(growth), ..self.opening(device).await? }).await
+    }
+
+    /// As [`Rig::open`], also a store that may only be read.
+    pub async fn open_any(&self) -> Result<Opened, Error> {
+        Store::open_any(self.opening(Arc::clone(&self.data) as _).await?).await
     }
 
     pub async fn open_read_only(&self) -> Result<(Reader, Replayed), Error> {

@@ -50,7 +50,13 @@ impl Administrator {
                 let (end, records) = (report.end, report.records);
                 let mut text = format!("Database altered: the redo log is open from LSN {end} on,");
                 text += &format!(" {records} records were found{lost}.");
-                Ok(done(text))
+                let mut reply = done(text);
+                if self.database.heap().is_ahead() {
+                    let notice = "tables can only be read: pages have changes that the log has lost; copy them out \
+                                  (COPY .. TO), and load them into a new database";
+                    reply.notices.push(notice.to_owned());
+                }
+                Ok(reply)
             }
             RedoAction::Switch => {
                 let next = redo.switch_logfile(self.session.waits()).await?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cellar_heap::{Error as HeapError, OpenStore, Store};
+use cellar_heap::{Error as HeapError, OpenStore, Opened, Store};
 use cellar_redo::{Log, Lsn, Recovery, Report};
 use cellar_storage::redo::{LogUser, OpenError, UserFuture};
 
@@ -23,7 +23,7 @@ impl Heap {
     fn take(&self) -> Option<Store> {
         match std::mem::take(&mut *self.state()) {
             State::Open(store) => Some(store),
-            State::ReadOnly(_) | State::Closed => None,
+            State::ReadOnly(_) | State::Ahead(..) | State::Closed => None,
         }
     }
 
@@ -52,11 +52,18 @@ impl LogUser for Heap {
         Box::pin(async move {
             self.abandon().await;
             let opening = self.opening(recovery, true).await?;
-            let (store, _) = Store::open(opening).await.map_err(not_opened)?;
-            let answer = (store.log().clone(), store.log_report().clone());
-            self.find(&store);
-            *self.state() = State::Open(store);
-            Ok(answer)
+            match Store::open_any(opening).await.map_err(not_opened)? {
+                Opened::Store(store, _) => {
+                    let answer = (store.log().clone(), store.log_report().clone());
+                    self.find(&store);
+                    *self.state() = State::Open(store);
+                    Ok(answer)
+                }
+                Opened::Ahead { reader, log, report } => {
+                    *self.state() = State::Ahead(reader, log.clone());
+                    Ok((log, report))
+                }
+            }
         })
     }
 
@@ -72,6 +79,10 @@ impl LogUser for Heap {
 
     fn checkpoint(&self) -> UserFuture<'_, Result<Lsn>> {
         Box::pin(async move {
+            if self.is_ahead() {
+                // Nothing of it is written, and nothing is to be.
+                return Ok(Lsn(0));
+            }
             let store = self.store()?;
             let durable = store.log().durable_lsn();
             store.checkpoint().await.map_err(from_heap)?;
@@ -81,7 +92,16 @@ impl LogUser for Heap {
 
     fn close(&self) -> UserFuture<'_, Result<()>> {
         Box::pin(async move {
-            let Some(store) = self.take() else { return Ok(()) };
+            let ahead = match &*self.state() {
+                State::Ahead(_, log) => Some(log.clone()),
+                State::Open(_) | State::ReadOnly(_) | State::Closed => None,
+            };
+            let Some(store) = self.take() else {
+                return match ahead {
+                    Some(log) => Ok(log.close().await?),
+                    None => Ok(()),
+                };
+            };
             let log = store.log().clone();
             // What fails here is told by the close.
             let _ = store.settle_counters(&self.session()).await;

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cellar_diskgroup::Group;
 use cellar_heap::{Options, Reader, Store, View};
 use cellar_io::SharedEnv;
+use cellar_redo::Log;
 use cellar_storage::MountedGroups;
 use cellar_wait::Session;
 
@@ -55,6 +56,8 @@ enum State {
     Closed,
     Open(Store),
     ReadOnly(Reader),
+    /// Its pages are ahead of a log that was opened by force, and has no records of it from now on.
+    Ahead(Reader, Log),
 }
 
 struct Inner {
@@ -78,7 +81,7 @@ impl std::fmt::Debug for Heap {
         match &*self.state() {
             State::Closed => f.write_str("Heap(closed)"),
             State::Open(store) => write!(f, "Heap({store:?})"),
-            State::ReadOnly(reader) => write!(f, "Heap({reader:?})"),
+            State::ReadOnly(reader) | State::Ahead(reader, _) => write!(f, "Heap({reader:?})"),
         }
     }
 }
@@ -123,11 +126,12 @@ impl Heap {
     /// The store, to change rows.
     ///
     /// # Errors
-    /// 70162 it is not open, 70041 it is open read-only.
+    /// 70162 it is not open, 70041 it is open read-only, 70214 it is ahead of its log.
     pub(crate) fn store(&self) -> Result<Store> {
         match &*self.state() {
             State::Open(store) => Ok(store.clone()),
             State::ReadOnly(_) => Err(Error::new(70041, "the database is open read-only")),
+            State::Ahead(..) => Err(ahead()),
             State::Closed => Err(closed()),
         }
     }
@@ -142,7 +146,7 @@ impl Heap {
                 store.check_running().map_err(from_heap)?;
                 Ok(store.view())
             }
-            State::ReadOnly(reader) => Ok(reader.view()),
+            State::ReadOnly(reader) | State::Ahead(reader, _) => Ok(reader.view()),
             State::Closed => Err(closed()),
         }
     }
@@ -150,11 +154,16 @@ impl Heap {
     /// What a statement reads of a heap that is open read-only; `None`: it is not.
     pub fn reading(&self, session: &Session) -> Option<Statement> {
         match &*self.state() {
-            State::ReadOnly(reader) => {
+            State::ReadOnly(reader) | State::Ahead(reader, _) => {
                 Some(Statement::of(reader.statement(session), self.0.fresh.clone()))
             }
             State::Open(_) | State::Closed => None,
         }
+    }
+
+    /// Whether it can only be read, as the log was opened by force and has lost changes that are in pages.
+    pub fn is_ahead(&self) -> bool {
+        matches!(*self.state(), State::Ahead(..))
     }
 
     /// A number for a new table or index, which nothing else ever has.
@@ -207,6 +216,15 @@ impl Heap {
             ..Options::default()
         }
     }
+}
+
+/// The error of who would change what is ahead of its log.
+fn ahead() -> Error {
+    let text = "tables can only be read: the redo log was opened by force, and pages have changes that it has lost";
+    Error::new(70214, text).hint(
+        "copy the tables out (COPY .. TO), look them over, and load them into a new database: of a transaction that \
+         was lost some rows may be there, and others not",
+    )
 }
 
 pub(crate) fn closed() -> Error {

@@ -171,6 +171,18 @@ impl Recovery {
         Ok(())
     }
 
+    /// Whether it was begun by force: acknowledged records may be lacking at its end.
+    pub fn is_forced(&self) -> bool {
+        self.force
+    }
+
+    /// Has it read on where it would be refused, as if it had been begun by force.
+    #[must_use]
+    pub fn by_force(mut self) -> Recovery {
+        self.force = true;
+        self
+    }
+
     /// Has it write nothing: the records are read, and the log cannot be opened by it.
     #[must_use]
     pub fn without_writes(mut self) -> Recovery {
