@@ -42,22 +42,7 @@ impl Administrator {
                 redo.drop_log().await?;
                 Ok(done("Database altered: it has no redo log now."))
             }
-            RedoAction::RecoverForce => {
-                let log = redo.open_forced().await?;
-                self.database.find_catalog().await?;
-                let report = log.report();
-                let lost = if report.forced { "; what only missing media had is lost" } else { "" };
-                let (end, records) = (report.end, report.records);
-                let mut text = format!("Database altered: the redo log is open from LSN {end} on,");
-                text += &format!(" {records} records were found{lost}.");
-                let mut reply = done(text);
-                if self.database.heap().is_ahead() {
-                    let notice = "tables can only be read: pages have changes that the log has lost; copy them out \
-                                  (COPY .. TO), and load them into a new database";
-                    reply.notices.push(notice.to_owned());
-                }
-                Ok(reply)
-            }
+            RedoAction::RecoverForce => self.recover_by_force().await,
             RedoAction::Switch => {
                 let next = redo.switch_logfile(self.session.waits()).await?;
                 Ok(done(format!("System altered: the next log group begins at LSN {next}.")))
@@ -78,5 +63,23 @@ impl Administrator {
                 Ok(done(text + "."))
             }
         }
+    }
+
+    /// Opens a log that does not open as it is.
+    async fn recover_by_force(&self) -> Result<Reply> {
+        let log = self.database.storage().redo().open_forced().await?;
+        self.database.find_catalog().await?;
+        let report = log.report();
+        let lost = if report.forced { "; what only missing media had is lost" } else { "" };
+        let (end, records) = (report.end, report.records);
+        let mut text = format!("Database altered: the redo log is open from LSN {end} on,");
+        text += &format!(" {records} records were found{lost}.");
+        let mut reply = done(text);
+        if self.database.heap().is_ahead() {
+            let notice = "tables can only be read: pages have changes that the log has lost; copy them out \
+                          (COPY .. TO), and load them into a new database";
+            reply.notices.push(notice.to_owned());
+        }
+        Ok(reply)
     }
 }
