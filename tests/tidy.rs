@@ -296,3 +296,41 @@ fn code_names_only_crates_that_the_table_allows() {
         }
     }
 }
+
+/// Numbers that a text has behind one of these beginnings.
+fn numbers_behind(text: &str, beginnings: &[&str]) -> BTreeSet<u32> {
+    let of = |beginning: &&str| {
+        let behind = text.split(beginning).skip(1);
+        let digits = |rest: &str| {
+            let rest = rest.trim_start();
+            rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|own| own.parse().ok())
+        };
+        behind.filter_map(digits).collect::<Vec<u32>>()
+    };
+    beginnings.iter().flat_map(of).collect()
+}
+
+#[test]
+fn each_number_of_an_error_below_sql_has_an_sqlstate() {
+    let known = std::fs::read_to_string(root().join("crates/storage/src/error.rs")).unwrap();
+    let table = known.split("pub const NUMBERS").nth(1).unwrap().split("];").next().unwrap();
+    let known = numbers_behind(table, &["\n    ("]);
+    assert!(known.len() > 100, "{}", known.len());
+    let below = ["storage", "instance", "heap", "diskgroup", "redo"];
+    for (path, text) in with_ending(".rs") {
+        let path = path.display().to_string();
+        let is_below = below.iter().any(|name| path.contains(&format!("crates/{name}/src/")));
+        let is_test = path.ends_with("tests.rs");
+        if !is_below || is_test {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        let mut used = numbers_behind(code, &["Error::new(", ".under("]);
+        if path.ends_with("error.rs") && code.contains("fn number(") {
+            let own = code.split("fn number(").nth(1).unwrap();
+            used.extend(numbers_behind(own.split("\n    }\n").next().unwrap(), &["=> "]));
+        }
+        let unknown: Vec<&u32> = used.difference(&known).collect();
+        assert!(unknown.is_empty(), "{path}: {unknown:?} are not in NUMBERS of storage's errors");
+    }
+}

@@ -8,6 +8,7 @@ pub(crate) mod create_as;
 mod disks;
 mod enums;
 mod explain;
+pub(crate) mod foreign_table;
 mod identity;
 mod joins;
 mod like;
@@ -139,6 +140,7 @@ fn abort_is_rollback(tokens: &mut [TokenWithSpan]) {
 /// One statement for DataFusion.
 fn one_of(mut tokens: Vec<TokenWithSpan>) -> Result<DfStatement, Error> {
     abort_is_rollback(&mut tokens);
+    foreign_table::take_out(&mut tokens)?;
     let filled = create_as::take_out(&mut tokens);
     table_kind::take_out(&mut tokens)?;
     locks::take_out(&mut tokens);
@@ -302,7 +304,7 @@ impl<'a> Cursor<'a> {
         if let Some(statement) = self.add_identity()? {
             return self.at_its_end(statement).map(Some);
         }
-        let heads: [(&[&str], Rest<'a>); 22] = [
+        let heads: [(&[&str], Rest<'a>); 23] = [
             (&["CREATE", "DISKGROUP"], Self::create_diskgroup),
             (&["DROP", "DISKGROUP"], Self::drop_diskgroup),
             (&["ALTER", "DISKGROUP"], Self::alter_diskgroup),
@@ -321,6 +323,7 @@ impl<'a> Cursor<'a> {
             (&["COMMENT", "ON"], Self::comment),
             (&["SET", "CONSTRAINTS"], Self::set_constraints),
             (&["LOCK"], Self::lock),
+            (&["CHECKPOINT"], Self::checkpoint),
             (&["VACUUM"], Self::vacuum),
             (&["ANALYZE|ANALYSE"], Self::analyze),
             (&["SHOW", "PARAMETER|PARAMETERS"], Self::show_parameter),

@@ -1,5 +1,6 @@
 //! Openings of a store: what was torn is mended, the log is replayed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -7,11 +8,12 @@ use async_recursion::async_recursion as boxed;
 use cellar_io::Device;
 use cellar_page::PAGE_BYTES;
 use cellar_redo::{Log, Recovery, Report};
-use cellar_wait::Kind;
+use cellar_wait::{Kind, Session};
 
 use super::ahead::ahead_of_log;
 use super::read::{Pages, View};
 use super::{Header, Inner, InnerParts, OpenStore, Options, Store};
+use crate::counters::{COUNTERS, decode};
 use crate::dirty::Dirty;
 use crate::doublewrite::Ring;
 use crate::error::Error;
@@ -52,6 +54,10 @@ pub struct Reader {
     pages: Arc<Pages>,
     /// All commits are below.
     end: u64,
+    /// Some pages have what the log has lost.
+    is_ahead: bool,
+    /// Where counters go on.
+    counters: BTreeMap<u32, i64>,
     /// Pages that are newer than on disk: they stay in memory, also for views that outlive this.
     newer: Arc<(Arc<Dirty>, Vec<Arc<Frame>>)>,
 }
@@ -66,6 +72,29 @@ impl Reader {
     /// All that was committed.
     pub fn view(&self) -> View {
         View::new(&self.pages, Arc::clone(&self.newer) as _, || self.end)
+    }
+
+    /// The value of a counter that would be taken next.
+    ///
+    /// # Errors
+    /// [`Error::WrongObject`]: there is no such counter.
+    pub fn peek_counter(&self, number: u32) -> Result<i64, Error> {
+        let found = self.counters.get(&number).copied();
+        found.ok_or(Error::WrongObject { object: number, expected: "counter" })
+    }
+
+    /// With its counters.
+    async fn with_counters(mut self, session: &Session) -> Result<Reader, Error> {
+        if self.pages.space.check_table(COUNTERS).is_ok() {
+            let rows = self.view().scan(session, COUNTERS).await?;
+            self.counters = rows.iter().filter_map(|(_, row)| decode(row)).collect();
+        }
+        Ok(self)
+    }
+
+    /// Whether pages have changes that the log has lost: it was opened by force.
+    pub fn is_ahead(&self) -> bool {
+        self.is_ahead
     }
 }
 
@@ -160,7 +189,10 @@ impl Store {
             let (log, report) = recovery.open().await?;
             let pages = Pages { frames, geometry, space, snapshots: Arc::default() };
             let newer = Arc::new((dirty, Vec::new()));
-            let reader = Reader { pages: Arc::new(pages), end: ahead.max(report.end.0), newer };
+            let (pages, end) = (Arc::new(pages), ahead.max(report.end.0));
+            let counters = BTreeMap::new();
+            let reader = Reader { pages, end, is_ahead: true, counters, newer };
+            let reader = reader.with_counters(session).await?;
             return Ok(Opened::Ahead { reader, log, report });
         }
         header.rates = replayed.rates(header.rates);
@@ -225,8 +257,10 @@ impl Store {
         };
         let space = Space::load(&frames, session, geometry, extents, end).await?;
         let pages = Pages { frames, geometry, space, snapshots: Arc::default() };
-        let newer = Arc::new((dirty, torn));
-        Ok((Reader { pages: Arc::new(pages), end, newer }, replayed))
+        let (newer, is_ahead) = (Arc::new((dirty, torn)), header.ahead > 0);
+        let (pages, counters) = (Arc::new(pages), BTreeMap::new());
+        let reader = Reader { pages, end, is_ahead, counters, newer };
+        Ok((reader.with_counters(session).await?, replayed))
     }
 }
 

@@ -139,6 +139,12 @@ fn values_taken_ahead_stay_within_their_bounds_and_are_given_once() {
     rig.sim.crash();
     rig.sim.restart();
     rig.run(async {
+        let (reader, _) = rig.open_read_only().await.unwrap();
+        let next = reader.peek_counter(COUNTER).unwrap();
+        assert!((1100..=1132).contains(&next), "{next}");
+        assert!(reader.peek_counter(COUNTER + 1).is_err());
+    });
+    rig.run(async {
         let (store, _) = rig.open().await.unwrap();
         let value = store.take_ahead(COUNTER, &far).unwrap();
         assert!((1100..=1132).contains(&value), "{value}");

@@ -76,8 +76,8 @@ impl Administrator {
         text += &format!(" {records} records were found{lost}.");
         let mut reply = done(text);
         if self.database.heap().is_ahead() {
-            let notice = "tables can only be read: pages have changes that the log has lost; copy them out \
-                          (COPY .. TO), and load them into a new database";
+            let notice = "tables can only be read: pages have changes that the log has lost; copy them out (pg_dump, \
+                          or COPY .. TO), look them over, and load them into a new database";
             reply.notices.push(notice.to_owned());
         }
         Ok(reply)

@@ -31,7 +31,7 @@ impl Database {
     /// How a mounted group is, without its hot spares.
     pub fn health_of(&self, mounted: &Mounted) -> GroupHealth {
         let (redo, no_disks) = (self.instance.redo(), self.storage.groups().no_disks());
-        health::of(mounted, redo, no_disks, self.directory.path())
+        health::of(mounted, (redo, self.heap()), no_disks, self.directory.path())
     }
 
     fn by_number(&self) -> Vec<Mounted> {

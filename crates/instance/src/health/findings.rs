@@ -10,6 +10,7 @@ use cellar_storage::words::some;
 
 use super::checked::{self, Checked};
 use super::{Finding, GroupHealth, LastScrub};
+use crate::heap::Heap;
 use crate::scrub::wrong_words;
 
 pub(super) fn lost(status: &GroupHealth) -> Option<Finding> {
@@ -50,6 +51,20 @@ pub(super) fn taken_older(
         action: format!(
             "see which tables can be read: cellar validate {dir}; compare them with what you \
              know; a table made anew (CREATE TABLE .. AS, DROP) is out of this list"
+        ),
+    })
+}
+
+/// Tables can only be read since RECOVER FORCE.
+pub(super) fn ahead(mounted: &Mounted, heap: &Heap, dir: &Path) -> Option<Finding> {
+    (mounted.number == 1 && heap.is_ahead()).then(|| Finding {
+        state: "DAMAGED",
+        words: "tables can only be read: the redo log was opened by force, and pages have changes that it has lost"
+            .into(),
+        action: format!(
+            "copy the tables out (cellar start {}, then pg_dump; or COPY .. TO), look them over, and load them into \
+             a new database",
+            shell::path(dir)
         ),
     })
 }

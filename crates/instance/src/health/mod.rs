@@ -24,6 +24,7 @@ use cellar_storage::redo::Redo;
 use serde::Serialize;
 
 use crate::error::{Entry, Error};
+use crate::heap::Heap;
 use checked::Checked;
 use missing::Seen;
 
@@ -159,8 +160,14 @@ pub fn of_unmounted(error: &Error) -> GroupHealth {
     }
 }
 
-/// How a group is now. `no_disks`: where one that it misses may be; `dir` is for the commands that it names.
-pub fn of(mounted: &Mounted, redo: &Redo, no_disks: &[NoDisk], dir: &Path) -> GroupHealth {
+/// How a group is now. `heap` is the tables' that change; `no_disks`: where one that it misses may be; `dir` is for
+/// the commands that it names.
+pub fn of(
+    mounted: &Mounted,
+    (redo, heap): (&Redo, &Heap),
+    no_disks: &[NoDisk],
+    dir: &Path,
+) -> GroupHealth {
     let group = &mounted.group;
     let info = group.info();
     let disks = group.disks();
@@ -217,6 +224,7 @@ pub fn of(mounted: &Mounted, redo: &Redo, no_disks: &[NoDisk], dir: &Path) -> Gr
     if info.writable_mb == 0 && info.stopped.is_none() {
         found.push(findings::full(mounted, dir));
     }
+    found.extend(findings::ahead(mounted, heap, dir));
     found.extend(redo::finding(mounted, redo, dir));
     status.words = format!("{} disks, all in sync", disks.len());
     if operation.is_some_and(|now| now.power == 0) {

@@ -68,7 +68,8 @@ pub fn finding(mounted: &Mounted, redo: &Redo, dir: &Path) -> Option<Finding> {
             failed.join(", ")
         ),
         action: format!(
-            "bring it back, or give it up and add another: cellar sql {} -c {}",
+            "bring {} back, or give it up and add another: cellar sql {} -c {}",
+            failed.first().unwrap_or(&"it"),
             shell::path(dir),
             shell::quoted(&format!(
                 "alter database drop logfile member '{}'; alter database add logfile member '+{}'",

@@ -272,6 +272,15 @@ pub(super) async fn lock_name(
     change.lock_key(&name_key(schema, name).key, Mode::Exclusive).await
 }
 
+/// Keeps the name of an object until a transaction ends: nobody drops or renames it meanwhile.
+pub(super) async fn keep_name(
+    change: &mut Transaction,
+    key: &str,
+) -> std::result::Result<(), HeapError> {
+    let (schema, name) = name::parts(key);
+    change.lock_key(&name_key(schema, name).key, Mode::Share).await
+}
+
 /// Has a transaction make `next` of the catalog `now`. Nobody else changes it until the transaction ends.
 async fn write(change: &mut Transaction, now: &Catalog, next: &Catalog) -> Result<()> {
     change.lock(Resource::Table(OBJECTS), Mode::Exclusive).await.map_err(from_heap)?;

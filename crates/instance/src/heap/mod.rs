@@ -123,17 +123,24 @@ impl Heap {
         !matches!(*self.state(), State::Closed)
     }
 
+    /// Why rows are only read; `None`: they may be changed, or it is not open.
+    pub fn only_read(&self) -> Option<Error> {
+        match &*self.state() {
+            State::Ahead(..) => Some(ahead()),
+            State::ReadOnly(_) => Some(Error::new(70041, "the database is open read-only")),
+            State::Open(_) | State::Closed => None,
+        }
+    }
+
     /// The store, to change rows.
     ///
     /// # Errors
     /// 70162 it is not open, 70041 it is open read-only, 70214 it is ahead of its log.
     pub(crate) fn store(&self) -> Result<Store> {
-        match &*self.state() {
-            State::Open(store) => Ok(store.clone()),
-            State::ReadOnly(_) => Err(Error::new(70041, "the database is open read-only")),
-            State::Ahead(..) => Err(ahead()),
-            State::Closed => Err(closed()),
+        if let State::Open(store) = &*self.state() {
+            return Ok(store.clone());
         }
+        Err(self.only_read().unwrap_or_else(closed))
     }
 
     /// All that is acknowledged now.
@@ -163,7 +170,10 @@ impl Heap {
 
     /// Whether it can only be read, as the log was opened by force and has lost changes that are in pages.
     pub fn is_ahead(&self) -> bool {
-        matches!(*self.state(), State::Ahead(..))
+        match &*self.state() {
+            State::ReadOnly(reader) | State::Ahead(reader, _) => reader.is_ahead(),
+            State::Open(_) | State::Closed => false,
+        }
     }
 
     /// A number for a new table or index, which nothing else ever has.
@@ -222,8 +232,8 @@ impl Heap {
 fn ahead() -> Error {
     let text = "tables can only be read: the redo log was opened by force, and pages have changes that it has lost";
     Error::new(70214, text).hint(
-        "copy the tables out (COPY .. TO), look them over, and load them into a new database: of a transaction that \
-         was lost some rows may be there, and others not",
+        "copy the tables out (pg_dump, or COPY .. TO), look them over, and load them into a new database: of a \
+         transaction that was lost some rows may be there, and others not",
     )
 }
 

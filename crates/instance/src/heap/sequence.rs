@@ -4,7 +4,7 @@
 use cellar_heap::{Error as HeapError, Steps};
 use cellar_wait::Session;
 
-use super::{Heap, from_heap};
+use super::{Heap, State, from_heap};
 use crate::catalog::Sequence;
 use crate::error::Result;
 
@@ -27,6 +27,9 @@ impl Heap {
     /// # Errors
     /// As [`Heap::next_value`].
     pub fn peek_value(&self, sequence: &Sequence) -> Result<i64> {
+        if let State::ReadOnly(reader) | State::Ahead(reader, _) = &*self.state() {
+            return reader.peek_counter(sequence.counter).map_err(from_heap);
+        }
         self.store()?.peek_counter(sequence.counter).map_err(from_heap)
     }
 

@@ -14,7 +14,7 @@ use cellar_heap::{
 };
 use cellar_wait::Session;
 
-use super::catalog_rows::lock_name;
+use super::catalog_rows::{keep_name, lock_name};
 use super::fresh::{Fresh, Leaving};
 use super::{Heap, from_heap};
 use crate::catalog::{Catalog, Index, RowTable};
@@ -226,6 +226,15 @@ impl Transaction {
     #[boxed]
     pub async fn lock_name(&mut self, name: &str) -> Result<()> {
         lock_name(&mut self.0, name).await.map_err(from_heap)
+    }
+
+    /// Keeps an object under its name until the transaction ends: others may do the same.
+    ///
+    /// # Errors
+    /// As [`Transaction::lock_to_read`].
+    #[boxed]
+    pub async fn keep_name(&mut self, name: &str) -> Result<()> {
+        keep_name(&mut self.0, name).await.map_err(from_heap)
     }
 
     /// Whether it has loaded rows: going back to a mark takes them back.

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cellar_instance::catalog::Table;
 use datafusion::catalog::SchemaProvider;
 use datafusion::prelude::SessionContext;
 
@@ -15,6 +16,7 @@ use crate::host::Host;
 use crate::names::CATALOG;
 use crate::names::path::Paths;
 use crate::noted::Notes;
+use crate::parse::foreign_table::foreign_options;
 use crate::pgcatalog::Ask;
 use crate::settings::Settings;
 
@@ -50,7 +52,8 @@ impl Planner {
 
     fn make(&self) -> SessionContext {
         let (common, paths) = (&self.common, &self.paths);
-        let ask = Ask::new(&self.host, paths, (&self.settings, &self.prepared), &common.columns);
+        let external = (&common.columns, foreign_options as fn(&Table) -> Vec<String>);
+        let ask = Ask::new(&self.host, paths, (&self.settings, &self.prepared), external);
         let ask = Arc::new(ask);
         let own = (&self.settings, paths, &ask);
         let more = (&self.tables, &self.notes);

@@ -8,6 +8,11 @@ use super::sequences::bare;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
 
+/// Whether a mode keeps only those away who drop or rename.
+fn is_weak(lock: TableLock) -> bool {
+    matches!(lock, TableLock::AccessShare | TableLock::RowShare | TableLock::RowExclusive)
+}
+
 impl Engine {
     /// Locks tables, one after the other.
     pub(super) async fn lock_whole_tables(
@@ -27,7 +32,7 @@ impl Engine {
         for table in tables {
             self.check_own(table)?;
             let name = bare(table)?;
-            if rows.table(&name).is_none() {
+            if rows.table(&name).is_none() && !(self.has_table(&name) && is_weak(how.0)) {
                 return Err(self.not_lockable(table, &name).await);
             }
             rows.lock_table(&name, how).await?;
@@ -42,10 +47,11 @@ impl Engine {
             return Error::not_yet("LOCK TABLE of a view").next("lock the tables that it reads");
         }
         if self.has_table(name) {
-            return Error::not_yet(format!(
-                "LOCK TABLE of \"{name}\", which is no table of the heap"
-            ))
-            .next("whoever changes a columnar table has it alone meanwhile");
+            let what =
+                format!("LOCK TABLE of \"{name}\", which is no table of the heap, in this mode");
+            return Error::not_yet(what).next(format!(
+                "lock table {name} in access share mode keeps it from being dropped; rows may be added meanwhile"
+            ));
         }
         Error::new(942, "42P01", format!("table \"{name}\" does not exist"))
     }

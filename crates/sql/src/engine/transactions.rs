@@ -22,10 +22,13 @@ use crate::explain::Explained;
 use crate::explain::options::ExplainOptions;
 use crate::names::folded;
 use crate::rows::{Block, Modes, PLANNED_BEFORE, References, RowTables, Scope, Standing};
+use crate::statement::{Define, Statement};
 
 /// A statement is planned so often while others change its tables.
 const PLANS: usize = 10;
-use crate::statement::{Define, Statement};
+
+/// SQLSTATEs of names that the catalog does not have: of a table, a schema, something else.
+const NO_SUCH: [&str; 3] = ["42P01", "3F000", "42704"];
 
 impl Engine {
     /// Runs a statement for DataFusion, or one about transactions.
@@ -80,13 +83,16 @@ impl Engine {
 
     /// Where each statement ends: an error, wherever it comes from, fails the transaction that is open.
     pub(super) async fn concluded<T>(&self, outcome: Result<T, Error>) -> Result<T, Error> {
-        if outcome.is_err()
-            && let Some(rows) = self.host.rows()
+        let (Err(error), Some(rows)) = (&outcome, self.host.rows()) else { return outcome };
         {
             let _turn = self.turn.lock().await;
             rows.fail().await;
         }
-        outcome
+        // What is not there may be in a catalog that nobody can read.
+        match rows.catalog() {
+            Err(unknown) if NO_SUCH.contains(&error.sqlstate) => Err(unknown),
+            _ => outcome,
+        }
     }
 
     /// Refuses a statement in a transaction that has failed, but for what ends that.

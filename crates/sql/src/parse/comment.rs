@@ -12,6 +12,8 @@ const KINDS: &str = "TABLE, COLUMN, INDEX, VIEW, SEQUENCE, SCHEMA, TYPE or CONST
 impl Cursor<'_> {
     pub(super) fn comment(&mut self) -> Result<Statement, Error> {
         let wrong = self.expected(KINDS);
+        // An external table, as pg_dump calls it.
+        let _ = self.is_word_at(self.at + 1, "TABLE") && self.accept_word("FOREIGN");
         let about = match self.name(KINDS)?.to_ascii_uppercase().as_str() {
             "TABLE" => About::Table(self.object("the name of a table")?),
             "VIEW" => About::View(self.object("the name of a view")?),

@@ -41,6 +41,11 @@ impl Cursor<'_> {
         }
     }
 
+    /// `CHECKPOINT` was read: PostgreSQL's way to say ALTER SYSTEM CHECKPOINT.
+    pub(super) fn checkpoint(&mut self) -> Result<Statement, Error> {
+        Ok(redo(RedoAction::Checkpoint))
+    }
+
     /// `'m', ... [REUSE] [TO GROUP n]`: a medium has a file for every group, whichever is named.
     fn members(&mut self, add: bool) -> Result<Statement, Error> {
         let parentheses = self.accept(&Token::LParen);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::Field;
-use cellar_instance::catalog::Catalog;
+use cellar_instance::catalog::{Catalog, Table};
 use datafusion::common::TableReference;
 
 use super::constants::PG_CATALOG_OID;
@@ -27,6 +27,8 @@ pub(crate) struct Ask {
     pub(super) prepared: Arc<NamedStatements>,
     /// Our views, with their columns.
     views: Arc<[(String, Vec<Field>)]>,
+    /// The options of an external table, `name=value`: with them CREATE FOREIGN TABLE makes it again.
+    pub(super) options: fn(&Table) -> Vec<String>,
     /// The last one, while the catalog is the same.
     kept: Mutex<Option<Kept>>,
     /// Bytes of what is in the heap, as they were when pg_class was last read.
@@ -45,7 +47,7 @@ impl Ask {
         host: &Arc<dyn Host>,
         paths: &Arc<Paths>,
         (settings, prepared): (&Arc<Settings>, &Arc<NamedStatements>),
-        views: &Arc<[(String, Vec<Field>)]>,
+        (views, options): (&Arc<[(String, Vec<Field>)]>, fn(&Table) -> Vec<String>),
     ) -> Ask {
         Ask {
             host: Arc::clone(host),
@@ -53,6 +55,7 @@ impl Ask {
             settings: Arc::clone(settings),
             prepared: Arc::clone(prepared),
             views: Arc::clone(views),
+            options,
             kept: Mutex::default(),
             sizes: Mutex::default(),
         }

@@ -50,11 +50,12 @@ pub(super) enum Since {
 }
 
 /// What may not be changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum ReadOnly {
     Nothing,
     Transaction,
-    Database,
+    /// Why.
+    Database(Error),
 }
 
 impl Since {
@@ -109,8 +110,8 @@ impl Scope {
         &self,
     ) -> Result<MappedMutexGuard<'_, Option<Transaction>, Transaction>, Error> {
         let guard = self.transaction.lock().await;
-        if self.read_only == ReadOnly::Database {
-            return Err(Error::new(70041, "25006", "the database is open read-only"));
+        if let ReadOnly::Database(why) = &self.read_only {
+            return Err(why.clone());
         }
         if guard.is_none() {
             return Err(is_over());
@@ -141,7 +142,7 @@ impl Scope {
     pub async fn locked(&self, planned: &Arc<RowColumns>) -> Result<Arc<RowColumns>, Error> {
         let mut columns = Arc::clone(planned);
         loop {
-            if self.read_only != ReadOnly::Database {
+            if !matches!(self.read_only, ReadOnly::Database(_)) {
                 self.open().await?.lock_to_read(&columns.rows).await?;
                 if self.definitions.may_have_moved(&columns.rows) {
                     self.definitions.settled().await;
@@ -220,13 +221,13 @@ impl Scope {
     /// # Errors
     /// 25006 the transaction, or the database, is read-only.
     pub fn check_writable(&self) -> Result<(), Error> {
-        match self.read_only {
+        match &self.read_only {
             ReadOnly::Nothing => Ok(()),
             ReadOnly::Transaction => {
                 let text = "the transaction is read-only: it changes nothing";
                 Err(Error::new(1456, "25006", text).next("ROLLBACK, then begin without READ ONLY"))
             }
-            ReadOnly::Database => Err(Error::new(70041, "25006", "the database is open read-only")),
+            ReadOnly::Database(why) => Err(why.clone()),
         }
     }
 

@@ -45,7 +45,10 @@ struct Failed {
 
 /// A transaction that BEGIN has begun.
 struct Begun {
+    /// There is none where nothing can be changed.
     transaction: Shared,
+    /// Whether rows of the database can only be read.
+    only_reads: bool,
     definitions: Definitions,
     /// Names of places among its changes, in their order.
     savepoints: Vec<(String, Place)>,
@@ -60,7 +63,7 @@ struct Begun {
 
 /// A place among the changes of a transaction.
 struct Place {
-    rows: Mark,
+    rows: Option<Mark>,
     defined: Defined,
     settings: settings::Mark,
     deferred: deferred::Mark,
@@ -82,8 +85,8 @@ impl Begun {
     /// Takes the changes back that came behind a savepoint.
     async fn back_to(&self, at: usize) {
         let place = &self.savepoints[at].1;
-        if let Some(transaction) = self.transaction.lock().await.as_mut() {
-            transaction.back_to(place.rows);
+        if let (Some(open), Some(mark)) = (self.transaction.lock().await.as_mut(), place.rows) {
+            open.back_to(mark);
         }
         self.definitions.back_to(&place.defined);
         self.deferred.back_to(&place.deferred);
@@ -266,19 +269,38 @@ impl RowTables {
     }
 
     /// What a statement reads where nothing is ever changed; `None`: it may change something.
-    fn reading(&self) -> Option<Scope> {
-        let statement = self.database.heap().reading(self.session.waits())?;
-        Some(Scope {
+    ///
+    /// # Errors
+    /// 25P02 behind a failure.
+    async fn reading(&self) -> Result<Option<Scope>, Error> {
+        let heap = self.database.heap();
+        let Some(why) = heap.only_read() else { return Ok(None) };
+        let Some(statement) = heap.reading(self.session.waits()) else { return Ok(None) };
+        let in_block = match &*self.state.lock().await {
+            State::Failed(_) => return Err(ended_in_failure()),
+            State::Open(begun) => {
+                begun.is_used.store(true, Ordering::Release);
+                true
+            }
+            State::Idle => false,
+        };
+        let definitions = self.database.definitions();
+        if in_block {
+            self.settings.clock.begin_statement(self.wall());
+            self.at_work.store(true, Ordering::Release);
+            self.catalog.begin(&definitions, true);
+        }
+        Ok(Some(Scope {
             transaction: Shared::default(),
             statement,
-            definitions: self.database.definitions(),
-            in_block: false,
+            definitions,
+            in_block,
             zone: Arc::clone(&self.settings.now().zone),
-            read_only: ReadOnly::Database,
+            read_only: ReadOnly::Database(why.into()),
             since: Since::Always,
             pending: Pending::default(),
             deferred: None,
-        })
+        }))
     }
 
     /// Begins a statement.
@@ -287,7 +309,7 @@ impl RowTables {
     /// 25P02 behind a failure; the heap is not open.
     pub(crate) async fn begin_statement(&self) -> Result<Scope, Error> {
         self.fail_if_given_up().await;
-        if let Some(scope) = self.reading() {
+        if let Some(scope) = self.reading().await? {
             return Ok(scope);
         }
         let mut deferred = None;
@@ -463,11 +485,12 @@ impl RowTables {
     /// # Errors
     /// The heap is not open; 25P02.
     pub(crate) async fn begin(&self, modes: Modes) -> Result<bool, Error> {
-        if self.database.is_read_only() {
-            return Err(Error::new(70041, "25006", "the database is open read-only"));
-        }
         if !self.are_open() {
             self.database.use_heap(&|_, _| ()).await?;
+        }
+        let why = self.database.heap().only_read();
+        if let (Some(why), Some(false)) = (&why, modes.is_read_only) {
+            return Err(why.clone().into());
         }
         self.fail_if_given_up().await;
         let mut state = self.state.lock().await;
@@ -478,15 +501,19 @@ impl RowTables {
                 let now = self.settings.now();
                 let is_snapshot = modes.is_snapshot.unwrap_or(now.is_snapshot);
                 let begin = Begin { is_snapshot, ..self.beginning() };
-                let begun = self.database.heap().begin(self.session.waits(), begin)?;
-                let definitions = self.database.definitions();
+                let begun = match why {
+                    None => Some(self.database.heap().begin(self.session.waits(), begin)?),
+                    Some(_) => None,
+                };
+                let (definitions, only_reads) = (self.database.definitions(), begun.is_none());
                 self.catalog.begin(&definitions, true);
                 *self.modes.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = modes;
                 *state = State::Open(Begun {
-                    transaction: Arc::new(Mutex::new(Some(begun))),
+                    transaction: Arc::new(Mutex::new(begun)),
+                    only_reads,
                     definitions,
                     savepoints: Vec::new(),
-                    is_read_only: modes.is_read_only.unwrap_or(now.is_read_only),
+                    is_read_only: only_reads || modes.is_read_only.unwrap_or(now.is_read_only),
                     is_used: AtomicBool::new(false),
                     settings: self.settings.mark(),
                     deferred: Deferred::default(),
@@ -510,6 +537,13 @@ impl RowTables {
             State::Open(begun) => begun,
         };
         let is_used = begun.is_used.load(Ordering::Acquire);
+        if begun.only_reads {
+            return match self.database.heap().only_read() {
+                Some(why) if said.is_read_only == Some(false) => Err(why.into()),
+                // All of its statements see the same anyway.
+                _ => Ok(true),
+            };
+        }
         let mut transaction = begun.transaction.lock().await;
         let is_snapshot = transaction.as_ref().ok_or_else(is_over)?.is_snapshot();
         let other = said.is_snapshot.filter(|wanted| *wanted != is_snapshot);
@@ -547,6 +581,8 @@ impl RowTables {
         let transaction = match &*self.state.lock().await {
             State::Idle => return Err(no_block("LOCK TABLE")),
             State::Failed(_) => return Err(ended_in_failure()),
+            // Nobody changes it.
+            State::Open(begun) if begun.only_reads => return Ok(()),
             State::Open(begun) => {
                 begun.is_used.store(true, Ordering::Release);
                 Arc::clone(&begun.transaction)
@@ -558,11 +594,15 @@ impl RowTables {
         // Given up half-way it has failed.
         self.at_work.store(true, Ordering::Release);
         loop {
-            let (was, rows) = self.table(name).ok_or_else(|| changed(name))?;
-            open.lock_table(&rows, lock, is_nowait).await?;
+            let was = self.catalog.current().table(name).cloned().ok_or_else(|| changed(name))?;
+            match &was.rows {
+                Some(rows) => open.lock_table(rows, lock, is_nowait).await?,
+                None => open.keep_name(name).await?,
+            }
             self.database.catalog().settled().await;
-            // Who had it may have changed it.
-            if self.table(name).is_some_and(|(now, _)| now == was) {
+            // Who had it may have changed it; rows may be added to a columnar table.
+            let now = self.catalog.current().table(name).cloned();
+            if now.is_some_and(|now| now == was || was.rows.is_none() && now.id == was.id) {
                 break;
             }
         }
@@ -609,6 +649,10 @@ impl RowTables {
                         committed?;
                         Ok(Block::Committed)
                     }
+                    None if commits && begun.only_reads => {
+                        self.settings.end_transaction();
+                        Ok(Block::Committed)
+                    }
                     transaction => {
                         self.settings.back_to(&begun.settings);
                         begun.definitions.roll_back(transaction).await;
@@ -632,7 +676,10 @@ impl RowTables {
             State::Open(begun) => begun,
         };
         let rows = begun.transaction.lock().await.as_ref().map(Transaction::mark);
-        let (rows, defined) = (rows.ok_or_else(is_over)?, begun.definitions.mark());
+        if rows.is_none() && !begun.only_reads {
+            return Err(is_over());
+        }
+        let defined = begun.definitions.mark();
         let (settings, deferred) = (self.settings.mark(), begun.deferred.mark());
         begun.savepoints.push((name, Place { rows, defined, settings, deferred }));
         Ok(())
@@ -702,8 +749,8 @@ impl RowTables {
             let is_snapshot = begun.transaction.lock().await.as_ref().map(Transaction::is_snapshot);
             return (is_snapshot.unwrap_or_default(), begun.is_read_only);
         }
-        let now = self.settings.now();
-        (now.is_snapshot, now.is_read_only)
+        let (now, only_reads) = (self.settings.now(), self.database.heap().only_read().is_some());
+        (now.is_snapshot, now.is_read_only || only_reads)
     }
 
     /// Whether a transaction is open, or has failed.

@@ -481,6 +481,7 @@ fn statements_about_the_redo_log_are_read_as_oracle_writes_them() {
     assert_eq!(redo("alter system checkpoint global"), RedoAction::Checkpoint);
     assert_eq!(redo("alter system archive log current"), RedoAction::ArchiveCurrent);
     assert_eq!(redo("alter database recover force"), RedoAction::RecoverForce);
+    assert_eq!(redo("checkpoint;"), RedoAction::Checkpoint);
     for wrong in [
         "alter database open",
         "alter database add logfile blocksize 1024",

@@ -339,9 +339,7 @@ fn views(seen: &Seen<'_>, rows: &mut Rows) {
 fn foreign_tables(seen: &Seen<'_>, rows: &mut Rows) {
     let catalog = seen.ask.catalog();
     for object in seen.snapshot.objects.iter().filter(|object| object.kind == Kind::External) {
-        let locations = catalog.table(&object.key).map(|table| table.locations());
-        let options = locations.unwrap_or_default();
-        let options = options.iter().map(|place| format!("location={place}")).collect();
+        let options = catalog.table(&object.key).map(seen.ask.options).unwrap_or_default();
         rows.add([
             ("ftrelid", object.oid.into()),
             ("ftserver", FILES_SERVER_OID.into()),

@@ -1,0 +1,214 @@
+//! CREATE FOREIGN TABLE .. SERVER files, as pg_dump writes external tables: it becomes CREATE EXTERNAL TABLE, which
+//! DataFusion's parser knows. DROP FOREIGN TABLE becomes DROP TABLE.
+
+use cellar_instance::catalog::Table;
+use datafusion::sql::parser::{CreateExternalTable, Statement as DfStatement};
+use datafusion::sql::sqlparser::ast::Value;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+
+use super::parse;
+use crate::error::Error;
+use crate::statement::Statement;
+
+/// The server of all external tables.
+pub(crate) const SERVER: &str = "files";
+
+/// Options that are clauses of CREATE EXTERNAL TABLE.
+const LOCATION: &str = "location";
+const FORMAT: &str = "format";
+const PARTITIONED: &str = "partitioned_by";
+
+/// The options by which a foreign table is the same as an external one at these locations.
+fn options_of(table: &CreateExternalTable, locations: &[String]) -> Vec<(String, String)> {
+    let of = |name: &str, value: String| (name.to_owned(), value);
+    let mut options = vec![of(FORMAT, table.file_type.to_lowercase())];
+    options.extend(locations.iter().map(|location| of(LOCATION, location.clone())));
+    if !table.table_partition_cols.is_empty() {
+        options.push(of(PARTITIONED, table.table_partition_cols.join(",")));
+    }
+    options.extend(table.options.iter().map(|(name, value)| {
+        let text = match value {
+            Value::SingleQuotedString(text) => text.clone(),
+            other => other.to_string(),
+        };
+        (name.clone(), text)
+    }));
+    options
+}
+
+/// The options of an external table that the catalog has, `name=value`.
+pub(crate) fn foreign_options(table: &Table) -> Vec<String> {
+    let locations = table.locations();
+    let made = parse(&table.schema).ok().and_then(|statement| match statement {
+        Statement::Query(query) => match *query {
+            DfStatement::CreateExternalTable(made) => Some(options_of(&made, &locations)),
+            _ => None,
+        },
+        _ => None,
+    });
+    let options = made.unwrap_or_default().into_iter();
+    options.map(|(name, value)| format!("{name}={value}")).collect()
+}
+
+fn is_word(token: &Token, wanted: &str) -> bool {
+    matches!(token, Token::Word(Word { value, quote_style: None, .. }) if value.eq_ignore_ascii_case(wanted))
+}
+
+/// The places of tokens that are not blank.
+fn solid(tokens: &[TokenWithSpan]) -> Vec<usize> {
+    let is_solid = |at: &usize| !matches!(tokens[*at].token, Token::Whitespace(_));
+    (0..tokens.len()).filter(is_solid).collect()
+}
+
+/// Has a statement about a foreign table be one about an external table; others stay as they are.
+///
+/// # Errors
+/// 42704 of another server; 42601 of options that are no names with values.
+pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
+    let places = solid(tokens);
+    let starts = |words: [&str; 3]| {
+        places.len() > 3
+            && words.iter().zip(&places).all(|(word, at)| is_word(&tokens[*at].token, word))
+    };
+    if starts(["DROP", "FOREIGN", "TABLE"]) {
+        tokens.remove(places[1]);
+        return Ok(());
+    }
+    if !starts(["CREATE", "FOREIGN", "TABLE"]) {
+        return Ok(());
+    }
+    let server = |at: &&usize| is_word(&tokens[**at].token, "SERVER");
+    let Some(at) = places.iter().rposition(|at| server(&at)) else {
+        return Err(Error::syntax("CREATE FOREIGN TABLE names a server").next(format!(
+            "create foreign table t (..) server {SERVER} options (location '..', format 'csv')"
+        )));
+    };
+    let rest: Vec<&Token> = places[at..].iter().map(|own| &tokens[*own].token).collect();
+    match rest.get(1) {
+        Some(Token::Word(name)) if name.value == SERVER => {}
+        other => {
+            let name = other.map(ToString::to_string).unwrap_or_default();
+            let text = format!("server \"{name}\" does not exist");
+            return Err(Error::new(70010, "42704", text).next(format!(
+                "server {SERVER}: tables of files; other servers are not in this version of Cellar"
+            )));
+        }
+    }
+    let clause = clause_of(options_in(&rest[2..])?)?;
+    let (begin, external, span) = (places[at], places[1], tokens[places[at]].span);
+    tokens.truncate(begin);
+    tokens.extend(clause.into_iter().map(|token| TokenWithSpan { token, span }));
+    tokens[external].token = Token::make_keyword("EXTERNAL");
+    Ok(())
+}
+
+/// `OPTIONS (name 'value', ...)`.
+fn options_in(rest: &[&Token]) -> Result<Vec<(String, String)>, Error> {
+    let wrong = || {
+        Error::syntax(
+            "the options of a foreign table are names with values: options (location '..')",
+        )
+    };
+    let rest: Vec<&Token> =
+        rest.iter().filter(|token| ***token != Token::SemiColon).copied().collect();
+    match rest.split_first() {
+        None => Ok(Vec::new()),
+        Some((first, [Token::LParen, inside @ .., Token::RParen])) if is_word(first, "OPTIONS") => {
+            let pairs = inside.split(|token| **token == Token::Comma);
+            let read = |pair: &[&Token]| match pair {
+                [
+                    Token::Word(name),
+                    Token::SingleQuotedString(value) | Token::EscapedStringLiteral(value),
+                ] => Ok((name.value.clone(), value.clone())),
+                _ => Err(wrong()),
+            };
+            pairs.map(read).collect()
+        }
+        Some(_) => Err(wrong()),
+    }
+}
+
+/// The clauses of CREATE EXTERNAL TABLE for these options.
+fn clause_of(options: Vec<(String, String)>) -> Result<Vec<Token>, Error> {
+    let text = |value: &str| Token::SingleQuotedString(value.to_owned());
+    let (mut locations, mut format, mut parts, mut others) =
+        (Vec::new(), None, Vec::new(), Vec::new());
+    for (name, value) in &options {
+        let separate = |token| if others.is_empty() { Vec::new() } else { vec![token] };
+        match name.to_lowercase().as_str() {
+            LOCATION => locations.extend([Token::Comma, text(value)]),
+            FORMAT => format = Some(value.clone()),
+            PARTITIONED => {
+                let columns =
+                    value.split(',').map(|column| Token::make_word(column.trim(), Some('"')));
+                parts = columns.flat_map(|column| [Token::Comma, column]).skip(1).collect();
+            }
+            _ => {
+                let more = separate(Token::Comma);
+                others.extend(more.into_iter().chain([text(name), text(value)]));
+            }
+        }
+    }
+    let Some(format) = format.filter(|_| !locations.is_empty()) else {
+        return Err(Error::syntax("a foreign table has the options location and format")
+            .next("options (location '/path/file.csv', format 'csv')"));
+    };
+    let words =
+        |words: &[&str]| words.iter().map(|word| Token::make_keyword(word)).collect::<Vec<_>>();
+    let within = |inside: Vec<Token>| [vec![Token::LParen], inside, vec![Token::RParen]].concat();
+    let mut clause = words(&["STORED", "AS"]);
+    clause.push(Token::make_word(&format, None));
+    if !parts.is_empty() {
+        clause.extend(words(&["PARTITIONED", "BY"]).into_iter().chain(within(parts)));
+    }
+    clause.extend(words(&["LOCATION"]).into_iter().chain(within(locations.split_off(1))));
+    if !others.is_empty() {
+        clause.extend(words(&["OPTIONS"]).into_iter().chain(within(others)));
+    }
+    Ok(clause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn external(sql: &str) -> CreateExternalTable {
+        let Statement::Query(statement) = parse(sql).unwrap() else { panic!("{sql}") };
+        let DfStatement::CreateExternalTable(table) = *statement else { panic!("{sql}") };
+        table
+    }
+
+    #[test]
+    fn a_foreign_table_is_the_external_table_that_it_was_dumped_from() {
+        let created = external(
+            "create external table t (a int, b text) stored as csv location ('/a/x.csv', '/b/') \
+             options ('format.has_header' 'true', 'format.delimiter' ';')",
+        );
+        let locations = ["/a/x.csv".to_owned(), "/b/".to_owned()];
+        let quoted = |(name, value): (String, String)| format!("\"{name}\" '{value}'");
+        let options: Vec<String> =
+            options_of(&created, &locations).into_iter().map(quoted).collect();
+        let options = options.join(", ");
+        let again = external(&format!(
+            "CREATE FOREIGN TABLE t (a integer, b text)\nSERVER files\nOPTIONS (\n{options}\n);"
+        ));
+        assert_eq!(again.locations, created.locations);
+        assert_eq!((again.file_type, again.options), (created.file_type, created.options));
+        assert_eq!(again.columns.len(), 2);
+    }
+
+    #[test]
+    fn what_a_foreign_table_lacks_is_told() {
+        for (sql, words) in [
+            ("create foreign table t (a int) server pg options (x 'y')", "server \"pg\""),
+            ("create foreign table t (a int) server files options (format 'csv')", "location"),
+            ("create foreign table t (a int) server files options (a b)", "names with values"),
+            ("create foreign table t (a int)", "names a server"),
+        ] {
+            let error = parse(sql).unwrap_err();
+            assert!(error.message.contains(words), "{sql}: {error}");
+        }
+        assert!(matches!(parse("drop foreign table t").unwrap(), Statement::Query(_)));
+    }
+}
