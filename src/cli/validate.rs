@@ -1,4 +1,6 @@
-//! `cellar validate`: reads every copy of everything, compares, writes nothing.
+//! `cellar validate`: reads every copy of everything, compares, checks tables and their indexes, writes nothing.
+
+mod rows;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,6 +9,7 @@ use std::time::Duration;
 
 use cellar_diskgroup::{Copies, FileVerdict, Findings};
 use cellar_instance::health::checked::{self, Bad, Extent};
+use cellar_instance::heap::RowsChecked;
 use cellar_storage::Mounted;
 use cellar_storage::size::{show_bytes, show_count, show_duration};
 use cellar_storage::split_group_path;
@@ -65,12 +68,22 @@ struct Report {
     lost: Vec<String>,
     /// Tables that cannot be read though the checksums of their files are right, and why.
     tables: Vec<(String, String)>,
+    /// Tables whose rows change, where they are in this group.
+    rows: Option<RowsChecked>,
 }
 
 impl Report {
     fn is_bad(&self) -> bool {
         let files = self.findings.is_bad() || !self.lost.is_empty();
-        files || self.metadata.is_some() || !self.tables.is_empty()
+        let rows = self.rows.as_ref().is_some_and(|rows| !rows.wrong.is_empty());
+        files || rows || self.metadata.is_some() || !self.tables.is_empty()
+    }
+
+    /// The tables that cannot be read, or are not sound.
+    fn bad_tables(&self) -> Vec<String> {
+        let wrong = self.rows.iter().flat_map(|rows| &rows.wrong).map(|wrong| &wrong.table);
+        let named = wrong.filter(|table| !table.is_empty());
+        self.tables.iter().map(|(table, _)| table).chain(named).cloned().collect()
     }
 
     /// How much was read, if it was to be every copy of everything.
@@ -99,9 +112,15 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
         if findings.is_err() {
             bar.finish();
         }
+        let took = place.env.now().since(start);
         let tables = match args.file {
             None => tables(database, group).await,
             Some(_) => Vec::new(),
+        };
+        let has_rows = part.mounted.number == 1 && args.file.is_none();
+        let rows = match has_rows {
+            true => rows::checked(database, args.format == Format::Json).await,
+            false => None,
         };
         let disks = group.disks().into_iter();
         reports.push(Report {
@@ -109,9 +128,10 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
             findings: findings?,
             metadata: group.check().err(),
             absent: disks.filter(|d| !d.in_sync).map(|d| d.name).collect(),
-            took: place.env.now().since(start),
+            took,
             lost: lost(group, &part.names),
             tables,
+            rows,
             names: part.names,
         });
     }
@@ -156,8 +176,7 @@ fn lost(group: &cellar_diskgroup::Group, asked: &BTreeMap<u32, String>) -> Vec<S
 
 /// Keeps what was found for `status`; `all` if every copy of everything was to be read.
 fn keep(report: &Report, dir: &Path, all: bool, now: u64) {
-    let tables = report.tables.iter().map(|(table, _)| table.clone()).collect();
-    let bad = Bad::of(&report.findings, report.metadata.is_some(), tables, now);
+    let bad = Bad::of(&report.findings, report.metadata.is_some(), report.bad_tables(), now);
     let extent = if all { report.extent() } else { Extent::Part };
     match checked::keep(dir, &report.group, bad, extent, now) {
         Ok(notice) => {
@@ -223,6 +242,7 @@ fn next(report: &Report, dir: &Path) -> String {
         let names: Vec<String> = report.tables.iter().map(|(table, _)| table.clone()).collect();
         words.push(format!("DROP TABLE and load again what cannot be read: {}", some(&names)));
     }
+    words.extend(report.rows.iter().flat_map(rows::next));
     if report.metadata.is_some() {
         words.push(format!(
             "the metadata is wrong: copy out what matters (cellar asm {dir} cp \
@@ -327,6 +347,7 @@ fn as_text(report: &Report, primary: bool) -> String {
         lines.push(format!("not in use: {}", report.absent.join(", ")));
     }
     lines.extend(report.tables.iter().map(|(_, why)| why.clone()));
+    lines.extend(report.rows.iter().flat_map(rows::lines));
     if let Some(what) = &report.metadata {
         lines.push(format!("metadata is WRONG: {what}"));
     }
@@ -404,6 +425,7 @@ fn as_json(report: &Report) -> Value {
         "lost": report.lost,
         "tables": report.tables.iter().map(|(table, why)| json!({"table": table, "why": why}))
             .collect::<Vec<_>>(),
+        "rows": report.rows.as_ref().map(rows::as_json),
         "places": places,
         "places_found": f.places_found,
         "verdicts": verdicts,
@@ -425,6 +447,7 @@ mod tests {
             absent: vec![],
             lost: vec![],
             tables: vec![],
+            rows: None,
             took: Duration::from_secs(2),
         }
     }

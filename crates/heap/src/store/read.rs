@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
-use cellar_page::Kind;
+use cellar_page::{Kind, PAGE_BYTES};
 use cellar_wait::Session;
 
 use super::Store;
@@ -67,6 +67,13 @@ impl View {
         let image = self.check(frame)?.at(self.point());
         self.looked.fetch_max(image.lsn(), Ordering::Relaxed);
         self.check(Ok(image))
+    }
+
+    /// Bytes of the extents of all tables and indexes.
+    pub fn bytes(&self) -> u64 {
+        let extents =
+            self.pages.space.objects().iter().map(|(.., extents)| u64::from(*extents)).sum::<u64>();
+        extents * u64::from(self.pages.geometry.extent_pages) * PAGE_BYTES as u64
     }
 
     /// The newest LSN of the pages that were looked at: what was seen is as of it.

@@ -284,6 +284,39 @@ pub enum Finding {
     },
 }
 
+impl Finding {
+    /// The table or index that it is about; `None`: a page of which that is not known.
+    pub fn object(&self) -> Option<u32> {
+        match *self {
+            Finding::PageDamaged { .. }
+            | Finding::PageNewer { .. }
+            | Finding::MapEntry { .. }
+            | Finding::State { .. } => None,
+            Finding::WrongPage { object, .. }
+            | Finding::Extent { object, .. }
+            | Finding::FirstExtents { object, .. }
+            | Finding::NotThere { object, .. }
+            | Finding::MarkedFree { object, .. }
+            | Finding::Cell { object, .. } => Some(object),
+            Finding::Forward { table, .. }
+            | Finding::Moved { table, .. }
+            | Finding::RowUnreadable { table, .. } => Some(table),
+            Finding::Leaked { index, .. }
+            | Finding::Outside { index, .. }
+            | Finding::ReachedTwice { index, .. }
+            | Finding::Level { index, .. }
+            | Finding::Empty { index, .. }
+            | Finding::Order { index, .. }
+            | Finding::Bounds { index, .. }
+            | Finding::EntryWithoutRow { index, .. }
+            | Finding::WrongKey { index, .. }
+            | Finding::MissingEntry { index, .. }
+            | Finding::EntryTwice { index, .. }
+            | Finding::Duplicate { index, .. } => Some(index),
+        }
+    }
+}
+
 fn kind_name(kind: Option<Kind>) -> &'static str {
     kind.map_or("of no kind,", |kind| match kind {
         Kind::Heap => "a heap page",

@@ -41,6 +41,9 @@ pub struct TableOf {
 /// The keys of a row of a table, by its bytes; `None` where they cannot be read as a row of that table.
 pub type KeysOf<'a> = dyn Fn(u32, &[u8]) -> Option<Vec<RowKey>> + Send + Sync + 'a;
 
+/// Is told of bytes of pages that were looked at, as they come.
+pub type Read<'a> = dyn Fn(u64) + Send + Sync + 'a;
+
 /// What a check has looked at, and what it has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -73,6 +76,7 @@ struct Verify<'a> {
     view: &'a View,
     session: &'a Session,
     keys: Option<&'a KeysOf<'a>>,
+    read: &'a Read<'a>,
     report: Report,
     /// The page that was looked at last: it is often asked for again at once.
     last: Option<(u32, Arc<Image>)>,
@@ -97,8 +101,23 @@ impl View {
         tables: &[TableOf],
         keys: Option<&KeysOf<'_>>,
     ) -> Result<Report, Error> {
+        self.verify_telling(session, tables, keys, &|_| ()).await
+    }
+
+    /// The same; `read` is told how it goes on, of at most [`View::bytes`] or somewhat more.
+    ///
+    /// # Errors
+    /// As [`View::verify`].
+    #[boxed]
+    pub async fn verify_telling(
+        &self,
+        session: &Session,
+        tables: &[TableOf],
+        keys: Option<&KeysOf<'_>>,
+        read: &Read<'_>,
+    ) -> Result<Report, Error> {
         let (report, last) = (Report::default(), None);
-        let mut verify = Verify { view: self, session, keys, report, last };
+        let mut verify = Verify { view: self, session, keys, read, report, last };
         verify.run(tables).await?;
         Ok(verify.report)
     }
@@ -160,6 +179,7 @@ impl Verify<'_> {
         if let Some((_, image)) = self.last.as_ref().filter(|(last, _)| *last == page) {
             return Ok(Ok(Arc::clone(image)));
         }
+        (self.read)(cellar_page::PAGE_BYTES as u64);
         let frames = self.view.frames();
         let frame = match frames.load(self.session, page).await {
             Ok(frame) => frame,

@@ -137,6 +137,14 @@ impl From<HeapFault> for Error {
 
 impl HeapCatalog {
     /// The catalog as a view sees it; `None`: it is not here.
+    ///
+    /// # Errors
+    /// It is damaged; those of the heap.
+    pub(super) async fn at(&self, view: &View) -> Result<Option<Catalog>> {
+        Ok(self.read(view).await?)
+    }
+
+    /// The same.
     async fn read(&self, view: &View) -> std::result::Result<Option<Catalog>, HeapFault> {
         let session = self.0.session();
         let (mut itself, mut definitions) = (None, Vec::new());
@@ -316,6 +324,27 @@ async fn write(change: &mut Transaction, now: &Catalog, next: &Catalog) -> Resul
     }
     let itself = json(&Itself { version: next.version, serial: next.serial })?;
     put_object(change, ("", CATALOG, ""), Some(itself)).await
+}
+
+/// The catalog's own tables, and their indexes.
+pub(super) const OWN_TABLES: [(u32, u32); 2] = [(OBJECTS, NAMES), (SEGMENTS, PLACES)];
+
+/// The keys of a row of one of the catalog's own tables; `None`: it cannot be read.
+pub(super) fn keys_of(table: u32, row: &[u8]) -> Option<Vec<RowKey>> {
+    match table {
+        OBJECTS => match decode(row, &OBJECT).ok()?[..] {
+            [_, _, Value::Text(schema), Value::Text(name), _] => Some(vec![name_key(schema, name)]),
+            _ => None,
+        },
+        SEGMENTS => match decode(row, &SEGMENT).ok()?[..] {
+            [Value::Int8(table), Value::Int4(place), ..] => {
+                let place = usize::try_from(place).ok()?;
+                Some(vec![place_key(table.cast_unsigned(), place)])
+            }
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// What is kept of the catalog itself.

@@ -3,6 +3,7 @@
 
 mod advisory;
 mod catalog_rows;
+mod check;
 mod error;
 mod file;
 mod fresh;
@@ -29,6 +30,7 @@ use crate::session::Sessions;
 pub use advisory::{AdvisoryKey, AdvisoryLocks, AdvisoryMode};
 use catalog_rows::NUMBERS;
 pub(crate) use catalog_rows::{HeapCatalog, check_names};
+pub use check::{KeysOfRow, KnowsKeys, RowsChecked, WrongRows};
 pub(crate) use error::from_heap;
 pub use file::HEAP_PATH;
 use fresh::{Fresh, Leaving};

@@ -548,7 +548,7 @@ fn row_ref(number: u64) -> Result<RowRef> {
     found.ok_or_else(|| Error::new(1410, format!("{number} is the number of no row")))
 }
 
-fn row_key(index: &Index, key: &IndexKey) -> RowKey {
+pub(super) fn row_key(index: &Index, key: &IndexKey) -> RowKey {
     let is_unique = index.is_unique && !key.has_null;
     RowKey { key: Key { index: index.object, bytes: key.bytes.clone() }, is_unique }
 }

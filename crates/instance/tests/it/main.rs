@@ -7,6 +7,7 @@ mod definitions;
 mod directory;
 mod env;
 mod groups;
+mod heap_check;
 mod instance;
 mod machine;
 mod parameters;
