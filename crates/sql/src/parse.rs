@@ -304,7 +304,7 @@ impl<'a> Cursor<'a> {
         if let Some(statement) = self.add_identity()? {
             return self.at_its_end(statement).map(Some);
         }
-        let heads: [(&[&str], Rest<'a>); 23] = [
+        let heads: [(&[&str], Rest<'a>); 24] = [
             (&["CREATE", "DISKGROUP"], Self::create_diskgroup),
             (&["DROP", "DISKGROUP"], Self::drop_diskgroup),
             (&["ALTER", "DISKGROUP"], Self::alter_diskgroup),
@@ -319,6 +319,7 @@ impl<'a> Cursor<'a> {
             (&["CREATE", "TYPE"], Self::create_type),
             (&["ALTER", "TYPE"], Self::alter_type),
             (&["DROP", "TYPE"], Self::drop_type),
+            (&["DROP", "FOREIGN", "TABLE"], Self::drop_foreign),
             (&["CREATE", "DOMAIN"], Self::create_domain),
             (&["COMMENT", "ON"], Self::comment),
             (&["SET", "CONSTRAINTS"], Self::set_constraints),

@@ -352,6 +352,15 @@ pub enum Define {
         /// CASCADE: with the columns that have it.
         cascades: bool,
     },
+    /// DROP FOREIGN TABLE: of external tables.
+    DropForeign {
+        /// Their names.
+        names: Vec<TableReference>,
+        /// IF EXISTS.
+        if_exists: bool,
+        /// CASCADE: with the views over them.
+        cascades: bool,
+    },
     /// CREATE SEQUENCE.
     CreateSequence {
         /// Its name.

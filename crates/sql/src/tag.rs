@@ -57,6 +57,7 @@ fn object(words: &mut Words<'_>) -> String {
     match &*kind {
         "MATERIALIZED" => "MATERIALIZED VIEW".to_owned(),
         "DEFAULT" => "DEFAULT PRIVILEGES".to_owned(),
+        "FOREIGN" => "FOREIGN TABLE".to_owned(),
         "USER" => "ROLE".to_owned(),
         _ => kind,
     }
@@ -129,6 +130,7 @@ mod tests {
             ("create or replace view v as select 1", "CREATE VIEW"),
             ("create unique index i on t (a)", "CREATE INDEX"),
             ("drop table if exists t", "DROP TABLE"),
+            ("create foreign table t (a int) server files", "CREATE FOREIGN TABLE"),
             ("alter diskgroup data rebalance", "ALTER DISKGROUP"),
             ("create user u", "CREATE ROLE"),
             ("begin", "BEGIN"),

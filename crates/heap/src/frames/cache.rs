@@ -4,17 +4,17 @@ use std::future::poll_fn;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 
 use cellar_io::{Buffer, Device, Io, SharedEnv};
-use cellar_page::{PAGE_BYTES, check};
+use cellar_page::{Kind, PAGE_BYTES, PageMut, check};
 use cellar_wait::{Event, Session};
 use futures_util::future::join_all;
 use quick_cache::sync::{Cache, DefaultLifecycle, PlaceholderGuard};
 use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
 
-use super::{Frame, Image};
+use super::{Frame, Image, raw_mut};
 use crate::error::Error;
 use crate::statistics::{CacheStatistics, ObjectStatistics, Statistics};
 
@@ -68,6 +68,8 @@ pub(crate) struct Frames {
     device: Arc<dyn Device>,
     /// No page on disk is of this LSN or above.
     limit: AtomicU64,
+    /// Pages that are damaged or cannot be read are taken for free ones: nothing is ever written here.
+    past_damage: AtomicBool,
     cache: Cache<u32, Arc<Frame>, UnitWeighter, BuildHasherDefault<PageHasher>, Held>,
     statistics: Arc<Statistics>,
 }
@@ -86,7 +88,8 @@ impl Frames {
             .expect("both capacities are given");
         let cache = Cache::with_options(options, UnitWeighter, Default::default(), Held::default());
         let (limit, statistics) = (AtomicU64::new(u64::MAX), Arc::default());
-        Frames { store, env, device, limit, cache, statistics }
+        let past_damage = AtomicBool::new(false);
+        Frames { store, env, device, limit, past_damage, cache, statistics }
     }
 
     /// What is counted of each object; what is noted in frames is not in it yet.
@@ -127,6 +130,16 @@ impl Frames {
     /// Says where the log ends.
     pub fn set_limit(&self, end: u64) {
         self.limit.store(end, Ordering::SeqCst);
+    }
+
+    /// Has pages that are damaged or cannot be read be free ones, of nobody: who only reads sees the others.
+    pub fn go_past_damage(&self) {
+        self.past_damage.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it goes past damaged pages.
+    pub fn goes_past_damage(&self) -> bool {
+        self.past_damage.load(Ordering::SeqCst)
     }
 
     /// The frame of a page, if it is in memory.
@@ -256,7 +269,32 @@ impl Frames {
         let buffers = (0..count).map(|_| Buffer::new(PAGE_BYTES)).collect();
         let read = self.device.read(Io::FOREGROUND, offset, buffers).await;
         wait.end(self.env.now().0);
-        Ok(read?)
+        match read {
+            Err(_) if self.goes_past_damage() => Ok(self.read_each(first, count).await),
+            read => Ok(read?),
+        }
+    }
+
+    /// Reads one page after the other; one that cannot be read is as one that was never written.
+    async fn read_each(&self, first: u32, count: usize) -> Vec<Buffer> {
+        let mut pages = Vec::with_capacity(count);
+        for page in (first..).take(count) {
+            let offset = u64::from(page) * PAGE_BYTES as u64;
+            let buffers = vec![Buffer::new(PAGE_BYTES)];
+            let read = self.device.read(Io::FOREGROUND, offset, buffers).await.ok();
+            pages.push(
+                read.and_then(|read| read.into_iter().next())
+                    .unwrap_or_else(|| Buffer::zeroed(PAGE_BYTES)),
+            );
+        }
+        pages
+    }
+
+    /// A free page.
+    fn nobodys(&self, page: u32) -> Image {
+        let mut bytes = Buffer::zeroed(PAGE_BYTES);
+        PageMut::format(raw_mut(&mut bytes), self.store, page, Kind::Free, 0);
+        Image::new(bytes, 0, None)
     }
 
     async fn read(&self, session: &Session, page: u32) -> Result<Image, Error> {
@@ -267,7 +305,12 @@ impl Frames {
     /// A page as it was read, if it is what it should be.
     fn checked(&self, page: u32, bytes: Buffer) -> Result<Image, Error> {
         let raw = bytes[..].try_into().expect("a page");
-        check(raw, self.store, page).map_err(|damage| Error::PageDamaged { page, damage })?;
+        if let Err(damage) = check(raw, self.store, page) {
+            return match self.goes_past_damage() {
+                true => Ok(self.nobodys(page)),
+                false => Err(Error::PageDamaged { page, damage }),
+            };
+        }
         let image = Image::new(bytes, 0, None);
         let (lsn, end) = (image.lsn(), self.limit.load(Ordering::SeqCst));
         match lsn < end {

@@ -177,15 +177,14 @@ impl Store {
         let (session, frames_of) = (&session, &*frames);
         let replay = Replay { env: &env, session, frames: frames_of, dirty: &dirty, from, done };
         let replayed = replay.run(&mut recovery).await?;
-        let ahead = ahead_of_log(&recovery, &header, &replayed, &*device).await?;
+        let ahead = ahead_of_log(&recovery, &header, &replayed, &*device).await;
         if ahead > 0 {
             frames.set_limit(u64::MAX);
+            frames.go_past_damage();
             let space = Space::load(&frames, session, geometry, header.extents, ahead).await?;
-            if header.ahead == 0 {
-                // Before the log goes on: whoever opens it next must know.
-                header = Header { ahead, generation: header.generation + 1, ..header };
-                header.write(&*device).await?;
-            }
+            // Before the log goes on: whoever opens it next must know, whichever copy it finds.
+            header = Header { ahead, generation: header.generation + 1, ..header };
+            header.write(&*device).await?;
             let (log, report) = recovery.open().await?;
             let pages = Pages { frames, geometry, space, snapshots: Arc::default() };
             let newer = Arc::new((dirty, Vec::new()));
@@ -229,7 +228,8 @@ impl Store {
         let session = waits.session("store recovery", Kind::Background);
         let mut recovery = recovery.without_writes();
         let header = Header::read(&*device).await?;
-        if header.ahead > 0 {
+        let is_ahead = header.ahead > 0;
+        if is_ahead {
             recovery = recovery.by_force();
         }
         check_header(&header, &recovery, device.geometry().size)?;
@@ -237,6 +237,9 @@ impl Store {
         let ring = Ring::read(&*device, store, &geometry, header.checkpoint).await?;
         let cache = options.cache_pages;
         let frames = Arc::new(Frames::new(store, env.clone(), Arc::clone(&device), cache));
+        if is_ahead {
+            frames.go_past_damage();
+        }
         let torn = torn_pages(ring, &*device, &frames).await?;
         let dirty = Arc::new(Dirty::default());
         let done = Replayed { repaired: torn.len(), ..Replayed::default() };
@@ -257,7 +260,7 @@ impl Store {
         };
         let space = Space::load(&frames, session, geometry, extents, end).await?;
         let pages = Pages { frames, geometry, space, snapshots: Arc::default() };
-        let (newer, is_ahead) = (Arc::new((dirty, torn)), header.ahead > 0);
+        let newer = Arc::new((dirty, torn));
         let (pages, counters) = (Arc::new(pages), BTreeMap::new());
         let reader = Reader { pages, end, is_ahead, counters, newer };
         Ok((reader.with_counters(session).await?, replayed))

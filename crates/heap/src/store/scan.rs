@@ -145,14 +145,18 @@ impl View {
             return Ok(Vec::new());
         }
         let space = self.image(session, first).await?;
-        if space.page().kind() != Some(Kind::Space) || space.page().owner() != table {
+        let is_known = space.page().kind() == Some(Kind::Space) && space.page().owner() == table;
+        if !is_known && !self.pages.frames.goes_past_damage() {
             return Ok(Vec::new());
         }
         let used = (1..self.pages.geometry.extent_pages)
-            .filter(|place| match space.raw()[allocate::byte_of(*place)] {
-                allocate::IN_USE | allocate::FULL => true,
-                // Nothing, or a piece of a long value.
-                _ => false,
+            .filter(|place| {
+                !is_known
+                    || match space.raw()[allocate::byte_of(*place)] {
+                        allocate::IN_USE | allocate::FULL => true,
+                        // Nothing, or a piece of a long value.
+                        _ => false,
+                    }
             })
             .map(|place| first + place);
         let mut pages = Vec::new();

@@ -5,6 +5,7 @@ use cellar_storage::request::RedoAction;
 use super::waiting::What;
 use super::{Administrator, Reply, done};
 use crate::error::Result;
+use crate::heap::ahead;
 
 impl Administrator {
     pub(super) async fn redo(&self, action: RedoAction) -> Result<Reply> {
@@ -43,6 +44,12 @@ impl Administrator {
                 Ok(done("Database altered: it has no redo log now."))
             }
             RedoAction::RecoverForce => self.recover_by_force().await,
+            RedoAction::Switch | RedoAction::Checkpoint | RedoAction::ArchiveCurrent
+                if self.database.heap().is_ahead() =>
+            {
+                // The log has no records of the tables any more, and its recovery stays where it begins.
+                Err(ahead())
+            }
             RedoAction::Switch => {
                 let next = redo.switch_logfile(self.session.waits()).await?;
                 Ok(done(format!("System altered: the next log group begins at LSN {next}.")))

@@ -60,6 +60,13 @@ impl SharedCatalog {
         catalog
     }
 
+    /// Nobody knows which tables there are any more.
+    pub(crate) fn forget(&self, why: Error) {
+        let mut state = self.state();
+        state.current = Arc::default();
+        state.unknown = Some(why);
+    }
+
     /// Reads what the store holds; nothing means no tables.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ use cellar_wait::Waits;
 
 use crate::catalog::{CatalogStore, SharedCatalog, Stub};
 use crate::directory::Directory;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::instance::Instance;
 use crate::tables::Tables;
@@ -55,6 +55,11 @@ impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Database({})", self.directory.path().display())
     }
+}
+
+/// Why nobody knows which tables there are.
+fn unreadable(why: Error) -> Error {
+    why.under(70162, "the catalog cannot be read")
 }
 
 impl Database {
@@ -99,10 +104,14 @@ impl Database {
         }
         let store = Arc::clone(&kept) as Arc<dyn CatalogStore>;
         let catalog = match !is_done || heap.is_open() {
-            true => SharedCatalog::open(store).await?,
+            true => match SharedCatalog::open(Arc::clone(&store)).await {
+                // What can be read of it is still to be had.
+                Err(why) if heap.is_ahead() => SharedCatalog::unknown(store, unreadable(why)),
+                opened => opened?,
+            },
             false => {
                 let why = storage.redo().log().err().unwrap_or_else(crate::heap::closed);
-                SharedCatalog::unknown(store, why.under(70162, "the catalog cannot be read"))
+                SharedCatalog::unknown(store, unreadable(why))
             }
         };
         let opened = Database::new(instance, directory, storage, (catalog, kept, heap));
@@ -147,7 +156,13 @@ impl Database {
         }
         match self.kept.find().await? {
             None => Ok(()),
-            Some(stub) if stub.is_done => self.catalog().reload().await,
+            Some(stub) if stub.is_done => match self.catalog().reload().await {
+                Err(why) if self.heap.is_ahead() => {
+                    self.catalog().forget(unreadable(why));
+                    Ok(())
+                }
+                reloaded => reloaded,
+            },
             Some(_) => {
                 let before = self.kept.file()?.before().await?;
                 self.fill_heap(&before).await?;

@@ -148,6 +148,8 @@ impl HeapCatalog {
     async fn read(&self, view: &View) -> std::result::Result<Option<Catalog>, HeapFault> {
         let session = self.0.session();
         let (mut itself, mut definitions) = (None, Vec::new());
+        // Then it may be of several moments, and what cannot be read is left out.
+        let is_ahead = self.0.is_ahead();
         for (_, row) in view.scan(&session, OBJECTS).await? {
             let values = decode(&row, &OBJECT).map_err(damaged)?;
             let [_, Value::Text(kind), _, Value::Text(name), definition] = values[..] else {
@@ -157,7 +159,10 @@ impl HeapCatalog {
             let definition = match definition {
                 Value::Text(text) => text,
                 Value::Overflow { page, length } => {
-                    long = view.long(&session, OBJECTS, page, length).await?;
+                    long = match view.long(&session, OBJECTS, page, length).await {
+                        Err(_) if is_ahead => continue,
+                        read => read?,
+                    };
                     std::str::from_utf8(&long).map_err(damaged)?
                 }
                 _ => return Err(damaged(format!("object \"{name}\" has no definition")).into()),
@@ -178,14 +183,21 @@ impl HeapCatalog {
             return Err(error.into());
         }
         let table = |text: String| serde_json::from_str::<Table>(&text).map_err(damaged);
-        let tables = definitions.into_iter().map(table).collect::<Result<Vec<_>>>();
-        let mut tables = tables.map_err(HeapFault::Catalog)?;
+        let known = definitions.into_iter().map(table);
+        let mut tables: Vec<Table> = match is_ahead {
+            true => known.filter_map(Result::ok).collect(),
+            false => known.collect::<Result<_>>().map_err(HeapFault::Catalog)?,
+        };
         let mut segments = self.read_segments(view).await?;
         for table in &mut tables {
             let own = segments.remove(&table.id).unwrap_or_default();
             table.segments = own.into_values().collect();
         }
         tables.sort_by(|a, b| a.name.cmp(&b.name));
+        if is_ahead {
+            tables.dedup_by(|a, b| a.name == b.name);
+            segments.clear();
+        }
         let catalog = Catalog { version, serial, tables };
         match (catalog.fault(), segments.pop_first()) {
             (Some(fault), _) => Err(damaged(fault).into()),

@@ -65,7 +65,7 @@ fn names_of(catalog: &Catalog) -> Names {
     }
     for table in &catalog.tables {
         let shown = || name::shown(&table.name).into_owned();
-        for rows in &table.rows {
+        if let Some(rows) = &table.rows {
             names.insert(rows.object, (shown(), None));
             let index =
                 |own: &Index| (own.object, (shown(), Some(name::shown(&own.name).into_owned())));

@@ -164,7 +164,11 @@ impl Heap {
     pub fn reading(&self, session: &Session) -> Option<Statement> {
         match &*self.state() {
             State::ReadOnly(reader) | State::Ahead(reader, _) => {
-                Some(Statement::of(reader.statement(session), self.0.fresh.clone()))
+                let statement = Statement::of(reader.statement(session), self.0.fresh.clone());
+                Some(match reader.is_ahead() {
+                    true => statement.without_indexes(),
+                    false => statement,
+                })
             }
             State::Open(_) | State::Closed => None,
         }
@@ -231,7 +235,7 @@ impl Heap {
 }
 
 /// The error of who would change what is ahead of its log.
-fn ahead() -> Error {
+pub(crate) fn ahead() -> Error {
     let text = "tables can only be read: the redo log was opened by force, and pages have changes that it has lost";
     Error::new(70214, text).hint(
         "copy the tables out (pg_dump, or COPY .. TO), look them over, and load them into a new database: of a \

@@ -139,7 +139,12 @@ pub struct Transaction(pub(super) cellar_heap::Transaction, Fresh);
 /// What a statement reads: the tables as they were when it began, with what its transaction has changed.
 /// Clones read the same.
 #[derive(Clone)]
-pub struct Statement(StatementView, Fresh);
+pub struct Statement {
+    view: StatementView,
+    fresh: Fresh,
+    /// Indexes may lack rows that are there, or tell of others.
+    doubts_indexes: bool,
+}
 
 impl Heap {
     /// Begins a transaction.
@@ -228,13 +233,17 @@ impl Transaction {
         lock_name(&mut self.0, name).await.map_err(from_heap)
     }
 
-    /// Keeps an object under its name until the transaction ends: others may do the same.
+    /// Keeps an object under its name, and its rows, until the transaction ends: others may do the same.
     ///
     /// # Errors
-    /// As [`Transaction::lock_to_read`].
+    /// As [`Transaction::lock_to_read`]; 00054 NOWAIT, and somebody is about to drop it.
     #[boxed]
-    pub async fn keep_name(&mut self, name: &str) -> Result<()> {
-        keep_name(&mut self.0, name).await.map_err(from_heap)
+    pub async fn keep_name(&mut self, name: &str, is_nowait: bool) -> Result<()> {
+        if !is_nowait {
+            return keep_name(&mut self.0, name).await.map_err(from_heap);
+        }
+        let at_once = AtOnce::of(&mut self.0);
+        keep_name(&mut *at_once.0, name).await.map_err(from_heap)
     }
 
     /// Whether it has loaded rows: going back to a mark takes them back.
@@ -303,7 +312,7 @@ impl Transaction {
     /// The store has stopped.
     #[boxed]
     pub async fn again(&mut self) -> Result<Statement> {
-        Ok(Statement(self.0.statement().await.map_err(from_heap)?, self.1.clone()))
+        Ok(Statement::of(self.0.statement().await.map_err(from_heap)?, self.1.clone()))
     }
 
     /// What is committed now, also what no statement of the transaction sees, with what it has changed so far. Under
@@ -313,7 +322,7 @@ impl Transaction {
     /// The store has stopped.
     #[boxed]
     pub async fn look_anew(&mut self) -> Result<Statement> {
-        Ok(Statement(self.0.look_anew().await.map_err(from_heap)?, self.1.clone()))
+        Ok(Statement::of(self.0.look_anew().await.map_err(from_heap)?, self.1.clone()))
     }
 
     /// Whether a row has a key of a unique index now. Nobody takes the key from it, or gives it to one, before the
@@ -590,17 +599,22 @@ impl Shares {
 
 impl Statement {
     pub(super) fn of(view: StatementView, fresh: Fresh) -> Statement {
-        Statement(view, fresh)
+        Statement { view, fresh, doubts_indexes: false }
+    }
+
+    /// The same, which goes by no index.
+    pub(super) fn without_indexes(self) -> Statement {
+        Statement { doubts_indexes: true, ..self }
     }
 
     /// Whether a table has all rows that are seen: not one that was written anew behind this statement's snapshot.
     pub fn has_all_rows(&self, table: &RowTable) -> bool {
-        self.1.is_whole(table.object, self.0.point())
+        self.fresh.is_whole(table.object, self.view.point())
     }
 
     /// Whether an index has all rows that are seen: not one that was built behind this statement's snapshot.
     pub fn has_whole(&self, index: &Index) -> bool {
-        self.1.is_whole(index.object, self.0.point())
+        !self.doubts_indexes && self.fresh.is_whole(index.object, self.view.point())
     }
 
     /// Divides a table among so many tasks.
@@ -608,7 +622,7 @@ impl Statement {
     /// # Errors
     /// The table is gone.
     pub fn shares(&self, table: &RowTable, shares: usize) -> Result<Shares> {
-        Ok(Shares(self.0.shares(table.object, shares).map_err(from_heap)?))
+        Ok(Shares(self.view.shares(table.object, shares).map_err(from_heap)?))
     }
 
     /// The bytes of a row; `None` where there is none.
@@ -617,7 +631,7 @@ impl Statement {
     /// 01578 a page is damaged, 01555 the snapshot is too old; the disk reports one.
     #[boxed]
     pub async fn row(&self, table: &RowTable, row: u64) -> Result<Option<Bytes>> {
-        self.0.row(table.object, row_ref(row)?).await.map_err(from_heap)
+        self.view.row(table.object, row_ref(row)?).await.map_err(from_heap)
     }
 
     /// The bytes of several rows.
@@ -627,7 +641,7 @@ impl Statement {
     #[boxed]
     pub async fn rows(&self, table: &RowTable, rows: &[u64]) -> Result<Vec<Option<Bytes>>> {
         let rows = rows.iter().map(|row| row_ref(*row)).collect::<Result<Vec<_>>>()?;
-        self.0.rows(table.object, &rows).await.map_err(from_heap)
+        self.view.rows(table.object, &rows).await.map_err(from_heap)
     }
 
     /// Begins to read the rows whose keys lie between these bounds. A bound stands for all keys that begin
@@ -645,7 +659,7 @@ impl Statement {
             let text = format!("index \"{}\" was built behind this snapshot", index.name);
             return Err(Error::new(8177, text).hint("run the transaction again"));
         }
-        Ok(Entries(self.0.range(index.object, bounds, backwards).map_err(from_heap)?))
+        Ok(Entries(self.view.range(index.object, bounds, backwards).map_err(from_heap)?))
     }
 
     /// About how many pages and rows a table has.
@@ -654,7 +668,7 @@ impl Statement {
     /// As [`Statement::row`].
     #[boxed]
     pub async fn size(&self, table: &RowTable) -> Result<TableSize> {
-        let size = self.0.size(table.object).await.map_err(from_heap)?;
+        let size = self.view.size(table.object).await.map_err(from_heap)?;
         Ok(TableSize { pages: size.pages, rows: size.rows })
     }
 
@@ -668,7 +682,7 @@ impl Statement {
         index: &Index,
         bounds: (Bound<Bytes>, Bound<Bytes>),
     ) -> Result<u64> {
-        self.0.expected(index.object, bounds).await.map_err(from_heap)
+        self.view.expected(index.object, bounds).await.map_err(from_heap)
     }
 
     /// A long value, as a row has it.
@@ -677,7 +691,7 @@ impl Statement {
     /// As [`Statement::row`].
     #[boxed]
     pub async fn long(&self, table: &RowTable, page: u32, length: u32) -> Result<Bytes> {
-        self.0.long(table.object, page, length).await.map_err(from_heap)
+        self.view.long(table.object, page, length).await.map_err(from_heap)
     }
 }
 

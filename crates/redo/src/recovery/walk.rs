@@ -300,6 +300,7 @@ impl Walk {
         }
         match known_until {
             None => Ok(()),
+            Some(_) if force => Ok(()),
             Some(to) => {
                 let whole = |(_, s): &(usize, &Standing)| **s == Standing::Whole;
                 let whole = self.standing.iter().enumerate().filter(whole);

@@ -274,7 +274,7 @@ impl Columnar {
     /// # Errors
     /// There is no such table.
     pub async fn truncate(&self, name: &str) -> Result<u64, Error> {
-        match self.catalog.of_block() {
+        match self.catalog.of_statement() {
             Some(definitions) => Ok(definitions.truncate_columnar(name)?.rows()),
             None => Ok(self.database.tables().truncate_columnar(name).await?.rows()),
         }

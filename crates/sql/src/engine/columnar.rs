@@ -264,7 +264,11 @@ impl Engine {
         let mut count = None;
         for table in &tables {
             match self.columnar()?.has(table) {
-                true => *count.get_or_insert(0) += self.columnar()?.truncate(table).await?,
+                true => {
+                    // Who has locked it goes on seeing its rows.
+                    self.lock_name(table).await?;
+                    *count.get_or_insert(0) += self.columnar()?.truncate(table).await?;
+                }
                 false => {
                     self.truncate_rows(table).await?;
                     if restarts {

@@ -79,6 +79,25 @@ impl Engine {
         }
     }
 
+    /// DROP FOREIGN TABLE.
+    ///
+    /// # Errors
+    /// 42809 a table of another kind; those of DROP TABLE.
+    pub(super) async fn drop_external(
+        &self,
+        names: &[TableReference],
+        how: (bool, bool),
+    ) -> Result<Outcome, Error> {
+        let external = self.host.tables();
+        for name in names.iter().map(TableReference::table) {
+            if self.has_table(name) && !external.iter().any(|table| table.name == name) {
+                let text = format!("\"{name}\" is no foreign table");
+                return Err(Error::new(942, "42809", text).next(format!("drop table {name}")));
+            }
+        }
+        self.drop_tables(names.iter().map(ToString::to_string).collect(), how).await
+    }
+
     pub(super) async fn drop_tables(
         &self,
         names: Vec<String>,

@@ -149,7 +149,7 @@ impl Engine {
                 Ok(())
             }
             Define::AlterEnum { name, .. } => resolver.resolve_reference(name),
-            Define::DropTypes { names, .. } => {
+            Define::DropTypes { names, .. } | Define::DropForeign { names, .. } => {
                 names.iter_mut().try_for_each(|name| resolver.resolve_reference(name))
             }
             Define::SetSchema { name, .. } => resolver.resolve_reference(name),

@@ -272,7 +272,7 @@ impl Engine {
                     _ => Ok(()),
                 }
             }
-            Define::DropTypes { names, .. } => {
+            Define::DropTypes { names, .. } | Define::DropForeign { names, .. } => {
                 names.iter().try_for_each(|name| asking.drop(name.table()))
             }
             Define::CreateSequence { name, owned_by, .. } => {

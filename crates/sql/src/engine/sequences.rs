@@ -113,6 +113,9 @@ impl Engine {
             Define::DropTypes { names, if_exists, cascades } => {
                 self.drop_types(&names, (if_exists, cascades)).await
             }
+            Define::DropForeign { names, if_exists, cascades } => {
+                self.drop_external(&names, (if_exists, cascades)).await
+            }
             Define::CreateSequence { name, if_not_exists, options, owned_by } => {
                 self.create_sequence(&name, if_not_exists, (&options, owned_by)).await
             }

@@ -27,8 +27,8 @@ use crate::statement::{Define, Statement};
 /// A statement is planned so often while others change its tables.
 const PLANS: usize = 10;
 
-/// SQLSTATEs of names that the catalog does not have: of a table, a schema, something else.
-const NO_SUCH: [&str; 3] = ["42P01", "3F000", "42704"];
+/// Errors of names that the catalog does not have: of a table, a type, a schema, an index, a role, a sequence.
+const NO_SUCH: [u32; 6] = [942, 902, 1435, 1418, 1918, 2289];
 
 impl Engine {
     /// Runs a statement for DataFusion, or one about transactions.
@@ -90,7 +90,7 @@ impl Engine {
         }
         // What is not there may be in a catalog that nobody can read.
         match rows.catalog() {
-            Err(unknown) if NO_SUCH.contains(&error.sqlstate) => Err(unknown),
+            Err(unknown) if NO_SUCH.contains(&error.number) => Err(unknown),
             _ => outcome,
         }
     }

@@ -1,14 +1,14 @@
 //! CREATE FOREIGN TABLE .. SERVER files, as pg_dump writes external tables: it becomes CREATE EXTERNAL TABLE, which
-//! DataFusion's parser knows. DROP FOREIGN TABLE becomes DROP TABLE.
+//! DataFusion's parser knows; and DROP FOREIGN TABLE.
 
 use cellar_instance::catalog::Table;
 use datafusion::sql::parser::{CreateExternalTable, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
-use super::parse;
+use super::{Cursor, parse};
 use crate::error::Error;
-use crate::statement::Statement;
+use crate::statement::{Define, Statement};
 
 /// The server of all external tables.
 pub(crate) const SERVER: &str = "files";
@@ -70,15 +70,10 @@ pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
         places.len() > 3
             && words.iter().zip(&places).all(|(word, at)| is_word(&tokens[*at].token, word))
     };
-    if starts(["DROP", "FOREIGN", "TABLE"]) {
-        tokens.remove(places[1]);
-        return Ok(());
-    }
     if !starts(["CREATE", "FOREIGN", "TABLE"]) {
         return Ok(());
     }
-    let server = |at: &&usize| is_word(&tokens[**at].token, "SERVER");
-    let Some(at) = places.iter().rposition(|at| server(&at)) else {
+    let Some(at) = server_at(tokens, &places) else {
         return Err(Error::syntax("CREATE FOREIGN TABLE names a server").next(format!(
             "create foreign table t (..) server {SERVER} options (location '..', format 'csv')"
         )));
@@ -100,6 +95,32 @@ pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
     tokens.extend(clause.into_iter().map(|token| TokenWithSpan { token, span }));
     tokens[external].token = Token::make_keyword("EXTERNAL");
     Ok(())
+}
+
+/// Where the clause SERVER begins, among these places: it is in no parentheses.
+fn server_at(tokens: &[TokenWithSpan], places: &[usize]) -> Option<usize> {
+    let mut depth = 0;
+    places.iter().position(|at| {
+        match &tokens[*at].token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            _ => {}
+        }
+        depth == 0 && is_word(&tokens[*at].token, "SERVER")
+    })
+}
+
+impl Cursor<'_> {
+    /// `DROP FOREIGN TABLE [IF EXISTS] name, ... [CASCADE]`.
+    pub(super) fn drop_foreign(&mut self) -> Result<Statement, Error> {
+        let if_exists = self.accept_words(&["IF", "EXISTS"]);
+        let mut names = vec![self.object("the name of a table")?];
+        while self.accept(&Token::Comma) {
+            names.push(self.object("the name of a table")?);
+        }
+        let cascades = self.cascades();
+        Ok(Statement::Define(Define::DropForeign { names, if_exists, cascades }))
+    }
 }
 
 /// `OPTIONS (name 'value', ...)`.
@@ -209,6 +230,16 @@ mod tests {
             let error = parse(sql).unwrap_err();
             assert!(error.message.contains(words), "{sql}: {error}");
         }
-        assert!(matches!(parse("drop foreign table t").unwrap(), Statement::Query(_)));
+        let dropped = parse("drop foreign table if exists t, s.u cascade").unwrap();
+        let Statement::Define(Define::DropForeign { names, if_exists: true, cascades: true }) =
+            dropped
+        else {
+            panic!("{dropped:?}");
+        };
+        assert_eq!(names.len(), 2);
+        // Neither a column nor an option of that name begins the clause.
+        external(
+            "create foreign table t (server int) server files options (location 'a', format 'csv', server 'x')",
+        );
     }
 }

@@ -597,7 +597,7 @@ impl RowTables {
             let was = self.catalog.current().table(name).cloned().ok_or_else(|| changed(name))?;
             match &was.rows {
                 Some(rows) => open.lock_table(rows, lock, is_nowait).await?,
-                None => open.keep_name(name).await?,
+                None => open.keep_name(name, is_nowait).await?,
             }
             self.database.catalog().settled().await;
             // Who had it may have changed it; rows may be added to a columnar table.
