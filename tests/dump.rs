@@ -221,3 +221,59 @@ fn owners_and_rights_are_dumped_and_restored() {
     other.end();
     served.end();
 }
+
+#[test]
+fn a_columnar_table_that_is_locked_stays_as_it_is() {
+    let served = served();
+    let (mut one, mut two) = (served.client(), served.client());
+    one.sql("create table w using columnar as select g as a from generate_series(1, 100) as s(g)");
+    two.sql("set lock_timeout = '300ms'");
+    one.sql("begin; lock table w in access share mode");
+    for statement in ["truncate w", "drop table w"] {
+        assert_eq!(two.sql(statement), "55P03", "{statement}");
+    }
+    assert_eq!(two.sql("insert into w values (101)"), "INSERT 0 1");
+    assert_eq!(
+        two.sql("begin; lock table w in access share mode; commit"),
+        "BEGIN LOCK TABLE COMMIT"
+    );
+    assert_eq!(one.sql("lock table w in exclusive mode"), "0A000 E");
+    assert_eq!(one.sql("rollback; begin; drop table w"), "ROLLBACK BEGIN DROP TABLE T");
+    two.sql("set lock_timeout = 0");
+    assert_eq!(two.sql("begin; lock table w in access share mode nowait"), "BEGIN 55P03 E");
+    assert_eq!(two.sql("rollback"), "ROLLBACK");
+    assert_eq!(one.sql("rollback"), "ROLLBACK");
+    assert_eq!(two.sql("truncate w"), "TRUNCATE TABLE");
+    assert_eq!(one.sql("select count(*) from w"), "(0) SELECT 1");
+    drop((one, two));
+    served.end();
+}
+
+#[test]
+fn external_tables_are_dumped_and_restored() {
+    let (served, other) = (served(), wire::served());
+    let file = put(&served.dir.path().join("it's.csv"), "a;b\n1;x\n2;y\n");
+    let made = format!(
+        "create external table ex stored as csv location '{}' options ('format.has_header' 'true', \
+         'format.delimiter' ';'); comment on table ex is 'outside'; create view over as select b from ex where a = 2;
+         create table own (a int)",
+        file.replace('\'', "''")
+    );
+    if psql(&served, &["-c", &made]).is_none() {
+        return;
+    }
+    let dump = done(&served, "pg_dump", &[]).unwrap();
+    assert!(dump.contains("CREATE FOREIGN TABLE public.ex"), "{dump}");
+    let file = put(&other.dir.path().join("dump.sql"), &dump);
+    psql(&other, &["-f", &file]);
+    assert_eq!(plain(&done(&other, "pg_dump", &[]).unwrap()), plain(&dump));
+    assert_eq!(psql(&other, &["-c", "select b from over"]).unwrap(), "y\n");
+    let mut client = other.client();
+    assert_eq!(client.sql("drop foreign table own"), "42809");
+    assert_eq!(client.sql("drop foreign table ex"), "2BP01");
+    assert_eq!(client.sql("drop foreign table if exists ex, nosuch cascade"), "DROP FOREIGN TABLE");
+    assert_eq!(client.sql("select * from ex"), "42P01");
+    drop(client);
+    other.end();
+    served.end();
+}

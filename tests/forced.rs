@@ -21,8 +21,9 @@ fn copied(from: &Path, to: &Path) {
     }
 }
 
-/// A database whose log has two media, of which one is gone and the other is as it was before the last commits.
-fn without_its_log() -> tempfile::TempDir {
+/// A database whose log has two media, of which one is gone and the other is as it was before the last commits, or
+/// is gone too.
+fn without_its_log(is_one_left: bool) -> tempfile::TempDir {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let at = dir.path();
     done(at, &["init", "db", "--disks", "1", "--redundancy", "external", "--disk-size", "256M"]);
@@ -50,7 +51,9 @@ fn without_its_log() -> tempfile::TempDir {
     for medium in [&one, &two] {
         std::fs::remove_dir_all(medium).unwrap();
     }
-    std::fs::rename(at.join("kept"), &two).unwrap();
+    if is_one_left {
+        std::fs::rename(at.join("kept"), &two).unwrap();
+    }
     dir
 }
 
@@ -59,7 +62,7 @@ fn nothing_is_called_missing_while_the_catalog_cannot_be_read() {
     if !program::has_groups() {
         return;
     }
-    let dir = without_its_log();
+    let dir = without_its_log(true);
     let statements = [
         "select * from t",
         "select * from u_id_seq",
@@ -130,10 +133,19 @@ fn read_in_transactions(client: &mut Wire) {
 
 #[test]
 fn after_recover_force_tables_are_read_and_go_into_a_new_database() {
-    if !program::has_groups() {
-        return;
+    if program::has_groups() {
+        recovered_by_force(&without_its_log(true));
     }
-    let dir = without_its_log();
+}
+
+#[test]
+fn tables_are_read_without_any_medium_of_the_log() {
+    if program::has_groups() {
+        recovered_by_force(&without_its_log(false));
+    }
+}
+
+fn recovered_by_force(dir: &tempfile::TempDir) {
     let at = dir.path();
     let reply = cellar(at, &["sql", "db", "-c", "alter database recover force"]);
     assert!(reply.status.success(), "{reply:?}");
@@ -166,4 +178,71 @@ fn after_recover_force_tables_are_read_and_go_into_a_new_database() {
         other.end();
         served.end();
     }
+}
+
+/// Deletes and inserts rows one by one, as far as it comes.
+fn load(at: &Path, number: u64) -> std::process::Child {
+    let mut text = String::new();
+    for id in (1..=6000u64).filter(|id| id % 2 == number) {
+        let new = 10_000 + id;
+        text +=
+            &format!("delete from r where id = {id}; insert into r values ({new}, 'n{new}');\n");
+        if id % 50 == 0 {
+            text += &format!(
+                "create table h{id} (a int primary key, b text) using heap; drop table h{id};\n"
+            );
+        }
+    }
+    let name = format!("load{number}.sql");
+    std::fs::write(at.join(&name), text).unwrap();
+    let mut command = program::command(at, &["sql", "db", "-f", &name]);
+    let quiet = || std::process::Stdio::null();
+    command.stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn().unwrap()
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a process is killed in real time")]
+fn what_a_kill_under_load_leaves_is_read_to_its_end() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = dir.path();
+    done(at, &["init", "db", "--disks", "1", "--redundancy", "external", "--disk-size", "256M"]);
+    let (one, two) = (at.join("one"), at.join("two"));
+    for medium in [&one, &two] {
+        std::fs::create_dir(medium).unwrap();
+    }
+    program::sql(
+        at,
+        "alter database add logfile group 1 ('one', 'two') size 4M, group 2 size 4M;
+         create table r (id int primary key, v text) using heap;
+         insert into r select g, 'v' || g from generate_series(1, 6000) as s(g)",
+    );
+    copied(&two, &at.join("kept"));
+    let (mut child, _) = wire::start(at);
+    let loads = [0, 1].map(|number| load(at, number));
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for mut load in loads {
+        let _ = load.kill();
+        load.wait().unwrap();
+    }
+    for medium in [&one, &two] {
+        std::fs::remove_dir_all(medium).unwrap();
+    }
+    std::fs::rename(at.join("kept"), &two).unwrap();
+    done(at, &["sql", "db", "-c", "alter database recover force"]);
+    // Rows that a lost transaction has deleted or inserted may be there or not; each that is there is found.
+    let rows = program::rows(
+        at,
+        "select (select count(*) from r) as all_rows, (select count(*) from r where id between 0 and 99999) as by_key, \
+         (select count(*) from r where v <> 'v' || id and v <> 'n' || id) as wrong",
+    );
+    let number = |name: &str| rows[0][name].as_u64().unwrap();
+    assert!(number("all_rows") > 4000 && number("wrong") == 0, "{rows:?}");
+    assert_eq!(number("all_rows"), number("by_key"), "{rows:?}");
+    let copied = cellar(at, &["sql", "db", "-c", "copy r to 'r.csv'"]);
+    assert!(copied.status.success(), "{copied:?}");
 }

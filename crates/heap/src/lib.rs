@@ -43,7 +43,7 @@ pub use rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
 pub use statistics::{CacheStatistics, ObjectStatistics};
 pub use store::{
     BuildIndex, Change, Growth, GrowthError, Header, Key, KeyOf, Load, LoadIndex, MayRepeat,
-    MayShare, NewStore, ObjectKind, OpenStore, Opened, Options, Outcome, Reader, Store,
+    MayShare, NewStore, ObjectKind, OpenAlone, OpenStore, Opened, Options, Outcome, Reader, Store,
     StoredObject, TableSize, View, create,
 };
 pub use transaction::{

@@ -12,7 +12,7 @@ const PAGES: usize = 128;
 
 /// The newest LSN of a page in its place, 0 where there is none, and whether all pages could be read. Pages that are
 /// damaged have none: no record is ever applied to one.
-async fn newest_page(device: &dyn Device, store: u64) -> (u64, bool) {
+pub(super) async fn newest_page(device: &dyn Device, store: u64) -> (u64, bool) {
     let (size, mut first, mut newest, mut all) = (device.geometry().size, 0u32, 0, true);
     let pages = u32::try_from(size / PAGE_BYTES as u64).unwrap_or(u32::MAX);
     let mut most = PAGES;

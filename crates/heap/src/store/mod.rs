@@ -1,6 +1,7 @@
 //! A store: tables and indexes in one file, and the log that it is redone from.
 
 mod ahead;
+mod alone;
 mod apply;
 mod build;
 mod checkpoint;
@@ -39,6 +40,7 @@ use crate::space::map;
 use crate::statistics::{CacheStatistics, ObjectStatistics};
 use crate::writer::Writer;
 
+pub use alone::OpenAlone;
 pub use apply::{Change, Key, Outcome};
 pub use build::{BuildIndex, KeyOf, LoadIndex, MayRepeat};
 use checkpoint::Schedule;

@@ -51,15 +51,15 @@ impl std::fmt::Debug for Opened {
 
 /// A store that is only read, as it was when the log was read.
 pub struct Reader {
-    pages: Arc<Pages>,
+    pub(super) pages: Arc<Pages>,
     /// All commits are below.
-    end: u64,
+    pub(super) end: u64,
     /// Some pages have what the log has lost.
-    is_ahead: bool,
+    pub(super) is_ahead: bool,
     /// Where counters go on.
-    counters: BTreeMap<u32, i64>,
+    pub(super) counters: BTreeMap<u32, i64>,
     /// Pages that are newer than on disk: they stay in memory, also for views that outlive this.
-    newer: Arc<(Arc<Dirty>, Vec<Arc<Frame>>)>,
+    pub(super) newer: Arc<(Arc<Dirty>, Vec<Arc<Frame>>)>,
 }
 
 impl std::fmt::Debug for Reader {
@@ -84,7 +84,7 @@ impl Reader {
     }
 
     /// With its counters.
-    async fn with_counters(mut self, session: &Session) -> Result<Reader, Error> {
+    pub(super) async fn with_counters(mut self, session: &Session) -> Result<Reader, Error> {
         if self.pages.space.check_table(COUNTERS).is_ok() {
             let rows = self.view().scan(session, COUNTERS).await?;
             self.counters = rows.iter().filter_map(|(_, row)| decode(row)).collect();
@@ -268,7 +268,7 @@ impl Store {
 }
 
 /// Has pages in memory, as the ring has them, that are torn in their places.
-async fn torn_pages(
+pub(super) async fn torn_pages(
     ring: Ring,
     device: &dyn Device,
     frames: &Frames,

@@ -441,3 +441,77 @@ fn pages_ahead_of_a_forced_log_are_found_where_the_header_says_nothing() {
         }
     }
 }
+
+#[test]
+fn a_store_that_is_only_read_goes_past_pages_that_are_damaged_or_cannot_be_read() {
+    let mut rig = ahead_of_its_log(33);
+    rig.force = true;
+    let rows = rig.run(async {
+        let opened = rig.open_any().await.unwrap();
+        let Opened::Ahead { reader, log, .. } = opened else { panic!("{opened:?}") };
+        let rows = reader.view().scan(&rig.session(), TABLE).await.unwrap();
+        log.close().await.unwrap();
+        rows
+    });
+    let pages: Vec<u32> =
+        rows.iter().map(|(id, _)| id.page).collect::<BTreeSet<_>>().into_iter().collect();
+    let [damaged, unreadable, ..] = pages[..] else { panic!("{pages:?}") };
+    let left = rows.iter().filter(|(id, _)| ![damaged, unreadable].contains(&id.page)).count();
+    assert!(left > 10 && left < rows.len(), "{left} of {}", rows.len());
+    for slot in 0..2 {
+        rig.data.corrupt((2 + slot * 8) * 8192, 16);
+    }
+    rig.data.corrupt(u64::from(damaged) * 8192 + 4000, 16);
+    let at = u64::from(unreadable) * 8192;
+    rig.data.fail_reads(at..at + 8192);
+    rig.run(async {
+        let opened = rig.open_any().await.unwrap();
+        let Opened::Ahead { reader, log, .. } = opened else { panic!("{opened:?}") };
+        assert_eq!(reader.view().scan(&rig.session(), TABLE).await.unwrap().len(), left);
+        log.close().await.unwrap();
+        let (reader, _) = rig.open_read_only().await.unwrap();
+        assert_eq!(reader.view().scan(&rig.session(), TABLE).await.unwrap().len(), left);
+        let reader = rig.open_alone(false).await.unwrap().unwrap();
+        assert_eq!(reader.view().scan(&rig.session(), TABLE).await.unwrap().len(), left);
+    });
+}
+
+#[test]
+fn a_page_that_cannot_be_read_may_be_ahead_of_a_forced_log() {
+    let mut rig = Rig::new(34, 4 << 20, 1 << 20);
+    let id = rig.run(async {
+        let (store, session) = with_table(&rig).await;
+        let id = add(&store, &session, 1, 100).await;
+        add(&store, &session, 2, 8100).await;
+        store.close().await.unwrap();
+        id
+    });
+    let at = u64::from(id.page) * 8192;
+    rig.data.fail_reads(at..at + 8192);
+    rig.force = true;
+    let opened = rig.run(rig.open());
+    assert!(matches!(opened, Err(Error::Ahead { .. })), "{opened:?}");
+}
+
+#[test]
+fn a_store_whose_log_is_given_up_is_read_without_it() {
+    let rig = Rig::new(35, 4 << 20, 1 << 20);
+    rig.run(async {
+        let (store, session) = with_table(&rig).await;
+        store.create_counter(&session, 7, 5).await.unwrap();
+        for number in 1..30 {
+            add(&store, &session, number, 1000).await;
+        }
+        store.close().await.unwrap();
+        assert!(rig.open_alone(false).await.unwrap().is_none(), "its log may be found yet");
+        for gives_up in [true, false] {
+            let reader = rig.open_alone(gives_up).await.unwrap().unwrap();
+            assert!(reader.is_ahead());
+            assert_eq!(reader.view().scan(&session, TABLE).await.unwrap().len(), 29);
+            assert_eq!(reader.peek_counter(7).unwrap(), 5);
+        }
+        // Also with the log: changes that were lost might be in pages.
+        let opened = rig.open_any().await.unwrap();
+        assert!(matches!(opened, Opened::Ahead { .. }), "{opened:?}");
+    });
+}

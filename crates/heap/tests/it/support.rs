@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cellar_heap::{
-    Error, Geometry, Growth, NewStore, OpenStore, Opened, Options, Reader, Replayed, Store,
+    Error, Geometry, Growth, NewStore, OpenAlone, OpenStore, Opened, Options, Reader, Replayed,
+    Store,
 };
 use cellar_io::sim::{Sim, SimDisk, SimDiskOptions};
 use cellar_io::{Device, IoFuture};
@@ -152,6 +153,13 @@ impl Rig {
     /// As [`Rig::open`], also a store that may only be read.
     pub async fn open_any(&self) -> Result<Opened, Error> {
         Store::open_any(self.opening(Arc::clone(&self.data) as _).await?).await
+    }
+
+    /// Without its log.
+    pub async fn open_alone(&self, gives_log_up: bool) -> Result<Option<Reader>, Error> {
+        let (env, waits) = (self.sim.env(), self.waits.clone());
+        let (device, options) = (Arc::clone(&self.data) as _, self.options.clone());
+        Store::open_alone(OpenAlone { env, waits, device, options, gives_log_up }).await
     }
 
     pub async fn open_read_only(&self) -> Result<(Reader, Replayed), Error> {

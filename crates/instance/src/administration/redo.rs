@@ -4,8 +4,15 @@ use cellar_storage::request::RedoAction;
 
 use super::waiting::What;
 use super::{Administrator, Reply, done};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::heap::ahead;
+
+/// Media of the log are missing.
+const MEDIA_MISSING: u32 = 313;
+
+/// What is told after RECOVER FORCE.
+const ONLY_READ: &str = "tables can only be read: pages have changes that the log has lost; copy them out (pg_dump, \
+                         or COPY .. TO), look them over, and load them into a new database";
 
 impl Administrator {
     pub(super) async fn redo(&self, action: RedoAction) -> Result<Reply> {
@@ -74,7 +81,10 @@ impl Administrator {
 
     /// Opens a log that does not open as it is.
     async fn recover_by_force(&self) -> Result<Reply> {
-        let log = self.database.storage().redo().open_forced().await?;
+        let log = match self.database.storage().redo().open_forced().await {
+            Ok(log) => log,
+            Err(why) => return self.recover_without_log(why).await,
+        };
         self.database.find_catalog().await?;
         let report = log.report();
         let lost = if report.forced { "; what only missing media had is lost" } else { "" };
@@ -83,10 +93,20 @@ impl Administrator {
         text += &format!(" {records} records were found{lost}.");
         let mut reply = done(text);
         if self.database.heap().is_ahead() {
-            let notice = "tables can only be read: pages have changes that the log has lost; copy them out (pg_dump, \
-                          or COPY .. TO), look them over, and load them into a new database";
-            reply.notices.push(notice.to_owned());
+            reply.notices.push(ONLY_READ.to_owned());
         }
         Ok(reply)
+    }
+
+    /// No medium of the log is left: tables are read as their pages have them.
+    async fn recover_without_log(&self, why: Error) -> Result<Reply> {
+        if !why.has(MEDIA_MISSING) || !self.database.is_catalog_in_heap() {
+            return Err(why);
+        }
+        self.database.heap().open_alone(true).await?;
+        self.database.find_catalog().await?;
+        let text = "Database altered: no medium of the redo log can be read, so tables are as their pages have them; \
+                    what only the log had is lost.";
+        Ok(Reply { notices: vec![ONLY_READ.to_owned()], ..done(text) })
     }
 }

@@ -102,6 +102,10 @@ impl Database {
             storage.redo().set_user(Arc::new(heap.clone()));
             storage.redo().open().await;
         }
+        if is_done && !heap.is_open() {
+            // One whose log was given up is read; why others are not open is told of the log.
+            let _ = heap.open_alone(false).await;
+        }
         let store = Arc::clone(&kept) as Arc<dyn CatalogStore>;
         let catalog = match !is_done || heap.is_open() {
             true => match SharedCatalog::open(Arc::clone(&store)).await {
@@ -176,7 +180,13 @@ impl Database {
     fn may_sweep(&self) -> bool {
         let forced =
             self.storage.redo().shared().log().is_some_and(|log| log.control().notes().was_forced);
+        let forced = forced || self.heap.is_ahead();
         self.catalog().known().is_ok() && !(self.kept.is_in_heap() && forced)
+    }
+
+    /// Whether the catalog is rows of the heap.
+    pub(crate) fn is_catalog_in_heap(&self) -> bool {
+        self.kept.is_in_heap()
     }
 
     /// The heap of a database that is being opened, and where its catalog is.

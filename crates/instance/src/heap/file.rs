@@ -45,6 +45,19 @@ impl Growth for FileGrowth {
 }
 
 impl Heap {
+    /// The file that is there.
+    ///
+    /// # Errors
+    /// 70163 it is missing; what the group reports.
+    pub(super) fn existing_file(&self) -> Result<Arc<File>> {
+        let group = self.group()?;
+        match group.open(HEAP_PATH) {
+            Ok(file) => Ok(Arc::new(file)),
+            Err(cellar_diskgroup::Error::NoSuchFile { .. }) => Err(missing(&group)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The file, for a log that is being recovered. It is made where there is none and there may be none.
     ///
     /// # Errors

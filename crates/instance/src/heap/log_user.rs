@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cellar_heap::{Error as HeapError, OpenStore, Opened, Store};
+use cellar_heap::{Error as HeapError, OpenAlone, OpenStore, Opened, Store};
 use cellar_redo::{Log, Lsn, Recovery, Report};
 use cellar_storage::redo::{LogUser, OpenError, UserFuture};
 
@@ -41,6 +41,25 @@ impl Heap {
         let (env, waits) = (self.0.env.clone(), self.0.sessions.waits().clone());
         let (growth, options) = (Some(Arc::new(growth) as _), self.options());
         Ok(OpenStore { env, waits, device: file, recovery, options, growth })
+    }
+}
+
+impl Heap {
+    /// Opens it to be read without a log, as its pages have it; whether that was done. Unless the log is given up now
+    /// that must have been done before.
+    ///
+    /// # Errors
+    /// 70163 the file is missing; those of the heap.
+    pub(crate) async fn open_alone(&self, gives_log_up: bool) -> Result<bool> {
+        let (env, waits) = (self.0.env.clone(), self.0.sessions.waits().clone());
+        let (device, options) = (self.existing_file()?, self.options());
+        let open = OpenAlone { env, waits, device, options, gives_log_up };
+        let reader = Store::open_alone(open).await.map_err(from_heap)?;
+        let is_open = reader.is_some();
+        if let Some(reader) = reader {
+            *self.state() = State::ReadOnly(reader);
+        }
+        Ok(is_open)
     }
 }
 

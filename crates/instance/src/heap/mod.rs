@@ -129,6 +129,7 @@ impl Heap {
     pub fn only_read(&self) -> Option<Error> {
         match &*self.state() {
             State::Ahead(..) => Some(ahead()),
+            State::ReadOnly(reader) if reader.is_ahead() => Some(ahead()),
             State::ReadOnly(_) => Some(Error::new(70041, "the database is open read-only")),
             State::Open(_) | State::Closed => None,
         }

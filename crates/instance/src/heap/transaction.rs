@@ -141,9 +141,8 @@ pub struct Transaction(pub(super) cellar_heap::Transaction, Fresh);
 #[derive(Clone)]
 pub struct Statement {
     view: StatementView,
-    fresh: Fresh,
-    /// Indexes may lack rows that are there, or tell of others.
-    doubts_indexes: bool,
+    /// What came to have its rows meanwhile; `None`: no index is gone by, as it may lack rows that are there.
+    fresh: Option<Fresh>,
 }
 
 impl Heap {
@@ -599,22 +598,22 @@ impl Shares {
 
 impl Statement {
     pub(super) fn of(view: StatementView, fresh: Fresh) -> Statement {
-        Statement { view, fresh, doubts_indexes: false }
+        Statement { view, fresh: Some(fresh) }
     }
 
     /// The same, which goes by no index.
     pub(super) fn without_indexes(self) -> Statement {
-        Statement { doubts_indexes: true, ..self }
+        Statement { fresh: None, ..self }
     }
 
     /// Whether a table has all rows that are seen: not one that was written anew behind this statement's snapshot.
     pub fn has_all_rows(&self, table: &RowTable) -> bool {
-        self.fresh.is_whole(table.object, self.view.point())
+        self.fresh.as_ref().is_none_or(|fresh| fresh.is_whole(table.object, self.view.point()))
     }
 
     /// Whether an index has all rows that are seen: not one that was built behind this statement's snapshot.
     pub fn has_whole(&self, index: &Index) -> bool {
-        !self.doubts_indexes && self.fresh.is_whole(index.object, self.view.point())
+        self.fresh.as_ref().is_some_and(|fresh| fresh.is_whole(index.object, self.view.point()))
     }
 
     /// Divides a table among so many tasks.

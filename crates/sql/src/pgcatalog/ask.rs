@@ -15,6 +15,9 @@ use crate::host::Host;
 use crate::names::path::Paths;
 use crate::settings::Settings;
 
+/// Names of views, with their columns.
+type OurViews = Arc<[(String, Vec<Field>)]>;
+
 /// A catalog, and what was made of it.
 type Kept = (Arc<Catalog>, Vec<String>, Arc<Snapshot>);
 
@@ -26,7 +29,7 @@ pub(crate) struct Ask {
     /// What the session has prepared.
     pub(super) prepared: Arc<NamedStatements>,
     /// Our views, with their columns.
-    views: Arc<[(String, Vec<Field>)]>,
+    views: OurViews,
     /// The options of an external table, `name=value`: with them CREATE FOREIGN TABLE makes it again.
     pub(super) options: fn(&Table) -> Vec<String>,
     /// The last one, while the catalog is the same.
@@ -47,7 +50,7 @@ impl Ask {
         host: &Arc<dyn Host>,
         paths: &Arc<Paths>,
         (settings, prepared): (&Arc<Settings>, &Arc<NamedStatements>),
-        (views, options): (&Arc<[(String, Vec<Field>)]>, fn(&Table) -> Vec<String>),
+        (views, options): (&OurViews, fn(&Table) -> Vec<String>),
     ) -> Ask {
         Ask {
             host: Arc::clone(host),

@@ -476,7 +476,7 @@ fn not_opened(error: cellar_redo::Error) -> Error {
         cellar_redo::Error::MediaMissing { media, .. } => {
             let media = media.join(", ");
             Error::from(error).hint(format!(
-                "bring {media} back. If that cannot be, ALTER DATABASE RECOVER FORCE goes on \
+                "bring {media} back. If that cannot be, ALTER DATABASE RECOVER FORCE opens the database \
                  without, and what only they have is lost"
             ))
         }

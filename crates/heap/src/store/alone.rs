@@ -1,0 +1,69 @@
+//! Opening of a store of which the log is lost altogether: it is read as its pages have it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_recursion::async_recursion as boxed;
+use cellar_io::{Device, SharedEnv};
+use cellar_wait::{Kind, Waits};
+
+use super::ahead::newest_page;
+use super::open::{Reader, torn_pages};
+use super::read::Pages;
+use super::{Header, Options, Store};
+use crate::dirty::Dirty;
+use crate::doublewrite::Ring;
+use crate::error::Error;
+use crate::frames::Frames;
+use crate::space::Space;
+
+/// The parameters for opening a store without its log.
+pub struct OpenAlone {
+    /// Clock, chance and tasks.
+    pub env: SharedEnv,
+    /// Where waits are counted.
+    pub waits: Waits,
+    /// The file.
+    pub device: Arc<dyn Device>,
+    /// Parameters.
+    pub options: Options,
+    /// The log is given up: from now on the store is only read, also with one that is found again. Otherwise
+    /// only a store is opened of which that was said before.
+    pub gives_log_up: bool,
+}
+
+impl Store {
+    /// Opens a store to read it as its pages have it, each as it was written last: what only the log had is lost, and
+    /// pages may be of several moments. `None`: its log was not given up.
+    ///
+    /// # Errors
+    /// [`Error::HeaderDamaged`]; those of the device.
+    #[boxed]
+    pub async fn open_alone(open: OpenAlone) -> Result<Option<Reader>, Error> {
+        let OpenAlone { env, waits, device, options, gives_log_up } = open;
+        let session = waits.session("store recovery", Kind::Background);
+        let mut header = Header::read(&*device).await?;
+        let Header { store, geometry, extents, checkpoint, .. } = header;
+        if header.ahead == 0 && !gives_log_up {
+            return Ok(None);
+        }
+        let ring = Ring::read(&*device, store, &geometry, checkpoint).await?;
+        if header.ahead == 0 {
+            let (newest, _) = newest_page(&*device, store).await;
+            let ahead = checkpoint.max(newest + 1);
+            header = Header { ahead, generation: header.generation + 1, ..header };
+            header.write(&*device).await?;
+        }
+        let cache = options.cache_pages;
+        let frames = Arc::new(Frames::new(store, env, Arc::clone(&device), cache));
+        frames.set_limit(u64::MAX);
+        frames.go_past_damage();
+        let torn = torn_pages(ring, &*device, &frames).await?;
+        let space = Space::load(&frames, &session, geometry, extents, header.ahead).await?;
+        let pages = Pages { frames, geometry, space, snapshots: Arc::default() };
+        let newer = Arc::new((Arc::new(Dirty::default()), torn));
+        let (pages, end, counters) = (Arc::new(pages), header.ahead, BTreeMap::new());
+        let reader = Reader { pages, end, is_ahead: true, counters, newer };
+        Ok(Some(reader.with_counters(&session).await?))
+    }
+}
