@@ -55,7 +55,7 @@ pub(super) enum ReadOnly {
     Nothing,
     Transaction,
     /// Why.
-    Database(Error),
+    Database(Box<Error>),
 }
 
 impl Since {
@@ -111,7 +111,7 @@ impl Scope {
     ) -> Result<MappedMutexGuard<'_, Option<Transaction>, Transaction>, Error> {
         let guard = self.transaction.lock().await;
         if let ReadOnly::Database(why) = &self.read_only {
-            return Err(why.clone());
+            return Err((**why).clone());
         }
         if guard.is_none() {
             return Err(is_over());
@@ -227,7 +227,7 @@ impl Scope {
                 let text = "the transaction is read-only: it changes nothing";
                 Err(Error::new(1456, "25006", text).next("ROLLBACK, then begin without READ ONLY"))
             }
-            ReadOnly::Database(why) => Err(why.clone()),
+            ReadOnly::Database(why) => Err((**why).clone()),
         }
     }
 

@@ -296,7 +296,7 @@ impl RowTables {
             definitions,
             in_block,
             zone: Arc::clone(&self.settings.now().zone),
-            read_only: ReadOnly::Database(why.into()),
+            read_only: ReadOnly::Database(Box::new(why.into())),
             since: Since::Always,
             pending: Pending::default(),
             deferred: None,
