@@ -1,4 +1,4 @@
-//! What defines tables in the heap, by SQL through the program: indexes, ALTER TABLE, sequences, views.
+//! Definitions of tables in the heap, by SQL through the program: indexes, ALTER TABLE, sequences, views.
 
 #![cfg(feature = "sql")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]

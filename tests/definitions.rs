@@ -1,4 +1,4 @@
-//! What defines tables is part of a transaction: seen by it alone until it commits, gone with it, and taken back to
+//! Definitions as part of a transaction: seen by it alone until it commits, gone with it, and taken back to
 //! a savepoint.
 
 #![cfg(feature = "sql")]

@@ -1,4 +1,4 @@
-//! What fails: each ends in an error with number and SQLSTATE, and the session and the data are as before.
+//! Failures: each ends in an error with number and SQLSTATE, and the session and the data are as before.
 
 #![cfg(feature = "sql")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]

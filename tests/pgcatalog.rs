@@ -1,4 +1,4 @@
-//! What clients ask of PostgreSQL's catalogs: the queries as they send them, and the answers.
+//! Queries of clients to PostgreSQL's catalogs, as they send them, and the answers.
 //!
 //! `tests/pgcatalog/CLIENT/NAME.sql` has the queries of one command, each with a semicolon at the end of a line;
 //! `{t}` stands for the number of table `t`. `NAME.txt` has the answers, in PostgreSQL's own way of writing values.

@@ -1,4 +1,4 @@
-//! Who may do what: owners, GRANT and REVOKE, and what somebody with few rights tries.
+//! Rights: owners, GRANT and REVOKE, and what somebody with few rights tries.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![cfg(feature = "sql")]

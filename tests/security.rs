@@ -1,4 +1,4 @@
-//! Who gets in, and who does not: roles and passwords, TLS, rules, attempts to get in without them.
+//! Security: roles and passwords, TLS, rules, attempts to get in without them.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(clippy::disallowed_methods, reason = "a test of the program waits as a user would")]

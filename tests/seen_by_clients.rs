@@ -1,4 +1,4 @@
-//! What clients see of SQL beside rows: the names and types of columns, and the ends of sessions.
+//! Results as clients see them beside rows: the names and types of columns, and the ends of sessions.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![cfg(feature = "sql")]

@@ -1,4 +1,4 @@
-//! What statements give, in files (`tests/slt`): here, with the fast path and without, and in PostgreSQL 15 where it
+//! Results of statements, in files (`tests/slt`): here, with the fast path and without, and in PostgreSQL 15 where it
 //! is installed.
 //!
 //! `SLT=name` asks one file alone.

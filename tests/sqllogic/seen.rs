@@ -1,4 +1,4 @@
-//! What statements of ours tell, as psql would.
+//! The words of our statements, as psql would say them.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};

@@ -1,4 +1,4 @@
-//! Where in a store things are: header, doublewrite ring, extents and the pages that say whose these are.
+//! The layout of a store: header, doublewrite ring, extents and the pages that say whose these are.
 
 use cellar_page::{HEADER_BYTES, PAGE_BYTES};
 

@@ -1,4 +1,4 @@
-//! Whether bytes that were read are the page that was asked for.
+//! The check that bytes which were read are the page that was asked for.
 
 use crate::header::{
     CELLS_START, CRC, HOLES, KIND, Kind, PAGE_BYTES, Raw, SLOTS, VERSION, VERSION_AT, u16_at,

@@ -1,4 +1,4 @@
-//! Who may connect, and what he has to prove: the owner of the database nothing, others that they are a role.
+//! Access: who has to prove what. The owner of the database nothing, others that they are a role.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -14,6 +14,7 @@ mod login;
 mod peer;
 mod secret;
 mod session;
+mod shared;
 mod socket;
 mod stop;
 mod tls;

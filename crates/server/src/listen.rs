@@ -19,6 +19,7 @@ use crate::access::Access;
 use crate::cancel::Keys;
 use crate::error::Error;
 use crate::session;
+use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::stop::Phase;
 use crate::tls::Tls;
@@ -40,17 +41,6 @@ pub struct Options {
     pub sessions: usize,
     /// Memory and cores of a session's engine; the memory is shared by all.
     pub engine: EngineOptions,
-}
-
-/// What all sessions share.
-pub(crate) struct Shared {
-    pub database: Arc<Database>,
-    pub engines: Arc<Common>,
-    pub access: Access,
-    pub tls: Tls,
-    pub keys: Keys,
-    pub places: Arc<Semaphore>,
-    pub phase: watch::Receiver<Phase>,
 }
 
 /// A server that listens, until it is stopped.

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection of this machine: the user that the kernel says it is.
+//! The user at the other end of a connection of this machine, as the kernel says.
 //!
 //! Source: sock_diag(7), and `struct inet_diag_req_v2` and `inet_diag_msg` of Linux.
 

@@ -1,4 +1,4 @@
-//! What ends a session from outside: the end of the server, or an order to it alone.
+//! Ends of a session from outside: that of the server, or an order to it alone.
 
 use std::sync::Arc;
 

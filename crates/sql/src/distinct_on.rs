@@ -1,4 +1,4 @@
-//! What DISTINCT ON divides and sorts rows by, as columns that are computed before.
+//! Columns that DISTINCT ON divides and sorts rows by, computed before.
 //!
 //! DataFusion 55 makes groups of it, where two expressions that differ by a cast have one name and are
 //! refused, and subqueries that are tied to a row are not planned.

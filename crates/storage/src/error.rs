@@ -377,6 +377,7 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (1578, "XX001", "a page of rows is damaged"),
     (1623, "55006", "log group is the current one"),
     (1624, "55006", "log group is needed for crash recovery"),
+    (1652, "53100", "no room for temporary data"),
     (1653, "53100", "no room for the heap"),
     (1918, "42704", "role does not exist"),
     (1920, "42P06", "schema exists already"),

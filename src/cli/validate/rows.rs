@@ -1,4 +1,4 @@
-//! What `validate` tells of tables whose rows change: whether their pages are sound and their indexes agree with them.
+//! The part of `validate` about tables whose rows change: are their pages sound, do their indexes agree with them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

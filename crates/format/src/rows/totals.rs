@@ -1,4 +1,4 @@
-//! What is known of calls for groups of rows: counts, sums, least and greatest values.
+//! Totals of calls for groups of rows: counts, sums, least and greatest values.
 
 use arrow_array::ArrayRef;
 use cellar_page::row::Type;

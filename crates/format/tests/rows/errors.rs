@@ -1,4 +1,4 @@
-//! What is refused, and how it is told.
+//! Refusals, and how they are told.
 
 use std::slice::from_ref;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What one commit does to pages: copies that nobody sees, until the record that says it is in the log.
+//! The changes of one commit to pages: copies that nobody sees, until the record that says it is in the log.
 
 mod kept;
 mod spares;

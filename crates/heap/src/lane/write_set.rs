@@ -1,4 +1,4 @@
-//! What a transaction has the lane do.
+//! The write set of a transaction, which the lane applies.
 
 use std::sync::Arc;
 

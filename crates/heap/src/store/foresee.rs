@@ -1,4 +1,4 @@
-//! What a write set of many operations needs, provided before it enters the lane: for each thing that lacks there
+//! The needs of a write set of many operations, provided before it enters the lane: for each thing that lacks there
 //! all of it begins anew, so that a large one would never end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

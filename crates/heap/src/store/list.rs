@@ -1,4 +1,4 @@
-//! What is in a store: its tables and indexes, and the room that they take.
+//! Objects of a store: its tables and indexes, and the room that they take.
 
 use cellar_page::PAGE_BYTES;
 

@@ -1,4 +1,4 @@
-//! How large a table and a range of an index are, more or less: for whoever chooses between them.
+//! Sizes of a table and of a range of an index, more or less: for whoever chooses between them.
 
 use async_recursion::async_recursion as boxed;
 use cellar_wait::Session;

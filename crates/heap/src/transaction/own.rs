@@ -1,4 +1,4 @@
-//! What a transaction has changed and nobody else sees: rows and keys, in the order of the keys, and how to
+//! Changes of a transaction that nobody else sees: rows and keys, in the order of the keys, and how to
 //! take the last changes back.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What a layer with a catalog does: changes of several tables in one commit, tables that are made, filled and
+//! The work of a layer with a catalog: changes of several tables in one commit, tables that are made, filled and
 //! exchanged by a transaction, and the removal of what no catalog names after a power cut.
 
 use std::collections::BTreeSet;

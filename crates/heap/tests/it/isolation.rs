@@ -1,4 +1,4 @@
-//! What transactions see of each other: the anomalies that the levels forbid, by their names in the literature
+//! Isolation of transactions: the anomalies that the levels forbid, by their names in the literature
 //! (Adya; Bailis, "Highly Available Transactions"), locks, deadlocks, savepoints.
 
 use std::time::Duration;

@@ -18,6 +18,7 @@ mod long;
 mod objects;
 mod on_group;
 mod read_only;
+mod refused;
 mod ring;
 mod statement;
 mod statistics;

@@ -1,4 +1,4 @@
-//! What a statement reads apart from its transaction: rows, scans in parts, ranges both ways, with what the
+//! Reads of a statement apart from its transaction: rows, scans in parts, ranges both ways, with what the
 //! transaction has changed itself, held against a model; and that it stays as it was taken.
 
 use std::collections::{BTreeMap, BTreeSet};

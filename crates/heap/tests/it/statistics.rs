@@ -1,4 +1,4 @@
-//! What is counted of each table and index: every page that somebody asks for, reads, writes and changes, and
+//! Counts of each table and index: every page that somebody asks for, reads, writes and changes, and
 //! what is waited for, whatever leaves the cache meanwhile.
 
 use bytes::Bytes;

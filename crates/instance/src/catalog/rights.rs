@@ -1,4 +1,4 @@
-//! Who may do what with an object: rights as PostgreSQL has them, owners, and what GRANT and REVOKE make of them.
+//! Rights on objects as PostgreSQL has them, owners, and what GRANT and REVOKE make of them.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! What the catalog keeps of a table whose rows change, beside its columns.
+//! The catalog's entry of a table whose rows change, beside its columns.
 
 use serde::{Deserialize, Serialize};
 

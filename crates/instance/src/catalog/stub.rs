@@ -1,4 +1,4 @@
-//! What stands in the place of the catalog's file once the catalog is in the heap. Programs that know no heap
+//! The stub in the place of the catalog's file once the catalog is in the heap. Programs that know no heap
 //! take it for a catalog of a later version, and refuse the database.
 
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What a transaction defines: the catalog as it is when that commits, and what was made in the heap for it. What
+//! Definitions of a transaction: the catalog as it is when that commits, and what was made in the heap for it. What
 //! is in the heap is made at once, under numbers that nothing names; the catalog names it in the very commit of
 //! the transaction, and what it names no more goes when nobody sees it. If the transaction is rolled back, or the
 //! machine stops before, what was made goes.

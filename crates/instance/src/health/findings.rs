@@ -1,4 +1,4 @@
-//! What needs a look in a group, and what to do about it.
+//! Findings: what needs a look in a group, and what to do about it.
 
 use std::path::Path;
 

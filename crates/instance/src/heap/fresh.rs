@@ -1,4 +1,4 @@
-//! What came to have its rows while the database is open: indexes that were built, and tables that were written anew.
+//! Objects that got their rows while the database is open: indexes that were built, tables that were written anew.
 //! Of what was there before nobody knows in them: a snapshot from before would find nothing, or too little.
 
 use std::collections::{BTreeMap, BTreeSet};

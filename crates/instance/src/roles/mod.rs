@@ -1,4 +1,4 @@
-//! Who may connect: passwords as they are kept, the rules of who needs one, and what is counted of logins.
+//! Logins: passwords as they are kept, the rules of who needs one, and what is counted of logins.
 
 pub mod hba;
 mod logins;

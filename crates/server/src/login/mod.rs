@@ -1,4 +1,4 @@
-//! Who is let in: the user of the system whose the database is, and others who prove that they are a role.
+//! Logins: the user of the system whose the database is, and others who prove that they are a role.
 
 mod scram;
 

@@ -25,7 +25,7 @@ use self::portal::{Portal, Statement};
 use self::said::said_of;
 use crate::cancel::Kept;
 use crate::error::{Ended, Refusal};
-use crate::listen::Shared;
+use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::stop::{Phase, Stop};
 use crate::wire::backend::{Out, Said, Status};

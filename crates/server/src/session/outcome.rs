@@ -1,4 +1,4 @@
-//! What statements give, told to the client.
+//! Results of statements, told to the client.
 
 use std::sync::Arc;
 

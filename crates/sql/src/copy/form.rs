@@ -1,4 +1,4 @@
-//! How the bytes of a COPY are written.
+//! The form of the bytes of a COPY.
 
 use encoding_rs::Encoding;
 

@@ -1,4 +1,4 @@
-//! What the sessions of a server have in common: the views of the instance, memory for queries, and all of DataFusion's
+//! The common parts of the sessions of a server: the views of the instance, memory for queries, and all of DataFusion's
 //! state that belongs to no session.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Where statements enter the fast path: their plans are found or made, run, and what they tell is given out.
+//! The way of statements into the fast path: their plans are found or made, run, and what they tell is given out.
 
 use std::sync::Arc;
 

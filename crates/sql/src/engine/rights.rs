@@ -1,4 +1,4 @@
-//! Whether the role of a session may do what a statement says: with tables, and with what else the catalog has.
+//! The check that the role of a session may do what a statement says: with tables, and with what else the catalog has.
 
 use std::sync::Arc;
 

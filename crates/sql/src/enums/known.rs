@@ -1,4 +1,4 @@
-//! What a field says of its enum type: the type's number, its name, its labels with their codes.
+//! Facts of an enum type that a field has: the type's number, its name, its labels with their codes.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};

@@ -1,5 +1,5 @@
-//! What statements mean by values of enum types: literals beside them are of their type, their order is that of the
-//! labels, and they are no texts unless they are cast.
+//! The meaning of values of enum types in statements: literals beside them are of their type, their order is that of
+//! the labels, and they are no texts unless they are cast.
 
 use std::sync::Arc;
 

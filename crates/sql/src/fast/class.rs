@@ -1,4 +1,4 @@
-//! Which expressions the fast path computes: those that mean the same where a constant comes as a value of its
+//! Expressions that the fast path computes: those that mean the same where a constant comes as a value of its
 //! type and not as a literal.
 
 use arrow::datatypes::DataType;

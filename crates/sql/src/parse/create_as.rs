@@ -1,4 +1,4 @@
-//! What DataFusion's parser does not know of queries that fill tables: `CREATE TABLE t (a, b) AS ..`, `WITH NO DATA`,
+//! Forms of queries that fill tables, unknown to DataFusion's parser: `CREATE TABLE t (a, b) AS ..`, `WITH NO DATA`,
 //! UNLOGGED, and `TABLE t` as a query.
 
 use datafusion::sql::parser::Statement;

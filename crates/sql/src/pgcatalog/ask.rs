@@ -1,4 +1,4 @@
-//! What the catalogs are asked of: a session's database, path and settings.
+//! The session that asks the catalogs: its database, path and settings.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What a statement says by names: of objects, columns and vectors.
+//! Names that a statement says: of objects, columns and vectors.
 
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName, ObjectNamePart, Value};
 

@@ -1,4 +1,4 @@
-//! What each row of a table must be: NOT NULL, and CHECK.
+//! Constraints on each row of a table: NOT NULL, and CHECK.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What an INSERT does with rows whose key is there already: ON CONFLICT.
+//! ON CONFLICT: what an INSERT does with rows whose key is there already.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a transaction has put off of its foreign keys: checked when it commits, or when SET CONSTRAINTS asks for it.
+//! Checks of foreign keys that a transaction has put off: made when it commits, or when SET CONSTRAINTS asks for it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What a statement has done to keys of foreign keys: noted by changes, settled when it ends.
+//! Changes of a statement to keys of foreign keys: noted as they come, settled when it ends.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

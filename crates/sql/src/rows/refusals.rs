@@ -1,4 +1,4 @@
-//! What a session refuses: statements out of place in their transaction, and of tables that have changed.
+//! Refusals of a session: statements out of place in their transaction, and of tables that have changed.
 
 use crate::error::Error;
 

@@ -1,4 +1,4 @@
-//! What a statement reads and changes: its transaction, its snapshot, and tables as they are now.
+//! The scope of a statement, which it reads and changes: its transaction, its snapshot, and tables as they are now.
 
 use std::sync::Arc;
 

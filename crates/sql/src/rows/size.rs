@@ -1,4 +1,4 @@
-//! How many rows a scan of the heap gives, as far as that is known beforehand.
+//! The number of rows that a scan of the heap gives, as far as that is known beforehand.
 
 use cellar_instance::heap::TableSize;
 use datafusion::common::stats::Precision;

@@ -1,4 +1,4 @@
-//! Who a session acts as: its role with all whose rights it has, looked up once for each catalog.
+//! The role that a session acts as, with all whose rights it has, looked up once for each catalog.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

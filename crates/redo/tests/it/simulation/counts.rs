@@ -1,4 +1,4 @@
-//! What is counted over simulated lives of a log.
+//! Counts over simulated lives of a log.
 
 /// What was counted over lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

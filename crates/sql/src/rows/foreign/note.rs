@@ -1,4 +1,4 @@
-//! What changes note of keys of foreign keys.
+//! Notes of changes about keys of foreign keys.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
