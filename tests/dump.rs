@@ -270,6 +270,10 @@ fn external_tables_are_dumped_and_restored() {
     assert_eq!(psql(&other, &["-c", "select b from over"]).unwrap(), "y\n");
     let mut client = other.client();
     assert_eq!(client.sql("drop foreign table own"), "42809");
+    let csv = put(&other.dir.path().join("y.csv"), "a\n1\n");
+    client.sql(&format!("create external table \"Ex\" stored as csv location '{csv}'"));
+    assert_eq!(client.sql("select count(*) from \"Ex\""), "(1) SELECT 1");
+    assert_eq!(client.sql("drop foreign table \"Ex\""), "DROP FOREIGN TABLE");
     assert_eq!(client.sql("drop foreign table ex"), "2BP01");
     assert_eq!(client.sql("drop foreign table if exists ex, nosuch cascade"), "DROP FOREIGN TABLE");
     assert_eq!(client.sql("select * from ex"), "42P01");

@@ -7,7 +7,7 @@
 mod program;
 mod wire;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use program::{cellar, done, out, refused, told};
@@ -21,20 +21,26 @@ fn copied(from: &Path, to: &Path) {
     }
 }
 
+/// Makes a database whose log is in two directories, and runs a text of statements; the directories.
+fn on_two_media(at: &Path, statements: &str) -> (PathBuf, PathBuf) {
+    done(at, &["init", "db", "--disks", "1", "--redundancy", "external", "--disk-size", "256M"]);
+    let media = [at.join("one"), at.join("two")];
+    for medium in &media {
+        std::fs::create_dir(medium).unwrap();
+    }
+    program::sql(at, "alter database add logfile group 1 ('one', 'two') size 4M, group 2 size 4M");
+    program::sql(at, statements);
+    media.into()
+}
+
 /// A database whose log has two media, of which one is gone and the other is as it was before the last commits, or
 /// is gone too.
 fn without_its_log(is_one_left: bool) -> tempfile::TempDir {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let at = dir.path();
-    done(at, &["init", "db", "--disks", "1", "--redundancy", "external", "--disk-size", "256M"]);
-    let (one, two) = (at.join("one"), at.join("two"));
-    for medium in [&one, &two] {
-        std::fs::create_dir(medium).unwrap();
-    }
-    program::sql(
+    let (one, two) = on_two_media(
         at,
-        "alter database add logfile group 1 ('one', 'two') size 4M, group 2 size 4M;
-         create table t (id int primary key, v text) using heap;
+        "create table t (id int primary key, v text) using heap;
          insert into t select g, 'v' || g from generate_series(1, 100) as s(g);
          create table u (id serial primary key, j jsonb) using heap; insert into u (j) values ('{\"a\": 1}')",
     );
@@ -208,15 +214,9 @@ fn what_a_kill_under_load_leaves_is_read_to_its_end() {
     }
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let at = dir.path();
-    done(at, &["init", "db", "--disks", "1", "--redundancy", "external", "--disk-size", "256M"]);
-    let (one, two) = (at.join("one"), at.join("two"));
-    for medium in [&one, &two] {
-        std::fs::create_dir(medium).unwrap();
-    }
-    program::sql(
+    let (one, two) = on_two_media(
         at,
-        "alter database add logfile group 1 ('one', 'two') size 4M, group 2 size 4M;
-         create table r (id int primary key, v text) using heap;
+        "create table r (id int primary key, v text) using heap;
          insert into r select g, 'v' || g from generate_series(1, 6000) as s(g)",
     );
     copied(&two, &at.join("kept"));

@@ -144,7 +144,7 @@ impl HeapCatalog {
         Ok(self.read(view).await?)
     }
 
-    /// The same.
+    /// The same, with the heap's own errors told apart.
     async fn read(&self, view: &View) -> std::result::Result<Option<Catalog>, HeapFault> {
         let session = self.0.session();
         let (mut itself, mut definitions) = (None, Vec::new());

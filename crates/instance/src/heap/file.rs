@@ -38,6 +38,9 @@ impl FileGrowth {
     }
 }
 
+/// The file of the heap is missing.
+const MISSING: u32 = 70163;
+
 impl Growth for FileGrowth {
     fn grow(&self, to_bytes: u64) -> BoxFuture<'_, std::result::Result<u64, GrowthError>> {
         Box::pin(self.grow_to(to_bytes))
@@ -63,13 +66,11 @@ impl Heap {
     /// # Errors
     /// 70163 it is missing; what the group reports.
     pub(super) async fn file(&self, recovery: &Recovery) -> Result<Arc<File>> {
-        let group = self.group()?;
-        match group.open(HEAP_PATH) {
-            Ok(file) => return Ok(Arc::new(file)),
-            Err(cellar_diskgroup::Error::NoSuchFile { .. }) if self.is_new() => {}
-            Err(cellar_diskgroup::Error::NoSuchFile { .. }) => return Err(missing(&group)),
-            Err(error) => return Err(error.into()),
+        match self.existing_file() {
+            Err(error) if error.has(MISSING) && self.is_new() => {}
+            found => return found,
         }
+        let group = self.group()?;
         let spec = FileSpec {
             unit: Some(PAGE as u32),
             template: Some(String::new()),
@@ -94,5 +95,6 @@ impl Heap {
 
 fn missing(group: &Group) -> Error {
     let text = format!("the heap is missing: there is no file \"+{}/{HEAP_PATH}\"", group.name());
-    Error::new(70163, text).hint("bring back the disks that have it: cellar status DIR names them")
+    Error::new(MISSING, text)
+        .hint("bring back the disks that have it: cellar status DIR names them")
 }

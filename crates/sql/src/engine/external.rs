@@ -1,5 +1,6 @@
 //! Tables over files that are read in place: made, and forgotten.
 
+use cellar_instance::catalog::name;
 use datafusion::common::TableReference;
 use datafusion::sql::parser::CreateExternalTable;
 
@@ -91,11 +92,12 @@ impl Engine {
         let external = self.host.tables();
         for name in names.iter().map(TableReference::table) {
             if self.has_table(name) && !external.iter().any(|table| table.name == name) {
+                let name = name::shown(name);
                 let text = format!("\"{name}\" is no foreign table");
                 return Err(Error::new(942, "42809", text).next(format!("drop table {name}")));
             }
         }
-        self.drop_tables(names.iter().map(ToString::to_string).collect(), how).await
+        self.drop_tables(names.iter().map(TableReference::to_quoted_string).collect(), how).await
     }
 
     pub(super) async fn drop_tables(

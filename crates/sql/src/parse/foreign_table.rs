@@ -4,14 +4,16 @@
 use cellar_instance::catalog::Table;
 use datafusion::sql::parser::{CreateExternalTable, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::Value;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::table_kind::{next, word, words_at};
 use super::{Cursor, parse};
 use crate::error::Error;
 use crate::statement::{Define, Statement};
 
 /// The server of all external tables.
-pub(crate) const SERVER: &str = "files";
+const SERVER: &str = "files";
 
 /// Options that are clauses of CREATE EXTERNAL TABLE.
 const LOCATION: &str = "location";
@@ -50,29 +52,20 @@ pub(crate) fn foreign_options(table: &Table) -> Vec<String> {
     options.map(|(name, value)| format!("{name}={value}")).collect()
 }
 
-fn is_word(token: &Token, wanted: &str) -> bool {
-    matches!(token, Token::Word(Word { value, quote_style: None, .. }) if value.eq_ignore_ascii_case(wanted))
-}
-
-/// The places of tokens that are not blank.
-fn solid(tokens: &[TokenWithSpan]) -> Vec<usize> {
-    let is_solid = |at: &usize| !matches!(tokens[*at].token, Token::Whitespace(_));
-    (0..tokens.len()).filter(is_solid).collect()
-}
-
 /// Has a statement about a foreign table be one about an external table; others stay as they are.
 ///
 /// # Errors
 /// 42704 of another server; 42601 of options that are no names with values.
 pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
-    let places = solid(tokens);
-    let starts = |words: [&str; 3]| {
-        places.len() > 3
-            && words.iter().zip(&places).all(|(word, at)| is_word(&tokens[*at].token, word))
+    let head = words_at(tokens, 0, 3);
+    let [(_, Some(create)), (foreign, Some(word)), (_, Some(table))] = &head[..] else {
+        return Ok(());
     };
-    if !starts(["CREATE", "FOREIGN", "TABLE"]) {
+    if [create, word, table] != ["CREATE", "FOREIGN", "TABLE"] {
         return Ok(());
     }
+    let foreign = *foreign;
+    let places: Vec<usize> = next(tokens, 0).collect();
     let Some(at) = server_at(tokens, &places) else {
         return Err(Error::syntax("CREATE FOREIGN TABLE names a server").next(format!(
             "create foreign table t (..) server {SERVER} options (location '..', format 'csv')"
@@ -90,10 +83,10 @@ pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
         }
     }
     let clause = clause_of(options_in(&rest[2..])?)?;
-    let (begin, external, span) = (places[at], places[1], tokens[places[at]].span);
+    let (begin, span) = (places[at], tokens[places[at]].span);
     tokens.truncate(begin);
     tokens.extend(clause.into_iter().map(|token| TokenWithSpan { token, span }));
-    tokens[external].token = Token::make_keyword("EXTERNAL");
+    tokens[foreign].token = Token::make_keyword("EXTERNAL");
     Ok(())
 }
 
@@ -106,7 +99,7 @@ fn server_at(tokens: &[TokenWithSpan], places: &[usize]) -> Option<usize> {
             Token::RParen => depth -= 1,
             _ => {}
         }
-        depth == 0 && is_word(&tokens[*at].token, "SERVER")
+        depth == 0 && word(&tokens[*at]).as_deref() == Some("SERVER")
     })
 }
 
@@ -134,7 +127,9 @@ fn options_in(rest: &[&Token]) -> Result<Vec<(String, String)>, Error> {
         rest.iter().filter(|token| ***token != Token::SemiColon).copied().collect();
     match rest.split_first() {
         None => Ok(Vec::new()),
-        Some((first, [Token::LParen, inside @ .., Token::RParen])) if is_word(first, "OPTIONS") => {
+        Some((Token::Word(first), [Token::LParen, inside @ .., Token::RParen]))
+            if first.keyword == Keyword::OPTIONS =>
+        {
             let pairs = inside.split(|token| **token == Token::Comma);
             let read = |pair: &[&Token]| match pair {
                 [
@@ -155,7 +150,6 @@ fn clause_of(options: Vec<(String, String)>) -> Result<Vec<Token>, Error> {
     let (mut locations, mut format, mut parts, mut others) =
         (Vec::new(), None, Vec::new(), Vec::new());
     for (name, value) in &options {
-        let separate = |token| if others.is_empty() { Vec::new() } else { vec![token] };
         match name.to_lowercase().as_str() {
             LOCATION => locations.extend([Token::Comma, text(value)]),
             FORMAT => format = Some(value.clone()),
@@ -164,10 +158,7 @@ fn clause_of(options: Vec<(String, String)>) -> Result<Vec<Token>, Error> {
                     value.split(',').map(|column| Token::make_word(column.trim(), Some('"')));
                 parts = columns.flat_map(|column| [Token::Comma, column]).skip(1).collect();
             }
-            _ => {
-                let more = separate(Token::Comma);
-                others.extend(more.into_iter().chain([text(name), text(value)]));
-            }
+            _ => others.extend([Token::Comma, text(name), text(value)]),
         }
     }
     let Some(format) = format.filter(|_| !locations.is_empty()) else {
@@ -184,7 +175,7 @@ fn clause_of(options: Vec<(String, String)>) -> Result<Vec<Token>, Error> {
     }
     clause.extend(words(&["LOCATION"]).into_iter().chain(within(locations.split_off(1))));
     if !others.is_empty() {
-        clause.extend(words(&["OPTIONS"]).into_iter().chain(within(others)));
+        clause.extend(words(&["OPTIONS"]).into_iter().chain(within(others.split_off(1))));
     }
     Ok(clause)
 }

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
 use crate::error::Error;
 
-fn word(token: &TokenWithSpan) -> Option<String> {
+pub(super) fn word(token: &TokenWithSpan) -> Option<String> {
     match &token.token {
         Token::Word(Word { value, quote_style: None, .. }) => Some(value.to_ascii_uppercase()),
         _ => None,
@@ -14,12 +14,16 @@ fn word(token: &TokenWithSpan) -> Option<String> {
 }
 
 /// The places of the next tokens that are not blank, from `from` on.
-fn next(tokens: &[TokenWithSpan], from: usize) -> impl Iterator<Item = usize> {
+pub(super) fn next(tokens: &[TokenWithSpan], from: usize) -> impl Iterator<Item = usize> {
     let is_blank = |at: &usize| matches!(tokens[*at].token, Token::Whitespace(_));
     (from..tokens.len()).filter(move |at| !is_blank(at))
 }
 
-fn words_at(tokens: &[TokenWithSpan], from: usize, count: usize) -> Vec<(usize, Option<String>)> {
+pub(super) fn words_at(
+    tokens: &[TokenWithSpan],
+    from: usize,
+    count: usize,
+) -> Vec<(usize, Option<String>)> {
     next(tokens, from).take(count).map(|at| (at, word(&tokens[at]))).collect()
 }
 

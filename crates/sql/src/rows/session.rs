@@ -747,7 +747,8 @@ impl RowTables {
     pub(crate) async fn modes_now(&self) -> (bool, bool) {
         if let State::Open(begun) = &*self.state.lock().await {
             let is_snapshot = begun.transaction.lock().await.as_ref().map(Transaction::is_snapshot);
-            return (is_snapshot.unwrap_or_default(), begun.is_read_only);
+            let said = || self.modes().is_snapshot.unwrap_or(self.settings.now().is_snapshot);
+            return (is_snapshot.unwrap_or_else(said), begun.is_read_only);
         }
         let (now, only_reads) = (self.settings.now(), self.database.heap().only_read().is_some());
         (now.is_snapshot, now.is_read_only || only_reads)
