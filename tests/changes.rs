@@ -337,3 +337,40 @@ fn explain_analyze_changes_rows() {
     at.run("explain analyze insert into t values (1, 1)");
     assert!(at.run("explain analyze insert into t values (1, 1)").contains("CELLAR-00001"));
 }
+
+#[test]
+fn a_snapshot_lives_through_more_changes_than_memory_has_room_for() {
+    // A buffer cache of 10 MB, of which 2 MB are for older images.
+    let database = TestDatabase::with_memory("64M");
+    let (reader, writer) = (database.session(), database.session());
+    writer.run("create table t (id int primary key, v int, pad text)");
+    writer.run("insert into t select i, i, repeat('x', 900) from generate_series(1, 20000) g(i)");
+    writer.run("create index on t (v)");
+    let seen = [
+        ("select count(*), sum(v), min(v), max(v) from t", "20000,200010000,1,20000"),
+        ("select v from t where id = 777", "777"),
+        ("select id from t where v between 5000 and 5003 order by v", "5000 5001 5002 5003"),
+    ];
+    reader.run("begin isolation level repeatable read");
+    reader.answers(&seen);
+    for _ in 0..2 {
+        for first in (1..20_000).step_by(1000) {
+            let last = first + 999;
+            let update = format!("update t set v = v + 20000 where id between {first} and {last}");
+            assert_eq!(writer.run(&update), "1000 rows updated.");
+        }
+        reader.answers(&seen);
+    }
+    writer.answers(&[("select count(*), min(v) from t", "20000,40001")]);
+    let statistic = "select value from v$sysstat where name = ";
+    let count =
+        |name: &str| -> u64 { reader.run(&format!("{statistic}'{name}'")).trim().parse().unwrap() };
+    assert!(count("physical writes direct temporary tablespace") > 4000);
+    assert!(count("physical reads direct temporary tablespace") > 4000);
+    assert!(count("temp space allocated (bytes)") > 0);
+    reader.run("commit");
+    database.wait_for(|database| {
+        let session = database.session();
+        session.run(&format!("{statistic}'temp space allocated (bytes)'")) == "0"
+    });
+}

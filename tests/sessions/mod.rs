@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow::array::RecordBatch;
 use cellar_diskgroup::Redundancy;
 use cellar_instance::directory::Directory;
+use cellar_instance::parameters::Scope;
 use cellar_instance::{Database, Instance};
 use cellar_io::real::{Runtime, RuntimeOptions};
 use cellar_sql::host::instance::{InstanceHost, views};
@@ -29,10 +30,17 @@ pub struct TestDatabase {
 impl TestDatabase {
     /// An empty database.
     pub fn new() -> TestDatabase {
+        TestDatabase::with_memory("0")
+    }
+
+    /// An empty database with this `memory_target`.
+    pub fn with_memory(target: &str) -> TestDatabase {
         let runtime = Runtime::new(&RuntimeOptions::default()).unwrap();
         let parent = tempfile::tempdir().unwrap();
         let directory = Directory::create(&parent.path().join("db")).unwrap();
         let instance = instance(&runtime, &directory);
+        let memory = Some(Scope::Memory);
+        instance.alter_system_set("memory_target", target, memory).unwrap();
         let disks = Arc::new(RealDisks::new(runtime.real_env(), instance.parameters()));
         let spec = InitSpec {
             name: "DATA".into(),

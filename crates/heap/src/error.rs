@@ -132,6 +132,14 @@ pub enum Error {
         /// Where the view was.
         point: u64,
     },
+    /// Disk: an older image of a page, which a view needs, cannot be read back.
+    #[error("an older image of page {page} cannot be read back: {why}")]
+    Spill {
+        /// The page.
+        page: u32,
+        /// What the file of older images reports.
+        why: Arc<str>,
+    },
     /// User: a counter has no value behind this one.
     #[error("counter {number} cannot go on behind {value}: a number has 64 bits")]
     CounterEnds {
@@ -265,6 +273,7 @@ impl Error {
             Error::WrongObject { .. } => 70202,
             Error::Duplicate { .. } => 1,
             Error::SnapshotTooOld { .. } => 1555,
+            Error::Spill { .. } => 27072,
             Error::CounterEnds { .. } => 8004,
             Error::Serialization { .. } => 8177,
             Error::Lock(LockError::Deadlock { .. }) => 60,

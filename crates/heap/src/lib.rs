@@ -23,6 +23,7 @@ mod rows;
 mod snapshots;
 mod sorter;
 mod space;
+mod spilled;
 mod statistics;
 mod store;
 mod sync;
@@ -40,6 +41,7 @@ pub use pace::RecoveryEstimate;
 pub use recovery::Replayed;
 pub use row_id::{RowId, RowRef};
 pub use rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
+pub use spilled::{SpillError, SpillFile};
 pub use statistics::{CacheStatistics, ObjectStatistics};
 pub use store::{
     BuildIndex, Change, Growth, GrowthError, Header, Key, KeyOf, Load, LoadIndex, MayRepeat,

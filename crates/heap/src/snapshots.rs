@@ -45,16 +45,17 @@ impl Snapshots {
         Snapshot { snapshots: Arc::clone(self), point, is_over }
     }
 
-    /// Ends the oldest point, if later ones are above: nothing is kept for it any more.
-    pub fn end_oldest(&self) {
+    /// Ends the oldest point, if later ones are above: nothing is kept for it any more. Whether there was one.
+    pub fn end_oldest(&self) -> bool {
         let mut active = self.lock();
         let floor = active.floor;
         let Some(oldest) = active.points.first_entry().filter(|entry| *entry.key() < floor) else {
-            return;
+            return false;
         };
         let (_, is_over) = oldest.remove();
         // Before anything is let go of: who has read it until then looks at this afterwards.
         is_over.store(true, Ordering::SeqCst);
+        true
     }
 
     /// What must be kept, if later snapshots are at what `newest` says or above.

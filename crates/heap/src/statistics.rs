@@ -40,6 +40,8 @@ pub struct CacheStatistics {
     pub dirty: u64,
     /// Older images of pages that are kept for views, beside these.
     pub kept_images: u64,
+    /// Older images that are in a file.
+    pub spilled_images: u64,
     /// Times that somebody asked for a page.
     pub logical_reads: u64,
     /// Pages that were read from disk, one at a time or together.

@@ -169,10 +169,11 @@ async fn open(runtime: &Runtime, directory: &Path, waits: &Waits) -> Store {
     };
     let (env, waits) = (runtime.env(), waits.clone());
     let session = waits.session("setup", Kind::User);
-    let store = Store::open(OpenStore { env, waits, device, recovery, options, growth: None })
-        .await
-        .unwrap()
-        .0;
+    let store =
+        Store::open(OpenStore { env, waits, device, recovery, options, growth: None, spill: None })
+            .await
+            .unwrap()
+            .0;
     if is_new {
         store.create_table(&session, TABLE).await.unwrap();
         store.create_index(&session, INDEX).await.unwrap();

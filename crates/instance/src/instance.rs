@@ -57,7 +57,7 @@ pub struct Instance {
     /// By the name under which they were added.
     groups: Mutex<BTreeMap<String, Arc<dyn GroupViews>>>,
     scans: Arc<Scans>,
-    temp: TempSpace,
+    temp: Arc<TempSpace>,
     redo: Redo,
     library: Library,
     logins: Logins,
@@ -93,7 +93,7 @@ impl Instance {
             sessions,
             groups,
             scans,
-            temp: TempSpace::default(),
+            temp: Arc::default(),
             redo: Redo::default(),
             library: Library::default(),
             logins: Logins::default(),
@@ -126,7 +126,7 @@ impl Instance {
     }
 
     /// Temporary space, and its statistics.
-    pub fn temp(&self) -> &TempSpace {
+    pub fn temp(&self) -> &Arc<TempSpace> {
         &self.temp
     }
 

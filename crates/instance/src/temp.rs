@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_diskgroup::state::FileType;
-use cellar_diskgroup::{File, FileSpec};
+use cellar_diskgroup::{File, FileSpec, Group};
 use cellar_io::{DeviceExt, Durability, Io, IoError};
 
 use cellar_storage::Mounted;
@@ -71,7 +71,16 @@ impl TempFile {
             )
             .hint("mount one: ALTER DISKGROUP name MOUNT"));
         };
-        Ok(TempFile(best.group.create_file(&FileSpec::new(FileType::Tempfile)).await?))
+        TempFile::make_in(&best.group).await
+    }
+
+    /// An empty TEMPFILE without a name in this group.
+    ///
+    /// # Errors
+    /// What the group reports.
+    #[boxed]
+    pub async fn make_in(group: &Group) -> Result<TempFile> {
+        Ok(TempFile(group.create_file(&FileSpec::new(FileType::Tempfile)).await?))
     }
 
     /// Its number in the disk group.

@@ -1,36 +1,68 @@
 //! The frames whose older images somebody may still read, and the slots whose rows somebody may still know.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use crate::frames::{Frame, Needed};
+use crate::frames::{Frame, Image, Needed};
 use crate::snapshots::{Horizon, Snapshots};
+use crate::spilled::{Entry, Spilled};
 
 /// What is kept for snapshots. Frames that are here stay in memory.
 pub(crate) struct Kept {
     /// Each frame once, by the record that replaced the image which is newest for the oldest snapshot to come.
     recent: VecDeque<(u64, Arc<Frame>)>,
     /// By a snapshot that needs one of their images, and by their numbers.
-    needed: BTreeMap<u64, HashMap<u32, Arc<Frame>>>,
+    needed: BTreeMap<u64, BTreeMap<u32, Arc<Frame>>>,
     /// Slots that were freed, by the record that did.
     freed: VecDeque<(u64, u32, usize)>,
     resting: HashSet<(u32, usize)>,
     /// Older images that are kept.
     images: usize,
-    /// More than these end the oldest snapshot.
-    images_max: usize,
+    limits: ImageLimits,
+    /// Those that are in a file.
+    spilled: Arc<Spilled>,
 }
 
+/// An older image in memory that could be in the file.
+pub(crate) struct Older {
+    frame: Arc<Frame>,
+    image: Arc<Image>,
+    /// The record that replaced it.
+    until: u64,
+}
+
+impl Older {
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+}
+
+/// What there may be of older images in memory.
+#[derive(Clone, Copy)]
+pub(crate) struct ImageLimits {
+    /// More end the oldest snapshot, where no file takes them;
+    pub most: usize,
+    /// and so many more where one does: that many a large transaction may add at once.
+    pub beyond: usize,
+}
+
+/// The place of an image in the file takes memory too: of so many as much as an image.
+const PLACES: usize = 80;
+
+/// Images of one page that go to the file together.
+const OF_PAGE: usize = 16;
+
 impl Kept {
-    /// Nothing; later more than `images_max` older images end the oldest snapshot.
-    pub fn new(images_max: usize) -> Kept {
+    /// Nothing; `spilled` are those that are in a file, if there is one.
+    pub fn new(limits: ImageLimits, spilled: Arc<Spilled>) -> Kept {
         Kept {
             recent: VecDeque::new(),
             needed: BTreeMap::new(),
             freed: VecDeque::new(),
             resting: HashSet::new(),
             images: 0,
-            images_max,
+            limits,
+            spilled,
         }
     }
 
@@ -73,8 +105,14 @@ impl Kept {
 
     /// As [`Kept::collect`], also where only a snapshot has ended since the last time.
     pub fn collect_all(&mut self, snapshots: &Snapshots, visible: impl Fn() -> u64) {
-        if self.images > self.images_max {
-            snapshots.end_oldest();
+        let used = self.images + self.spilled.count() / PLACES;
+        let is_full = match self.spilled.takes_more() {
+            true => used > self.limits.most + self.limits.beyond,
+            false => used > self.limits.most,
+        };
+        if is_full && snapshots.end_oldest() && self.spilled.count() > 0 {
+            // What was kept for it gives room, before another one ends.
+            self.spilled.set_full(false);
         }
         let horizon = snapshots.horizon(visible);
         // As many as there are now: some come back.
@@ -97,6 +135,67 @@ impl Kept {
             let Some((_, page, slot)) = self.freed.pop_front() else { break };
             self.resting.remove(&(page, slot));
         }
+    }
+
+    /// About so many older images that only snapshots of now need, those of the oldest first.
+    pub fn spillable(&mut self, horizon: &Horizon, count: usize) -> Vec<Older> {
+        let (mut found, mut seen, mut empty) = (Vec::new(), HashSet::new(), Vec::new());
+        let listed = self
+            .needed
+            .iter()
+            .flat_map(|(point, frames)| frames.values().map(|frame| (Some(*point), frame)));
+        for (point, frame) in listed.chain(self.recent.iter().map(|(_, frame)| (None, frame))) {
+            if found.len() >= count {
+                break;
+            }
+            if !seen.insert(frame.number()) {
+                continue;
+            }
+            let older = frame.older();
+            match point {
+                Some(point) if older.is_empty() => empty.push((point, frame.number())),
+                _ => {}
+            }
+            let is_needed = |image: &Image, until: u64| {
+                until < horizon.floor() && horizon.between(image.lsn(), until).is_some()
+            };
+            let needed = older.into_iter().filter(|(image, until)| is_needed(image, *until));
+            found.extend(needed.take(OF_PAGE).map(|(image, until)| Older {
+                frame: Arc::clone(frame),
+                image,
+                until,
+            }));
+        }
+        for (point, page) in empty {
+            self.needed.get_mut(&point).and_then(|frames| frames.remove(&page));
+        }
+        found
+    }
+
+    /// Has images be in their slots of the file and not in memory. Returns slots whose images nobody needs any more.
+    pub fn spill(&mut self, horizon: &Horizon, written: Vec<(Older, u64)>) -> Vec<u64> {
+        let mut unneeded = Vec::new();
+        for (Older { frame, image, until }, slot) in written {
+            let (page, lsn) = (frame.number(), image.lsn());
+            let Some(point) = horizon.between(lsn, until) else {
+                unneeded.push(slot);
+                continue;
+            };
+            // In this order: who does not find it in memory any more finds it in the file.
+            self.spilled.add(page, point, Entry { lsn, until, slot });
+            match frame.unlink(&image) {
+                true => self.images = self.images.saturating_sub(1),
+                // It has left memory before, as nobody needed it then.
+                false => {
+                    self.spilled.remove(page, slot);
+                    unneeded.push(slot);
+                }
+            }
+            if frame.current().before().is_none() {
+                self.needed.values_mut().for_each(|frames| drop(frames.remove(&page)));
+            }
+        }
+        unneeded
     }
 
     fn keep(&mut self, horizon: &Horizon, frame: Arc<Frame>) {
@@ -137,7 +236,10 @@ mod tests {
     /// A long snapshot needs one image of a page that changes all the time, and not all of them.
     #[test]
     fn a_hot_page_keeps_what_snapshots_tell_apart() {
-        let (snapshots, mut kept) = (Arc::new(Snapshots::default()), Kept::new(1000));
+        let (snapshots, mut kept) = (
+            Arc::new(Snapshots::default()),
+            Kept::new(ImageLimits { most: 1000, beyond: 0 }, Arc::default()),
+        );
         let frame = Arc::new(Frame::new(1, Image::new(page(0), 0, None), &Arc::default()));
         let mut long = None;
         for lsn in 1..1000u64 {
@@ -154,7 +256,7 @@ mod tests {
             assert_eq!(kept.images(), images(&frame) - 1);
         }
         let point = long.as_ref().map_or(0, |snapshot| snapshot.point());
-        assert_eq!(frame.at(point).lsn(), point - 1);
+        assert_eq!(frame.at(point).0.lsn(), point - 1);
         drop(long);
         frame.publish(page(1000), 1000, 1);
         kept.note(1000, Arc::clone(&frame));

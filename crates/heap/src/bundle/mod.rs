@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use crate::change::Change;
 use crate::frames::{Frame, Frames, raw_mut};
 use crate::geometry::Geometry;
-pub(crate) use kept::Kept;
+pub(crate) use kept::{ImageLimits, Kept, Older};
 pub(crate) use spares::Spares;
 
 /// Why an operation cannot be done now.
@@ -157,8 +157,8 @@ impl<'a> Bundle<'a> {
         let mut frames = SmallVec::new();
         for Open { frame, mut bytes, changes } in self.pages {
             PageMut::new(raw_mut(&mut bytes)).set_lsn(appended.lsn.0);
-            frame.publish(bytes, appended.end.0, changes);
-            frames.push(frame);
+            let has_older = frame.publish(bytes, appended.end.0, changes);
+            frames.push((frame, has_older));
         }
         Changed { frames, freed: self.freed }
     }
@@ -166,7 +166,8 @@ impl<'a> Bundle<'a> {
 
 /// What a commit has changed.
 pub(crate) struct Changed {
-    pub frames: SmallVec<[Arc<Frame>; 2]>,
+    /// Each with whether it has one more older image.
+    pub frames: SmallVec<[(Arc<Frame>, bool); 2]>,
     /// Slots of pages that are free now.
     pub freed: HashSet<(u32, usize)>,
 }

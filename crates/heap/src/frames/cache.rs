@@ -14,8 +14,10 @@ use futures_util::future::join_all;
 use quick_cache::sync::{Cache, DefaultLifecycle, PlaceholderGuard};
 use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
 
+use super::older::Reread;
 use super::{Frame, Image, raw_mut};
 use crate::error::Error;
+use crate::spilled::Spilled;
 use crate::statistics::{CacheStatistics, ObjectStatistics, Statistics};
 
 /// The hash of a page's number: the same each time, so that a seed makes the same cache again.
@@ -72,6 +74,10 @@ pub(crate) struct Frames {
     past_damage: AtomicBool,
     cache: Cache<u32, Arc<Frame>, UnitWeighter, BuildHasherDefault<PageHasher>, Held>,
     statistics: Arc<Statistics>,
+    pub(super) spilled: Arc<Spilled>,
+    pub(super) reread: Reread,
+    /// A page that was never written.
+    pub(super) blank: Arc<Image>,
 }
 
 /// The right to read a page, for which others wait.
@@ -79,8 +85,14 @@ type Turn<'a> =
     PlaceholderGuard<'a, u32, Arc<Frame>, UnitWeighter, BuildHasherDefault<PageHasher>, Held>;
 
 impl Frames {
-    /// A cache for about so many pages.
-    pub fn new(store: u64, env: SharedEnv, device: Arc<dyn Device>, pages: usize) -> Frames {
+    /// A cache for about so many pages, of which older images may be in a file.
+    pub fn new(
+        store: u64,
+        env: SharedEnv,
+        device: Arc<dyn Device>,
+        pages: usize,
+        spilled: Arc<Spilled>,
+    ) -> Frames {
         let options = OptionsBuilder::new()
             .estimated_items_capacity(pages)
             .weight_capacity(pages as u64)
@@ -89,7 +101,9 @@ impl Frames {
         let cache = Cache::with_options(options, UnitWeighter, Default::default(), Held::default());
         let (limit, statistics) = (AtomicU64::new(u64::MAX), Arc::default());
         let past_damage = AtomicBool::new(false);
-        Frames { store, env, device, limit, past_damage, cache, statistics }
+        let reread = Reread::new(pages);
+        let blank = Arc::new(Image::new(Buffer::zeroed(PAGE_BYTES), 0, None));
+        Frames { store, env, device, limit, past_damage, cache, statistics, spilled, reread, blank }
     }
 
     /// What is counted of each object; what is noted in frames is not in it yet.
@@ -117,6 +131,11 @@ impl Frames {
 
     pub fn store(&self) -> u64 {
         self.store
+    }
+
+    /// Older images that are in a file.
+    pub fn spilled(&self) -> &Arc<Spilled> {
+        &self.spilled
     }
 
     pub fn env(&self) -> &SharedEnv {

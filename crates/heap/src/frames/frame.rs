@@ -56,16 +56,49 @@ impl Frame {
         self.current.load()
     }
 
-    /// The image that a snapshot at this point sees.
-    pub fn at(&self, point: u64) -> Arc<Image> {
-        let mut image = self.current.load_full();
+    /// The newest image.
+    pub fn newest(&self) -> Arc<Image> {
+        self.current.load_full()
+    }
+
+    /// The image in memory that a snapshot at this point may see, and whether that is the newest of all: one that is
+    /// in the file may be newer. `None`: none is here that is old enough.
+    pub fn at(&self, point: u64) -> Option<(Arc<Image>, bool)> {
+        let (mut image, mut is_newest) = (self.current.load_full(), true);
         while image.lsn() >= point {
-            // The oldest that is kept is what all see that do not see the next.
             let before = image.before().clone();
+            (image, is_newest) = (before?, false);
+        }
+        Some((image, is_newest))
+    }
+
+    /// Its older images, the oldest first, each with the record that replaced it.
+    pub fn older(&self) -> Vec<(Arc<Image>, u64)> {
+        let (mut older, mut image) = (Vec::new(), self.current.load_full());
+        loop {
+            let (until, before) = (image.lsn(), image.before().clone());
             let Some(before) = before else { break };
+            older.push((Arc::clone(&before), until));
             image = before;
         }
-        image
+        older.reverse();
+        older
+    }
+
+    /// Has an older image not be kept here; false where it is not. Only the lane calls it.
+    pub fn unlink(&self, unneeded: &Arc<Image>) -> bool {
+        let mut image = self.current.load_full();
+        loop {
+            let mut kept = image.before();
+            let Some(before) = kept.clone() else { return false };
+            if Arc::ptr_eq(&before, unneeded) {
+                let older = before.before().clone();
+                *kept = older;
+                return true;
+            }
+            drop(kept);
+            image = before;
+        }
     }
 
     /// The object that the page belongs to; 0 where it is nobody's.
@@ -79,16 +112,18 @@ impl Frame {
     }
 
     /// Puts a new image, which has so many changes more, in the place of the newest, and keeps that for who may see
-    /// it. Only the lane calls it.
-    pub fn publish(&self, bytes: Buffer, end: u64, changes: u64) {
+    /// it; false: it was blank, and nobody does. Only the lane calls it.
+    pub fn publish(&self, bytes: Buffer, end: u64, changes: u64) -> bool {
         let (old, new) = (self.current.load_full(), Image::new(bytes, end, None));
         let (before, owner) = (old.page().owner(), new.page().owner());
         if before != owner && before != 0 {
             self.count();
         }
-        *new.before() = Some(old);
+        let is_kept = !old.is_blank();
+        *new.before() = Some(old).filter(|_| is_kept);
         self.current.store(Arc::new(new));
         self.changes.fetch_add(changes, Ordering::Relaxed);
+        is_kept
     }
 
     /// Puts a new image in the place of all: nobody reads yet.

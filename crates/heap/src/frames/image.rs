@@ -33,6 +33,11 @@ impl Image {
         self.before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether it is a page that was never written.
+    pub fn is_blank(&self) -> bool {
+        self.lsn() == 0 && self.page().kind().is_none()
+    }
+
     /// Where the record begins that made it: snapshots above see it.
     pub fn lsn(&self) -> u64 {
         self.page().lsn()

@@ -4,6 +4,7 @@
 mod cache;
 mod frame;
 mod image;
+mod older;
 
 pub(crate) use cache::Frames;
 pub(crate) use frame::{Frame, Needed};

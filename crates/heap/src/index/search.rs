@@ -141,7 +141,8 @@ impl<'a> Cursor<'a> {
     }
 
     async fn image(&mut self, session: &Session, page: u32) -> Result<Arc<Image>, Error> {
-        let image = self.frames.load(session, page).await?.at(self.point);
+        let frame = self.frames.load(session, page).await?;
+        let image = self.frames.image_at(session, &frame, self.point).await?;
         self.newest = self.newest.max(image.lsn());
         let kind = image.page().kind();
         let is_ours = matches!(kind, Some(Kind::Leaf | Kind::Inner));

@@ -100,6 +100,11 @@ impl<L: Leader> Handover<L> {
         }
     }
 
+    /// Whether a leader has ended in the middle of its work.
+    pub fn is_broken(&self) -> bool {
+        lock(&self.queue).is_broken
+    }
+
     /// Whether the caller leads from now on.
     fn may_lead(&self) -> bool {
         let mut queue = lock(&self.queue);

@@ -2,15 +2,20 @@
 //! the work of all that come meanwhile. It never waits for a disk, a page or room: what is lacking is said,
 //! nothing is done, and whoever asked provides it and comes again.
 
+mod errand;
 mod handover;
 mod write_set;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
+use cellar_io::EnvExt;
 use cellar_redo::{Log, Queued, Reservation};
+use event_listener::EventListener;
+use futures_util::future::select;
 
-use crate::bundle::{Bundle, Kept, Refused, Spares};
+use crate::bundle::{Bundle, ImageLimits, Kept, Refused, Spares};
 use crate::dirty::Dirty;
 use crate::frames::Frames;
 use crate::geometry::Geometry;
@@ -18,6 +23,8 @@ use crate::locks::Held;
 use crate::row_id::RowId;
 use crate::snapshots::Snapshots;
 
+use errand::Desk;
+pub(crate) use errand::{Done, Errand};
 use handover::{Broken, Handover, Leader};
 pub(crate) use write_set::{Operation, WriteSet, entry_redo_bytes};
 
@@ -43,6 +50,9 @@ pub(crate) struct Refusal {
     pub why: Refused,
 }
 
+/// After so long it is asked again whether somebody leads.
+const LED: Duration = Duration::from_millis(1);
+
 type Outcome = Result<Applied, Box<Refusal>>;
 
 /// What everybody is told after a fault of the program in the lane: memory may lack what the log has.
@@ -63,8 +73,11 @@ struct Apply {
     geometry: Geometry,
     dirty: Arc<Dirty>,
     snapshots: Arc<Snapshots>,
-    /// Older images that are kept.
+    desk: Desk,
+    /// Older images in memory.
     images: AtomicUsize,
+    /// More than these are to leave it.
+    images_few: usize,
     /// Every commit below is acknowledged.
     visible: AtomicU64,
     /// Every commit below is in its pages.
@@ -82,25 +95,28 @@ pub(crate) struct LaneParts {
     pub snapshots: Arc<Snapshots>,
     /// Where recovery ended.
     pub end: u64,
-    /// Older images that may be kept.
-    pub images_max: usize,
+    /// Older images that may be kept in memory.
+    pub images: ImageLimits,
 }
 
 impl Lane {
     pub fn new(parts: LaneParts) -> Lane {
-        let LaneParts { log, frames, geometry, dirty, snapshots, end, images_max } = parts;
+        let LaneParts { log, frames, geometry, dirty, snapshots, end, images } = parts;
+        let kept = Kept::new(images, Arc::clone(frames.spilled()));
         let apply = Apply {
             log,
             frames,
             geometry,
             dirty,
             snapshots,
+            desk: Desk::default(),
             images: AtomicUsize::new(0),
+            images_few: images.most / 2,
             visible: AtomicU64::new(end),
             applied: AtomicU64::new(end),
             applied_end: AtomicU64::new(end),
         };
-        Lane { handover: Handover::new(Kept::new(images_max)), apply }
+        Lane { handover: Handover::new(kept), apply }
     }
 
     /// Applies a write set: here and now where the lane is free, else it is done by who is in it.
@@ -123,9 +139,43 @@ impl Lane {
         }
     }
 
-    /// Older images that are kept for snapshots.
+    /// Older images that are kept in memory for snapshots.
     pub fn images(&self) -> usize {
         self.apply.images.load(Ordering::Relaxed)
+    }
+
+    /// Whether there are so many that some should go to a file.
+    pub fn has_many_images(&self) -> bool {
+        self.images() > self.apply.images_few
+    }
+
+    /// Is woken when there are so many.
+    pub fn listen_many_images(&self) -> EventListener {
+        self.apply.desk.listen_wanted()
+    }
+
+    /// Wakes who listens.
+    pub fn notify_many_images(&self) {
+        self.apply.desk.notify_wanted();
+    }
+
+    /// Has an errand done, as soon as the lane has done what it is at; `None`: it does nothing any more. There is
+    /// one errand at a time.
+    pub async fn run_errand(&self, errand: Errand) -> Option<Done> {
+        let desk = &self.apply.desk;
+        desk.ask(errand);
+        loop {
+            let done = desk.listen_done();
+            // Who leads sees to it in the next pause.
+            self.handover.visit(&self.apply, |_| ());
+            if let Some(done) = desk.done() {
+                return Some(done);
+            }
+            if self.handover.is_broken() {
+                return None;
+            }
+            select(done, self.apply.frames.env().sleep(LED)).await;
+        }
     }
 
     /// The point of a snapshot that sees all that is acknowledged.
@@ -166,11 +216,23 @@ impl Leader for Apply {
     type Answer = Outcome;
 
     fn work(&self, kept: &mut Kept, (set, room): Self::Work) -> Outcome {
-        self.apply_one(kept, set, room)
+        let outcome = self.apply_one(kept, set, room);
+        // Not in a pause: that may be for who is woken by this.
+        if kept.images() > self.images_few {
+            self.desk.notify_wanted();
+        }
+        outcome
     }
 
     fn pause(&self, kept: &mut Kept) {
-        kept.collect(&self.snapshots, || self.visible.load(Ordering::SeqCst));
+        let visible = || self.visible.load(Ordering::SeqCst);
+        match self.desk.is_asked() {
+            true => {
+                kept.collect_all(&self.snapshots, visible);
+                self.desk.work(kept, &self.snapshots.horizon(visible));
+            }
+            false => kept.collect(&self.snapshots, visible),
+        }
         self.images.store(kept.images(), Ordering::Relaxed);
     }
 }
@@ -201,9 +263,11 @@ impl Apply {
         let appended = queued.appended;
         self.frames.set_limit(appended.end.0);
         let (lsn, changed) = (appended.lsn.0, bundle.publish(appended));
-        for frame in changed.frames {
+        for (frame, has_older) in changed.frames {
             self.dirty.note(lsn, &frame);
-            kept.note(lsn, frame);
+            if has_older {
+                kept.note(lsn, frame);
+            }
         }
         for (page, slot) in changed.freed {
             kept.note_freed(lsn, page, slot);

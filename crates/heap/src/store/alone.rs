@@ -55,7 +55,7 @@ impl Store {
             header.write(&*device).await?;
         }
         let cache = options.cache_pages;
-        let frames = Arc::new(Frames::new(store, env, Arc::clone(&device), cache));
+        let frames = Arc::new(Frames::new(store, env, Arc::clone(&device), cache, Arc::default()));
         frames.set_limit(u64::MAX);
         frames.go_past_damage();
         let torn = torn_pages(ring, &*device, &frames).await?;

@@ -89,6 +89,7 @@ impl Store {
         let inner = &self.0;
         inner.check_running()?;
         inner.wait_for_writer(session).await?;
+        inner.wait_for_spiller(session).await?;
         let mut plan = Plan::new(inner, session);
         plan.hold(locks);
         if !values.is_empty() {

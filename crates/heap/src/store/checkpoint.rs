@@ -175,7 +175,7 @@ impl Inner {
     /// Waits until nobody writes to the file: the store has stopped, and nobody begins to.
     pub(super) async fn end_of_writes(&self) {
         let _turn = self.turn().await;
-        while self.schedule.direct_writes.load(Ordering::SeqCst) > 0 {
+        while self.schedule.direct_writes.load(Ordering::SeqCst) > 0 || self.is_spilling() {
             self.env.sleep(Duration::from_millis(1)).await;
         }
     }

@@ -20,6 +20,7 @@ mod read;
 mod scan;
 mod size;
 mod sorted;
+mod spill;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +31,7 @@ use cellar_io::{Device, EnvExt, SharedEnv};
 use cellar_redo::{Log, Lsn, Queued, Recovery, Report};
 use cellar_wait::{Session, Waits};
 
+use crate::bundle::ImageLimits;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::geometry::Geometry;
@@ -37,6 +39,7 @@ use crate::lane::{Lane, LaneParts};
 use crate::locks::Locks;
 use crate::pace::{Limits, Pace, Rates, RecoveryEstimate};
 use crate::space::map;
+use crate::spilled::SpillFile;
 use crate::statistics::{CacheStatistics, ObjectStatistics};
 use crate::writer::Writer;
 
@@ -56,6 +59,7 @@ use read::Pages;
 pub use read::View;
 pub(crate) use scan::{Page, Place, Scan};
 pub use size::TableSize;
+use spill::Spilling;
 
 /// Parameters of an open store.
 #[derive(Clone, Debug)]
@@ -64,8 +68,11 @@ pub struct Options {
     pub cache_pages: usize,
     /// Changed pages that may wait to be written: then commits wait.
     pub dirty_max: usize,
-    /// Older images of pages that may be kept for views; where there are more, the oldest view ends.
+    /// Older images of pages that may be kept in memory for views; where there are more, they go to
+    /// [`OpenStore::spill`], or the oldest view ends.
     pub images_max: usize,
+    /// Older images that may be there; where there are more, the oldest view ends.
+    pub spilled_max: u64,
     /// After so long without a commit all pages are written, and older images of pages go that no view needs.
     pub checkpoint_after: Duration,
     /// Pages are written so that an opening after a crash takes about this long, or as much less as the
@@ -81,6 +88,7 @@ impl Default for Options {
             cache_pages: 8192,
             dirty_max: 6144,
             images_max: 8192,
+            spilled_max: 16 * 8192,
             checkpoint_after,
             recovery_target,
         }
@@ -101,6 +109,8 @@ pub struct OpenStore {
     pub options: Options,
     /// Makes the file longer when it is full; without, it stays as long as it is.
     pub growth: Option<Arc<dyn Growth>>,
+    /// A file for older images of pages that memory has no room for.
+    pub spill: Option<Arc<dyn SpillFile>>,
 }
 
 /// An open store. Clones are handles of the same store; [`Store::close`] ends it in order, and dropping it
@@ -124,6 +134,7 @@ pub(crate) struct Inner {
     stopped: Mutex<Option<Arc<str>>>,
     schedule: Schedule,
     growing: Growing,
+    spilling: Spilling,
     begun_anew: AtomicU64,
 }
 
@@ -210,7 +221,11 @@ impl Inner {
             dirty: Arc::clone(&writer.dirty),
             snapshots: Arc::clone(&pages.snapshots),
             end,
-            images_max: options.images_max,
+            images: ImageLimits {
+                most: options.images_max,
+                beyond: options.images_max
+                    + (options.cache_pages / 4).max(plan::PAGES_LEAST as usize),
+            },
         });
         let statistics = pages.frames.statistics();
         statistics.know(pages.space.objects().into_iter().map(|(number, ..)| number));
@@ -231,6 +246,7 @@ impl Inner {
             stopped: Mutex::default(),
             schedule: Schedule::new(Pace::new(limits, header.checkpoint), end, read),
             growing: Growing::new(growth),
+            spilling: Spilling::default(),
             begun_anew: AtomicU64::new(0),
         })
     }
@@ -272,9 +288,14 @@ impl Store {
         self.0.locks.count()
     }
 
-    /// How many older images of pages are kept for views.
+    /// How many older images of pages are kept in memory for views.
     pub fn kept_images(&self) -> usize {
         self.0.lane.images()
+    }
+
+    /// How many are in a file.
+    pub fn spilled_images(&self) -> usize {
+        self.0.pages.frames.spilled().count()
     }
 
     /// What was done to each table and index since the store was opened, by number. It looks at each page of the
@@ -288,6 +309,7 @@ impl Store {
         CacheStatistics {
             dirty: self.0.writer.dirty.count() as u64,
             kept_images: self.0.lane.images() as u64,
+            spilled_images: self.spilled_images() as u64,
             ..self.0.pages.frames.cache_statistics()
         }
     }
@@ -390,5 +412,6 @@ impl Inner {
         stopped.get_or_insert_with(|| why.to_string().into());
         self.is_stopped.store(true, Ordering::SeqCst);
         self.writer.dirty.wake();
+        self.wake_spiller();
     }
 }

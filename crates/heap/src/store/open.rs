@@ -22,6 +22,7 @@ use crate::pace::Limits;
 use crate::recovery::{Replay, Replayed};
 use crate::snapshots::Snapshots;
 use crate::space::{Space, map};
+use crate::spilled::Spilled;
 use crate::writer::Writer;
 
 /// What an opening has found.
@@ -158,7 +159,7 @@ impl Store {
     /// As [`Store::open`], but for [`Error::Ahead`].
     #[boxed]
     pub async fn open_any(open: OpenStore) -> Result<Opened, Error> {
-        let OpenStore { env, waits, device, mut recovery, options, growth } = open;
+        let OpenStore { env, waits, device, mut recovery, options, growth, spill } = open;
         let session = waits.session("store writer", Kind::Background);
         let mut header = Header::read(&*device).await?;
         let extents = check_header(&header, &recovery, device.geometry().size)?;
@@ -166,8 +167,9 @@ impl Store {
         let ring = Ring::read(&*device, store, &geometry, header.checkpoint).await?;
         let batch = AtomicU64::new(ring.last);
         let repaired = ring.repair(&*device, store).await?;
-        let cache = options.cache_pages;
-        let frames = Arc::new(Frames::new(store, env.clone(), Arc::clone(&device), cache));
+        let (cache, disk) = (options.cache_pages, Arc::clone(&device));
+        let spilled = Arc::new(Spilled::new(spill, options.spilled_max));
+        let frames = Arc::new(Frames::new(store, env.clone(), disk, cache, spilled));
         let dirty = Arc::new(Dirty::default());
         let (env_of, frames_of, dirty_of) = (env.clone(), Arc::clone(&frames), Arc::clone(&dirty));
         let writer =
@@ -214,6 +216,7 @@ impl Store {
         inner.set_pace();
         inner.load_counters(session).await?;
         inner.start_writer();
+        inner.start_spiller();
         Ok(Opened::Store(Store(inner), replayed))
     }
 
@@ -235,8 +238,8 @@ impl Store {
         check_header(&header, &recovery, device.geometry().size)?;
         let Header { store, geometry, extents, checkpoint: from, .. } = header;
         let ring = Ring::read(&*device, store, &geometry, header.checkpoint).await?;
-        let cache = options.cache_pages;
-        let frames = Arc::new(Frames::new(store, env.clone(), Arc::clone(&device), cache));
+        let (cache, disk) = (options.cache_pages, Arc::clone(&device));
+        let frames = Arc::new(Frames::new(store, env.clone(), disk, cache, Arc::default()));
         if is_ahead {
             frames.go_past_damage();
         }

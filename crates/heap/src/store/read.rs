@@ -63,10 +63,11 @@ impl View {
 
     /// A page as this view sees it.
     pub(super) async fn image(&self, session: &Session, page: u32) -> Result<Arc<Image>, Error> {
-        let frame = self.pages.frames.load(session, page).await;
-        let image = self.check(frame)?.at(self.point());
+        let frames = &self.pages.frames;
+        let frame = self.check(frames.load(session, page).await)?;
+        let image = self.check(frames.image_at(session, &frame, self.point()).await)?;
         self.looked.fetch_max(image.lsn(), Ordering::Relaxed);
-        self.check(Ok(image))
+        Ok(image)
     }
 
     /// Bytes of the extents of all tables and indexes.

@@ -160,9 +160,10 @@ impl View {
             })
             .map(|place| first + place);
         let mut pages = Vec::new();
-        let frames = self.pages.frames.load_all(session, used).await;
-        for frame in self.check(frames)? {
-            let (number, image) = (frame.number(), self.check(Ok(frame.at(self.point())))?);
+        let frames = &self.pages.frames;
+        let loaded = self.check(frames.load_all(session, used).await)?;
+        let images = self.check(frames.images_at(session, &loaded, self.point()).await)?;
+        for (number, image) in images {
             if image.page().kind() == Some(Kind::Heap) && image.page().owner() == table {
                 pages.push(Page { number, image });
             }

@@ -191,7 +191,8 @@ impl Verify<'_> {
             }
             Err(error) => return Err(error),
         };
-        let image = self.view.check(Ok(frame.at(self.view.point())))?;
+        let image = frames.image_at(self.session, &frame, self.view.point()).await;
+        let image = self.view.check(image)?;
         let mut copy = image.copy();
         let raw = raw_mut(&mut copy);
         seal(raw);

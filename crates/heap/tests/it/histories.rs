@@ -18,6 +18,7 @@ use cellar_heap::{Change, RowId, Store};
 use cellar_io::EnvExt;
 use cellar_io::sim::Rng;
 
+use crate::spilled;
 use crate::support::Rig;
 use client::Client;
 use history::{End, Finding, History};
@@ -57,6 +58,9 @@ impl Life {
         rig.options.dirty_max = rng.within(8..=64) as usize;
         rig.options.checkpoint_after = Duration::from_micros(rng.within(300..=20_000));
         rig.options.recovery_target = Duration::from_micros(rng.within(10..=100_000));
+        if seed % 2 == 1 {
+            spilled::spill(&mut rig, rng.within(2..=40) as usize);
+        }
         rig.data.tear_sectors(rng.coin());
         let (keys, clients) = (rng.within(3..=10) as u8, rng.within(2..=8) as usize);
         // The slower the log, the more has been seen that a power cut takes back.

@@ -11,6 +11,7 @@ use cellar_io::EnvExt;
 use cellar_io::sim::Rng;
 use cellar_wait::Session;
 
+use crate::spilled;
 use crate::support::Rig;
 
 const TABLE: u32 = 10;
@@ -70,6 +71,9 @@ impl Life {
         rig.options.dirty_max = rng.within(8..=64) as usize;
         rig.options.checkpoint_after = Duration::from_micros(rng.within(300..=20_000));
         rig.options.recovery_target = Duration::from_micros(rng.within(10..=100_000));
+        if seed % 2 == 1 {
+            spilled::spill(&mut rig, rng.within(2..=40) as usize);
+        }
         rig.data.tear_sectors(rng.coin());
         let own = (0..rng.within(1..=6)).map(|_| Arc::default()).collect();
         Life { seed, rng, rig, own, commits: Arc::default() }

@@ -20,6 +20,7 @@ mod on_group;
 mod read_only;
 mod refused;
 mod ring;
+mod spilled;
 mod statement;
 mod statistics;
 mod support;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cellar_heap::{
     Error, Geometry, Growth, NewStore, OpenAlone, OpenStore, Opened, Options, Reader, Replayed,
-    Store,
+    SpillFile, Store,
 };
 use cellar_io::sim::{Sim, SimDisk, SimDiskOptions};
 use cellar_io::{Device, IoFuture};
@@ -42,6 +42,8 @@ pub struct Rig {
     pub force: bool,
     /// Makes the file longer when it is full.
     pub growth: Option<Arc<dyn Growth>>,
+    /// Where older images go.
+    pub spill: Option<Arc<dyn SpillFile>>,
 }
 
 pub const SMALL: Geometry = Geometry { extent_pages: 8, ring_batches: 2, batch_pages: 7 };
@@ -71,6 +73,7 @@ impl Rig {
             geometry: SMALL,
             force: false,
             growth: None,
+            spill: None,
         }
     }
 
@@ -129,6 +132,7 @@ impl Rig {
             recovery: Recovery::start(self.log()).await?,
             options: self.options.clone(),
             growth: self.growth.clone(),
+            spill: self.spill.clone(),
         })
     }
 

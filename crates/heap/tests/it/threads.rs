@@ -88,7 +88,7 @@ impl Place {
             ..Options::default()
         };
         let (env, waits) = (self.runtime.env(), self.waits.clone());
-        let open = OpenStore { env, waits, device, recovery, options, growth: None };
+        let open = OpenStore { env, waits, device, recovery, options, growth: None, spill: None };
         Store::open(open).await.unwrap().0
     }
 }

@@ -25,8 +25,13 @@ pub(crate) fn from_heap(error: HeapError) -> Error {
             "bring back the newer image of what is older; cellar status DIR tells which disks there are"
         }
         HeapError::OtherDatabase { .. } => "bring back the log or the group of the other database",
-        HeapError::SnapshotTooOld { .. } | HeapError::Serialization { .. } => {
-            "run the transaction again"
+        HeapError::SnapshotTooOld { .. } => {
+            "run the transaction again; older images have room in the disk group of the tables, and the more of them \
+             the larger memory_target is"
+        }
+        HeapError::Serialization { .. } => "run the transaction again",
+        HeapError::Spill { .. } => {
+            "run the transaction again; cellar status DIR tells which disks are missing"
         }
         HeapError::Stopped { .. } => "end this command: the next one opens the database anew",
         HeapError::Lock(_) => "run the transaction again when the other one has ended",

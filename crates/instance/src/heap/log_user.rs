@@ -7,6 +7,7 @@ use cellar_redo::{Log, Lsn, Recovery, Report};
 use cellar_storage::redo::{LogUser, OpenError, UserFuture};
 
 use super::file::FileGrowth;
+use super::images::ImageFile;
 use super::{Heap, State, from_heap};
 use crate::error::Result;
 
@@ -40,7 +41,9 @@ impl Heap {
         }
         let (env, waits) = (self.0.env.clone(), self.0.sessions.waits().clone());
         let (growth, options) = (Some(Arc::new(growth) as _), self.options());
-        Ok(OpenStore { env, waits, device: file, recovery, options, growth })
+        let group = self.group().map_err(OpenError::User)?;
+        let spill = Some(Arc::new(ImageFile::new(group, Arc::clone(&self.0.temp))) as _);
+        Ok(OpenStore { env, waits, device: file, recovery, options, growth, spill })
     }
 }
 

@@ -7,6 +7,7 @@ mod check;
 mod error;
 mod file;
 mod fresh;
+mod images;
 mod load;
 mod log_user;
 mod removal;
@@ -26,6 +27,7 @@ use cellar_wait::Session;
 use crate::budget::{Budget, Consumer};
 use crate::error::{Error, INTERNAL, Result};
 use crate::session::Sessions;
+use crate::temp::TempSpace;
 
 pub use advisory::{AdvisoryKey, AdvisoryLocks, AdvisoryMode};
 use catalog_rows::NUMBERS;
@@ -49,6 +51,9 @@ const PAGE: u64 = 8192;
 /// Of the pages in memory one in so many may be an older image, kept for who still reads it.
 const IMAGES: u64 = 5;
 
+/// Of these images so many times the pages in memory may be in a file: memory knows of each where it is.
+const SPILLED: u64 = 16;
+
 /// The fewest pages that the buffer cache has.
 const PAGES_MIN: u64 = 1024;
 
@@ -67,6 +72,7 @@ struct Inner {
     sessions: Sessions,
     groups: MountedGroups,
     budget: Budget,
+    temp: Arc<TempSpace>,
     state: Mutex<State>,
     /// Whether there may be no file yet: it is made with the next opening then.
     is_new: Mutex<bool>,
@@ -95,10 +101,11 @@ impl Heap {
         sessions: Sessions,
         groups: MountedGroups,
         budget: Budget,
+        temp: Arc<TempSpace>,
     ) -> Heap {
         let (state, is_new, removal) = (Mutex::default(), Mutex::new(false), Mutex::default());
         let fresh = Fresh::default();
-        Heap(Arc::new(Inner { env, sessions, groups, budget, state, is_new, removal, fresh }))
+        Heap(Arc::new(Inner { env, sessions, groups, budget, temp, state, is_new, removal, fresh }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -230,6 +237,7 @@ impl Heap {
             cache_pages: count(frames),
             dirty_max: count(frames / 4 * 3),
             images_max: count(images),
+            spilled_max: pages * SPILLED,
             ..Options::default()
         }
     }
