@@ -28,10 +28,10 @@ YARDSTICK = "raw"
 # a commit.
 OTHERS_MOST = 0.2
 # Ours: the redo log alone, and the store of rows over it.
-OURS = ("cellar", "heap")
+OURS = ("cellar", "heap", "heap-mirrored")
 # (which of ours, committers): how many times the best rival.
 GOALS = {("cellar", 1): 1.3, ("cellar", 64): 1.5, ("heap", 1): 1.0, ("heap", 64): 2.0}
-DEFAULT = ("cellar", "heap", "raw", "rocksdb", "sqlite", "sqlite-grouped", "redb", "redb-grouped", "fjall",
+DEFAULT = ("cellar", "heap", "heap-mirrored", "raw", "rocksdb", "sqlite", "sqlite-grouped", "redb", "redb-grouped", "fjall",
            "fjall-grouped", "lmdb", "lmdb-grouped")
 # Those that find rows by key.
 READS = ("heap", "rocksdb", "sqlite", "redb", "fjall", "lmdb")
@@ -58,6 +58,8 @@ def arguments():
     add("--bytes", type=int, default=1024, help="of a record (%(default)s)")
     add("--block", type=int, default=4096, choices=(512, 4096),
         help="of Cellar's log and of raw (%(default)s)")
+    add("--cache", type=int, default=0, metavar="MIB",
+        help="memory for pages; without, all rows stay in memory")
     add("--rounds", type=int, default=5, help="of all arms (%(default)s)")
     add("--seconds", type=float, default=2, help="that an arm is measured (%(default)s)")
     add("--warm", type=float, default=0.5, help="seconds before, uncounted (%(default)s)")
@@ -119,7 +121,7 @@ def run_arm(args, arm, count):
     before, start = busy_seconds(), time.monotonic()
     words = [args.program, arm, "--dir", args.dir, "--bytes", args.bytes, "--seconds", args.seconds,
              "--warm", args.warm, "--block", args.block, "--workers", args.threads, "--rows", args.rows,
-             "--readers" if args.reads else "--committers", count]
+             "--cache", args.cache, "--readers" if args.reads else "--committers", count]
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
     if done.returncode != 0:
         print(f"commit.py: {arm}, {count} at once: {done.stderr.strip()}",

@@ -6,10 +6,13 @@
 //! seconds on also what the worst second is by the median one. Goal: 0.85, through checkpoints.
 //!
 //! `--sizes 0.5,1,4` compares tables of so many times the cache, `--minutes 10 --rounds 1 --arm key` is a long
-//! run, `--series 1` prints the commits of each second.
+//! run, `--series 1` prints the commits of each second. `--share 0.8` has committers do so much of what they can,
+//! without archiving and with it. Sleeps are those of all threads of the process: who waits for a flush sleeps.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
+#[path = "rig/archive.rs"]
+mod archive;
 mod rig;
 
 use std::collections::BTreeMap;
@@ -22,7 +25,8 @@ use cellar_heap::{Change, Key, Options, RowId, Store};
 use cellar_io::Env;
 use cellar_wait::{Kind, Session, Waits};
 
-use rig::{Kept, Rig, arguments, cpu};
+use archive::{Archiver, Directory};
+use rig::{Kept, Rig, arguments, cpu, sleeps};
 
 /// As servers do: what a commit allocates is too long for the quick lists of the C library's allocator.
 #[global_allocator]
@@ -51,8 +55,24 @@ struct Measured {
     p50_us: f64,
     p99_us: f64,
     p999_us: f64,
+    max_us: f64,
+    /// Times that a thread slept, for each commit.
+    sleeps: f64,
+    /// Write sets that began anew, for each commit: something was not in memory when it was their turn.
+    anew: f64,
     /// Worst second by median second; 0 where there are too few.
     worst: f64,
+    archives: u64,
+}
+
+/// What is measured.
+#[derive(Clone, Copy)]
+struct Load {
+    arm: Arm,
+    committers: usize,
+    /// Commits a second of all together, at most.
+    most: Option<f64>,
+    archives: bool,
 }
 
 /// A commit that was answered; a long run has many.
@@ -72,6 +92,9 @@ struct Bench {
     series: bool,
     /// Only arms with this in their names.
     only: String,
+    /// Of what is possible, with archiving and without; 0: all of it.
+    share: f64,
+    directory: PathBuf,
 }
 
 fn main() {
@@ -93,6 +116,7 @@ fn main() {
         ("--cache-pages", "0"),
         ("--arm", ""),
         ("--committers", "1,8,64"),
+        ("--share", "0"),
     ]) else {
         return;
     };
@@ -125,12 +149,16 @@ fn main() {
     };
     let (only, reopens, series) =
         (values["--arm"].clone(), number("--reopen") > 0, number("--series") > 0);
-    let mut bench = Bench { rig, millis, rows: 0, reopens, series, only };
+    let (share, directory) = (values["--share"].parse().unwrap(), values["--dir"].clone().into());
+    let mut bench = Bench { rig, millis, rows: 0, reopens, series, only, share, directory };
     for rows in tables {
         bench.rows = rows;
         println!("{rows} rows of {ROW_BYTES} bytes, a cache of {cache_pages} pages");
         for committers in values["--committers"].split(',').map(|n| n.parse().unwrap()) {
-            bench.compare(committers, number("--rounds"));
+            match bench.share > 0.0 {
+                true => bench.compare_archiving(committers, number("--rounds")),
+                false => bench.compare(committers, number("--rounds")),
+            }
         }
     }
 }
@@ -185,7 +213,8 @@ impl Bench {
                 if !name.contains(&self.only) {
                     continue;
                 }
-                all.entry(name).or_default().push(self.run(arm, committers));
+                let load = Load { arm, committers, most: None, archives: false };
+                all.entry(name).or_default().push(self.run(load));
             }
         }
         let median = |name: &str, of: fn(&Measured) -> f64| {
@@ -195,9 +224,12 @@ impl Bench {
         };
         for name in all.keys() {
             println!(
-                "  {name:<16} {:>9.0} /s  {:>6.2} us CPU  p50 {:>6.0} us  p99 {:>6.0} us  p99.9 {:>6.0} us",
+                "  {name:<16} {:>9.0} /s  {:>6.2} us CPU  {:.2} sleeps  {:.5} anew  p50 {:>6.0} us  p99 {:>6.0} us  \
+                 p99.9 {:>6.0} us",
                 median(name, |m| m.rate),
                 median(name, |m| m.cpu_us),
+                median(name, |m| m.sleeps),
+                median(name, |m| m.anew),
                 median(name, |m| m.p50_us),
                 median(name, |m| m.p99_us),
                 median(name, |m| m.p999_us),
@@ -218,9 +250,36 @@ impl Bench {
         }
     }
 
-    fn run(&self, arm: Arm, committers: usize) -> Measured {
-        let (store, control) = self.rig.create();
+    /// So much of what is possible, with archiving and without.
+    fn compare_archiving(&self, committers: usize, rounds: u64) {
+        println!("{committers} committers, updates by key at {} of what is possible", self.share);
+        let load = Load { arm: Arm::Key, committers, most: None, archives: false };
+        for _ in 0..rounds {
+            let most = self.run(load).rate * self.share;
+            for archives in [false, true] {
+                let of = self.run(Load { most: Some(most), archives, ..load });
+                println!(
+                    "  {:<16} {:>9.0} of {most:.0} /s  p50 {:>6.0} us  p99 {:>6.0} us  p99.9 {:>6.0} us  max \
+                     {:>7.0} us  worst second {:.2}  {} archives",
+                    if archives { "archiving" } else { "not archiving" },
+                    of.rate,
+                    of.p50_us,
+                    of.p99_us,
+                    of.p999_us,
+                    of.max_us,
+                    of.worst,
+                    of.archives,
+                );
+            }
+        }
+    }
+
+    fn run(&self, load: Load) -> Measured {
+        let Load { arm, committers, most, archives } = load;
+        let (store, control) = self.rig.create_with(archives);
         let kept = store.clone();
+        let directory = self.directory.join("archives");
+        let pause = most.map(|most| Duration::from_secs_f64(committers as f64 / most));
         let (env, rows) = (Arc::clone(&self.rig.env), self.rows);
         let (time, series) = (Duration::from_millis(self.millis), self.series);
         let measured = self.rig.runtime.block_on(async move {
@@ -228,6 +287,8 @@ impl Bench {
                 Arm::Log => Arc::default(),
                 _ => Arc::new(Bench::fill(&store, rows).await),
             };
+            let archiver = archives.then(|| Archiver::start(&store, Directory::new(&directory)));
+            let (anew, slept) = (store.begun_anew(), sleeps());
             let (start, cpu_before) = (env.now(), cpu());
             let end = start.plus(time);
             let waits = Waits::new();
@@ -239,7 +300,15 @@ impl Bench {
                         let mut times = Vec::new();
                         let mut random = number as u64 * 2 + 1;
                         let mut now = env.now();
+                        let mut turn = now;
                         while now < end {
+                            if let Some(pause) = pause {
+                                turn = turn.plus(pause);
+                                if turn > now {
+                                    env.sleep_until(turn).await;
+                                    now = env.now();
+                                }
+                            }
                             random ^= random << 13;
                             random ^= random >> 7;
                             random ^= random << 17;
@@ -269,6 +338,10 @@ impl Bench {
             }
             let (seconds, used) = (env.now().since(start).as_secs_f64(), cpu() - cpu_before);
             let mut measured = measured(&times, seconds, used);
+            let commits = times.len() as f64;
+            measured.sleeps = (sleeps() - slept) as f64 / commits;
+            measured.anew = (store.begun_anew() - anew) as f64 / commits;
+            measured.archives = archiver.map_or(0, |archiver| archiver.written());
             measured.worst = worst_second(&times, seconds, series);
             measured
         });
@@ -292,7 +365,8 @@ fn measured(times: &[Answered], seconds: f64, used: Duration) -> Measured {
         p50_us: percentile(0.5),
         p99_us: percentile(0.99),
         p999_us: percentile(0.999),
-        worst: 0.0,
+        max_us: percentile(1.0),
+        ..Measured::default()
     }
 }
 

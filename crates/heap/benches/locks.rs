@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p cellar-heap --profile release --bench locks -- --dir DIR`. Arms alternate; each prints the
 //! medians of its rounds. Goals: 128 committers of one row make 0.6 of the commits a second of one committer
-//! who has it to himself; a deadlock is told within 1 ms; 100,000 changes are rolled back in 20 ms.
+//! who has it to himself; a change of 100 bytes is at most 200 bytes of redo; a deadlock is told within 1 ms; 100,000 changes are rolled back in 20 ms.
 //!
 //! "Of one" is what a committer alone does with the same transaction, a flush of the log for each commit.
 //! Locks are given on before a commit is durable, so that those who stand in line share flushes: 128 may be
@@ -32,8 +32,18 @@ use rig::{Rig, arguments, cpu};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What a round measured: see the arm.
-type Round = (f64, f64, Vec<f64>);
+/// What a round of commits measured.
+#[derive(Clone)]
+struct Round {
+    /// Commits a second.
+    rate: f64,
+    /// Of each, as are all that follow: CPU,
+    cpu_us: f64,
+    /// bytes of redo,
+    redo: f64,
+    /// and how long they took.
+    micros: Vec<f64>,
+}
 
 const ROW_BYTES: usize = 100;
 const MANY: usize = 128;
@@ -141,22 +151,24 @@ impl Bench {
                     0.5,
                 )
             };
-            let (rate, cpu) = (median(&mut |m| m.0), median(&mut |m| m.1));
+            let (rate, cpu) = (median(&mut |m| m.rate), median(&mut |m| m.cpu_us));
+            let redo = median(&mut |m| m.redo);
             let [p50, p99, p999] =
-                [0.5, 0.99, 0.999].map(|part| median(&mut |m| share(&mut m.2, part)));
+                [0.5, 0.99, 0.999].map(|part| median(&mut |m| share(&mut m.micros, part)));
             println!(
-                "  {name:<24} {rate:>8.0} /s  {cpu:>6.2} us CPU  \
+                "  {name:<24} {rate:>8.0} /s  {cpu:>6.2} us CPU  {redo:.0} bytes of redo  \
                  p50 {p50:>6.0} us  p99 {p99:>6.0} us  p99.9 {p999:>6.0} us"
             );
         }
         for (name, to) in [(1, 0), (1, 2)].map(|(name, to)| (COMMITS[name].0, COMMITS[to].0)) {
-            let ratios = all[name].iter().zip(&all[to]).map(|(this, that)| this.0 / that.0);
+            let ratios = all[name].iter().zip(&all[to]).map(|(this, that)| this.rate / that.rate);
             println!("  {name} / {to}: {:.2}", share(&mut ratios.collect::<Vec<_>>(), 0.5));
         }
     }
 
-    /// Commits a second, CPU microseconds of a commit, and how long each took.
-    async fn committers(&self, count: usize, is_hot: bool, time: Duration) -> (f64, f64, Vec<f64>) {
+    async fn committers(&self, count: usize, is_hot: bool, time: Duration) -> Round {
+        let redo = || self.store.log().stats().redo_size;
+        let redo_before = redo();
         let (start, cpu_before) = (self.rig.env.now(), cpu());
         let end = start.plus(time);
         let tasks: Vec<_> = (0..count as u64)
@@ -178,13 +190,14 @@ impl Bench {
                 })
             })
             .collect();
-        let mut times = Vec::new();
+        let mut micros = Vec::new();
         for task in tasks {
-            times.extend(task.await.unwrap());
+            micros.extend(task.await.unwrap());
         }
         let seconds = self.rig.env.now().since(start).as_secs_f64();
-        let used = (cpu() - cpu_before).as_secs_f64();
-        (times.len() as f64 / seconds, used * 1e6 / times.len() as f64, times)
+        let (used, commits) = ((cpu() - cpu_before).as_secs_f64(), micros.len() as f64);
+        let redo = (redo() - redo_before) as f64 / commits;
+        Round { rate: commits / seconds, cpu_us: used * 1e6 / commits, redo, micros }
     }
 
     fn deadlocks(&self, rounds: u64, count: u64) {

@@ -27,6 +27,8 @@ pub struct Load {
     pub rows: u64,
     /// Threads that read rows; 0: rows are changed.
     pub readers: usize,
+    /// Bytes of memory for pages; 0: all rows stay there.
+    pub cache: usize,
 }
 
 impl Load {
@@ -35,9 +37,14 @@ impl Load {
         self.rows.max(self.committers as u64)
     }
 
-    /// Bytes of memory for pages in which all rows stay.
-    pub fn cache(&self) -> usize {
+    /// Bytes that all rows take at most, with what is around them.
+    pub fn room(&self) -> usize {
         (self.keys() as usize * (self.bytes + 100) * 2).max(64 << 20)
+    }
+
+    /// Bytes of memory for pages: all rows stay there, where nothing else was asked for.
+    pub fn cache(&self) -> usize {
+        if self.cache > 0 { self.cache } else { self.room() }
     }
 }
 

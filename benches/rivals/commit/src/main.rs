@@ -19,6 +19,7 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 const USAGE: &str = "commit-rivals ARM --dir DIR [--committers N] [--bytes N] [--seconds S]
     [--warm S] [--block 512|4096] [--workers N] [--rows N] [--readers N]
+    [--cache MIB]
 commit-rivals list | list-reads";
 
 fn main() {
@@ -53,6 +54,7 @@ fn parse(words: &[String]) -> Result<(String, Load), Error> {
         workers: 2,
         rows: 0,
         readers: 0,
+        cache: 0,
     };
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} needs a value\n{USAGE}"))?;
@@ -65,6 +67,7 @@ fn parse(words: &[String]) -> Result<(String, Load), Error> {
             "--block" => load.block = value.parse()?,
             "--workers" => load.workers = value.parse()?,
             "--rows" => load.rows = value.parse()?,
+            "--cache" => load.cache = value.parse::<usize>()? << 20,
             "--readers" => load.readers = value.parse()?,
             _ => return Err(format!("what is {word}?\n{USAGE}").into()),
         }

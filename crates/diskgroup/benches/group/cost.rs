@@ -122,6 +122,68 @@ pub fn hot(options: &Options, report: &mut Report) {
     mirror.rig.runtime.block_on(mirror.group.dismount()).unwrap();
 }
 
+/// Pages of a heap that are written at once.
+const BATCH: u64 = 127;
+
+const PAGE: u64 = 8192;
+
+/// Batches of random pages, each flushed, as a heap writes them; pages a second.
+fn batches(rig: &Rig, file: &File, seconds: u64) -> f64 {
+    let (file, pages, page) = (file.clone(), file.size() / PAGE, noise(PAGE as usize));
+    let load = rig.drive(1, seconds, move |random| {
+        let (file, page) = (file.clone(), page.clone());
+        async move {
+            let mut numbers: Vec<u64> =
+                (0..BATCH).map(|at| random.wrapping_mul(2 * at + 1) % pages).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            let writes = numbers.into_iter().map(|number| {
+                file.write_at(Io::BACKGROUND, number * PAGE, page.clone(), Durability::Cached)
+            });
+            for written in futures_util::future::join_all(writes).await {
+                written.unwrap();
+            }
+            file.flush(Io::BACKGROUND).await.unwrap();
+        }
+    });
+    load.iops() * BATCH as f64
+}
+
+/// Random pages of a large heap file on a mirror, with the dirty log as it is, and with room in it for each region
+/// that is ever written: it is as if there were none then.
+pub fn pages(options: &Options, report: &mut Report) {
+    let bytes = options.bytes(10 << 30);
+    let Mirror { rig, place, raw, group, file, _backings } = Mirror::new(options, bytes, 0);
+    drop((raw, file));
+    let mut group = group;
+    let (mut with, mut without, mut marked) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..options.rounds * 2 {
+        rig.runtime.block_on(group.dismount()).unwrap();
+        let mut mount = MountOptions::default();
+        let has_room = round % 2 == 1;
+        if has_room {
+            mount.resync_target = Duration::from_secs(1 << 20);
+        }
+        group = rig.mount(&place, mount);
+        let file = group.open("f").unwrap();
+        // Until as many regions are dirty as there will be.
+        batches(&rig, &file, if has_room { 10 } else { 3 });
+        let rate = batches(&rig, &file, options.seconds);
+        match has_room {
+            true => {
+                marked.push(group.resync().dirty_regions as f64);
+                without.push(rate);
+            }
+            false => with.push(rate),
+        }
+    }
+    let with = report.arm("pages with the dirty log", "cellar", "/s", &with);
+    let without = report.arm("pages as without it", "cellar", "/s", &without);
+    report.arm("regions dirty without", "cellar", "", &marked);
+    report.at_least("pages: with the dirty log, of without", with / without, 0.97);
+    rig.runtime.block_on(group.dismount()).unwrap();
+}
+
 /// Dirties as many regions as may be, lets go as a crash would, and waits for the resync.
 pub fn resync(options: &Options, report: &mut Report) {
     let bytes = options.bytes(4 << 30);

@@ -1,7 +1,7 @@
 //! Benchmarks of a disk group, against the raw disks below it and against rivals.
 //!
 //! `cargo bench -p cellar-diskgroup --profile release --bench group -- WHAT`
-//! with WHAT one of `read`, `scan`, `shaped`, `write`, `pieces`, `btrfs`, `cost`, `hot`, `resync`, `mount`,
+//! with WHAT one of `read`, `scan`, `shaped`, `write`, `pieces`, `btrfs`, `cost`, `hot`, `pages`, `resync`, `mount`,
 //! `moves`, `returns`, `scrub`, `slow`.
 //! Ours and the other's runs alternate; each arm prints the median and the spread of its rounds,
 //! then the goal. What it makes in `--dir` it removes. The exit code is 1 when a goal is missed.
@@ -56,7 +56,7 @@ impl Options {
     }
 }
 
-const HELP: &str = "WHAT is one of read, scan, shaped, write, pieces, btrfs, cost, hot, resync, \
+const HELP: &str = "WHAT is one of read, scan, shaped, write, pieces, btrfs, cost, hot, pages, resync, \
                     mount, moves, returns, scrub, slow; \
                     options are --dir --rounds --seconds --size --only --record --target --alone";
 
@@ -75,6 +75,7 @@ fn main() {
         "btrfs" => btrfs::run(&options, &mut report),
         "cost" => cost::cold(&options, &mut report),
         "hot" => cost::hot(&options, &mut report),
+        "pages" => cost::pages(&options, &mut report),
         "resync" => cost::resync(&options, &mut report),
         "mount" => mount::run(&options, &mut report),
         "moves" => moves::run(&options, &mut report),

@@ -63,6 +63,17 @@ pub fn cpu() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
+/// How often a thread of this process has slept so far, as it had to wait for something.
+pub fn sleeps() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+    let count = |status: String| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        line.trim().parse().ok()
+    };
+    status.filter_map(count).sum()
+}
+
 /// The options of the command line, which these are by default.
 pub fn arguments(defaults: &[(&'static str, &str)]) -> Option<BTreeMap<&'static str, String>> {
     let mut values: BTreeMap<&str, String> =
@@ -99,13 +110,18 @@ impl Rig {
 
     /// A new log with nothing in it, and a new store.
     pub fn create(&self) -> (Store, Kept) {
+        self.create_with(false)
+    }
+
+    /// As [`Rig::create`], of a log that is archived.
+    pub fn create_with(&self, archiving: bool) -> (Store, Kept) {
         let kept = Kept(Arc::new(MemoryControl::default()));
         let env = self.runtime.env();
         let spec = CreateLog {
             database: DatabaseId(u128::from(env.random())),
             block_size: 4096,
             quorum: Quorum::Auto,
-            archiving: false,
+            archiving,
             groups: (1..=GROUPS).map(|number| NewGroup { number, size: GROUP_BYTES }).collect(),
             media: vec![Medium { name: "m".to_owned(), files: self.files.clone() }],
         };
@@ -137,7 +153,7 @@ impl Rig {
     async fn open(&self, recovery: Recovery) -> (Store, Replayed) {
         let (env, device, waits) = (self.runtime.env(), Arc::clone(&self.data), Waits::new());
         let options = self.options.clone();
-        Store::open(OpenStore { env, waits, device, recovery, options, growth: None })
+        Store::open(OpenStore { env, waits, device, recovery, options, growth: None, spill: None })
             .await
             .unwrap()
     }

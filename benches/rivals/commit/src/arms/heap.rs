@@ -6,6 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use cellar_diskgroup::state::FileType;
+use cellar_diskgroup::{
+    CreateGroup, FileSpec, FoundDisk, Group, MountOptions, NewDisk, Redundancy,
+};
 use cellar_heap::locks::{Mode, Patience};
 use cellar_heap::{Change, Geometry, Isolation, Key, NewStore, OpenStore, Store};
 use cellar_io::Device;
@@ -26,6 +30,8 @@ use crate::reads::{Keys, Reads};
 const TABLE: u32 = 1;
 const INDEX: u32 = 2;
 const STORE_BYTES: u64 = 256 << 20;
+/// Bytes of a disk that its group needs beside files.
+const SPARE: u64 = 256 << 20;
 /// Rows beside those of the committers, where no number is asked for.
 const ROWS: u64 = 200;
 
@@ -36,7 +42,32 @@ struct Heap {
     engine: String,
 }
 
-fn open(load: &Load) -> Result<Heap, Error> {
+/// Where a store is.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    /// Plain files, one of each.
+    Files,
+    /// A disk group of two disks with two copies and checksums, and two media for the log, all on the same disk.
+    Mirror,
+}
+
+impl Place {
+    fn media(self) -> &'static [&'static str] {
+        match self {
+            Place::Files => &["cellar"],
+            Place::Mirror => &["cellar", "cellar-b"],
+        }
+    }
+
+    fn arm(self) -> &'static str {
+        match self {
+            Place::Files => "heap",
+            Place::Mirror => "heap-mirrored",
+        }
+    }
+}
+
+fn open(load: &Load, place: Place) -> Result<Heap, Error> {
     let options = RuntimeOptions { workers: load.workers, ..RuntimeOptions::default() };
     let runtime = Runtime::new(&options)?;
     let mut engine = String::new();
@@ -47,36 +78,102 @@ fn open(load: &Load) -> Result<Heap, Error> {
         engine = disk.in_force().to_string();
         Ok(disk as Arc<dyn Device>)
     };
-    let mut files = BTreeMap::new();
-    for group in 1..=GROUPS {
-        files.insert(group, open(format!("cellar-{group}"), GROUP_BYTES)?);
+    let mut media = Vec::new();
+    for name in place.media() {
+        let mut files = BTreeMap::new();
+        for group in 1..=GROUPS {
+            files.insert(group, open(format!("{name}-{group}"), GROUP_BYTES)?);
+        }
+        media.push(Medium { name: (*name).to_owned(), files });
     }
-    let bytes = STORE_BYTES.max(load.cache() as u64).next_multiple_of(1 << 20);
-    let data = open("cellar-heap".to_owned(), bytes)?;
-    let media = vec![Medium { name: "medium".to_owned(), files }];
-    let control = Arc::new(FileControl(fresh(load, "heap")?.join("control")));
-    let store = runtime.block_on(make(&runtime, load, control, media, data))?;
+    let bytes = STORE_BYTES.max(load.room() as u64).next_multiple_of(4 << 20);
+    let control = Arc::new(FileControl(fresh(load, place.arm())?.join("control")));
+    let store = match place {
+        Place::Files => {
+            let data = open("cellar-heap".to_owned(), bytes)?;
+            runtime.block_on(make(&runtime, load, control, media, data))?
+        }
+        Place::Mirror => {
+            let disk = |number| open(format!("cellar-disk-{number}"), bytes + SPARE);
+            let disks = (1..=2).map(disk).collect::<Result<Vec<_>, _>>()?;
+            runtime.block_on(async {
+                let data = mirror(&runtime, disks, bytes).await?;
+                make(&runtime, load, control, media, data).await
+            })?
+        }
+    };
     Ok(Heap { runtime, store, engine })
 }
 
+/// A file with two copies and checksums, in a disk group of its own.
+async fn mirror(
+    runtime: &Runtime,
+    disks: Vec<Arc<dyn Device>>,
+    bytes: u64,
+) -> Result<Arc<dyn Device>, Error> {
+    let env = runtime.env();
+    let path = |at: usize| format!("disk-{at}");
+    let new = |(at, device): (usize, &Arc<dyn Device>)| NewDisk {
+        device: Arc::clone(device),
+        path: path(at),
+        name: None,
+        failgroup: None,
+        size: None,
+        // It may be a disk of a run before.
+        force: true,
+    };
+    let spec = CreateGroup {
+        name: "RIVALS".to_owned(),
+        redundancy: Redundancy::Normal,
+        au_size: 4 << 20,
+        sector_size: Some(4096),
+        attributes: Default::default(),
+        holds_catalog: false,
+        disks: disks.iter().enumerate().map(new).collect(),
+    };
+    cellar_diskgroup::create(&env, spec).await?;
+    let found = disks.into_iter().enumerate();
+    let found = found.map(|(at, device)| FoundDisk { device, path: path(at) }).collect();
+    let session = Waits::new().session("group RIVALS", Kind::Background);
+    let group = Group::mount(&env, session, "RIVALS", found, MountOptions::default()).await?;
+    let unit = Some(8192);
+    let spec = FileSpec { unit, checksums: Some(true), ..FileSpec::new(FileType::Datafile) };
+    let file = group.create_file(&spec).await?;
+    file.allocate(bytes).await?;
+    group.publish(&file, "heap", false).await?;
+    Ok(Arc::new(file))
+}
+
 pub fn run(load: &Load) -> Result<String, Error> {
-    let Heap { runtime, store, engine } = open(load)?;
+    measure(load, Place::Files)
+}
+
+pub fn run_mirrored(load: &Load) -> Result<String, Error> {
+    measure(load, Place::Mirror)
+}
+
+fn measure(load: &Load, place: Place) -> Result<String, Error> {
+    let Heap { runtime, store, engine } = open(load, place)?;
     settle(load)?;
     commits(&runtime, &store, load, load.warm)?;
     let watch = Watch::new(load)?;
     let (took, time) = commits(&runtime, &store, load, load.time)?;
+    let copies = match place {
+        Place::Files => "1 medium, 1 file",
+        Place::Mirror => "2 media, a group of 2 disks with 2 copies and checksums, all on one disk",
+    };
     let how = format!(
-        "a transaction: found by key, locked, changed; 1 medium, blocks of {}, {} workers, {engine}",
+        "a transaction: found by key, locked, changed; {copies}, blocks of {}, {} workers, {engine}",
         load.block, load.workers
     );
     let about = json!({"version": locked("cellar-heap"), "how": how});
-    let line = watch.line("heap", load, took, time, &about)?;
+    let line = watch.line(place.arm(), load, took, time, &about)?;
     runtime.block_on(store.close())?;
     Ok(line)
 }
 
 pub fn read(load: &Load) -> Result<String, Error> {
-    let heap = open(load)?;
+    let heap = open(load, Place::Files)?;
     let about = json!({"version": locked("cellar-heap")});
     let line = crate::reads::run("heap", &heap, load, about)?;
     heap.runtime.block_on(heap.store.close())?;
@@ -143,7 +240,7 @@ async fn make(
     let cache_pages = load.cache() / 8192;
     let dirty_max = cache_pages / 4 * 3;
     let options = cellar_heap::Options { cache_pages, dirty_max, ..Default::default() };
-    let open = OpenStore { env, waits, device, recovery, options, growth: None };
+    let open = OpenStore { env, waits, device, recovery, options, growth: None, spill: None };
     let store = Store::open(open).await?.0;
     store.create_table(&session, TABLE).await?;
     store.create_index(&session, INDEX).await?;

@@ -19,7 +19,7 @@ impl Lmdb {
     pub fn new(load: &Load) -> Result<Lmdb, Error> {
         let dir = fresh(load, "lmdb")?;
         // Room for twice the pages: a row of 1 KB has at least a quarter of one.
-        let map = load.cache() * 4;
+        let map = load.room() * 4;
         let environment = Environment::new().set_map_size(map).open(&dir)?;
         let log = environment.create_db(None, DatabaseFlags::empty())?;
         let store = Lmdb { environment, log };

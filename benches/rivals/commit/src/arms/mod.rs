@@ -19,6 +19,7 @@ use crate::reads::{Reads, run as measure_reads};
 pub const NAMES: &[&str] = &[
     "cellar",
     "heap",
+    "heap-mirrored",
     "raw",
     #[cfg(feature = "rocksdb")]
     "rocksdb",
@@ -54,6 +55,7 @@ pub fn run(arm: &str, load: &Load) -> Result<String, Error> {
     match arm {
         "cellar" => cellar::run(load),
         "heap" => heap::run(load),
+        "heap-mirrored" => heap::run_mirrored(load),
         "raw" => measure(arm, &raw::Raw::new(load)?, load),
         #[cfg(feature = "rocksdb")]
         "rocksdb" => measure(arm, &rocksdb::RocksDb::new(load, false)?, load),
