@@ -501,3 +501,29 @@ fn a_circle_by_way_of_names_is_found() {
     one.run("rollback");
     assert_eq!(drops.soon(), "Table t dropped.");
 }
+
+#[test]
+fn an_index_is_built_anew_and_stays_what_it_is() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    at.run("create table t (a int primary key, b text)");
+    at.run("create index t_b on t (b)");
+    at.run("create schema s");
+    at.run("create table s.u (a int primary key)");
+    at.run("create table empty (a int)");
+    at.run("insert into t select i, 'n' || i from generate_series(1, 5000) g(i)");
+    let oids = "select oid, relname from pg_class where relname in ('t_b', 't_pkey') order by 2";
+    let before = at.run(oids);
+    at.answers(&[
+        ("reindex index t_b", "1 index built anew."),
+        ("reindex table t", "2 indexes built anew."),
+        ("reindex table empty", "0 indexes built anew."),
+        ("reindex schema s", "1 index built anew."),
+        ("reindex database", "3 indexes built anew."),
+        (oids, &before),
+        ("select a from t where b = 'n4321'", "4321"),
+        ("select count(*) from t where a between 100 and 199", "100"),
+    ]);
+    assert!(at.run("explain select a from t where b = 'n4321'").contains("t_b"));
+    at.fails(&[("reindex schema nosuch", 1435, "3F000", "does not exist")]);
+}

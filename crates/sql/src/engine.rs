@@ -27,6 +27,7 @@ mod origins;
 mod permitted;
 mod planner;
 pub mod prepared;
+mod reindex;
 mod resolving;
 mod rights;
 mod roles;

@@ -304,7 +304,7 @@ impl<'a> Cursor<'a> {
         if let Some(statement) = self.add_identity()? {
             return self.at_its_end(statement).map(Some);
         }
-        let heads: [(&[&str], Rest<'a>); 24] = [
+        let heads: [(&[&str], Rest<'a>); 25] = [
             (&["CREATE", "DISKGROUP"], Self::create_diskgroup),
             (&["DROP", "DISKGROUP"], Self::drop_diskgroup),
             (&["ALTER", "DISKGROUP"], Self::alter_diskgroup),
@@ -326,6 +326,7 @@ impl<'a> Cursor<'a> {
             (&["LOCK"], Self::lock),
             (&["CHECKPOINT"], Self::checkpoint),
             (&["VACUUM"], Self::vacuum),
+            (&["REINDEX"], Self::reindex),
             (&["ANALYZE|ANALYSE"], Self::analyze),
             (&["SHOW", "PARAMETER|PARAMETERS"], Self::show_parameter),
             (&["EXPLAIN", "WORK"], Self::explain_work),

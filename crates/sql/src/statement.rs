@@ -227,6 +227,19 @@ impl Define {
     }
 }
 
+/// The indexes that REINDEX builds anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reindexed {
+    /// One.
+    Index(TableReference),
+    /// All of a table.
+    Table(TableReference),
+    /// All of a schema.
+    Schema(String),
+    /// All.
+    Database,
+}
+
 /// What LIKE takes of a table beside its columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of the statement")]
@@ -400,6 +413,13 @@ pub enum Define {
         verb: &'static str,
         /// The tables that are named.
         tables: Vec<TableReference>,
+    },
+    /// REINDEX.
+    Reindex {
+        /// Which indexes.
+        of: Reindexed,
+        /// CONCURRENTLY.
+        is_concurrent: bool,
     },
     /// SET CONSTRAINTS.
     SetConstraints {

@@ -67,7 +67,7 @@ pub fn next(rows: &RowsChecked) -> Vec<String> {
     if !indexes.is_empty() {
         words.push(format!(
             "indexes do not agree with their tables, so writes of one or the other were lost: look whether rows are \
-             missing, then drop and create {}",
+             missing, then REINDEX INDEX {}",
             some(&indexes)
         ));
     }
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(lines(&rows).len(), 6);
         assert!(lines(&rows)[3].contains("and 1 200 more"), "{:?}", lines(&rows));
         let next = next(&rows);
-        assert!(next[0].ends_with("drop and create t_pkey"), "{next:?}");
+        assert!(next[0].ends_with("REINDEX INDEX t_pkey"), "{next:?}");
         assert!(next[1].ends_with("load it again: u"), "{next:?}");
         assert!(next[2].contains("pg_dump"), "{next:?}");
     }

@@ -22,7 +22,7 @@ use crate::names::resolve::{Resolver, key_name};
 use crate::parse::changed_query;
 use crate::parse::table_kind::{ACCESS_METHOD, HEAP};
 use crate::statement::rights::{On, RightsStatement};
-use crate::statement::{About, Define, OwnedBy};
+use crate::statement::{About, Define, OwnedBy, Reindexed};
 
 impl Engine {
     /// Whether a name without a schema is no table of the catalog: a view of the session, one of ours, a file.
@@ -138,6 +138,9 @@ impl Engine {
             Define::Maintain { tables, .. } | Define::Lock { tables, .. } => {
                 tables.iter_mut().try_for_each(|table| resolver.resolve_reference(table))
             }
+            Define::Reindex { of: Reindexed::Index(name) | Reindexed::Table(name), .. } => {
+                resolver.resolve_reference(name)
+            }
             Define::CreateLike { name, source, .. } => {
                 let key = resolver.made(name.schema(), name.table())?;
                 *name = datafusion::common::TableReference::bare(key);
@@ -177,6 +180,7 @@ impl Engine {
                 _ => Ok(()),
             },
             Define::Role(_)
+            | Define::Reindex { .. }
             | Define::CreateSchema { .. }
             // Names of constraints are looked for where they are needed.
             | Define::SetConstraints { .. }

@@ -17,7 +17,7 @@ use crate::engine::resolving::makes_temporary;
 use crate::engine::sequences::bare;
 use crate::error::Error;
 use crate::settings::{denied, no_role};
-use crate::statement::{About, Define, EnumChange, OwnedBy};
+use crate::statement::{About, Define, EnumChange, OwnedBy, Reindexed};
 
 /// The error of who is no superuser.
 pub(super) fn not_superuser(what: &str) -> Error {
@@ -284,6 +284,11 @@ impl Engine {
                 own_target(&asking, owned_by.as_ref())
             }
             Define::AddIdentity { table, .. } => own(table),
+            Define::Reindex { of, .. } => match of {
+                Reindexed::Index(name) | Reindexed::Table(name) => own(name),
+                Reindexed::Schema(schema) => asking.own_schema(schema),
+                Reindexed::Database => Err(not_superuser("to build all indexes anew")),
+            },
             Define::Lock { tables, lock, .. } => {
                 tables.iter().try_for_each(|table| may_lock(&asking, table, *lock))
             }

@@ -261,7 +261,7 @@ impl Engine {
 
 /// The search path of the session.
 impl Engine {
-    async fn is_in_block(&self) -> bool {
+    pub(super) async fn is_in_block(&self) -> bool {
         match self.host.rows() {
             Some(rows) => rows.is_in_block().await,
             None => false,

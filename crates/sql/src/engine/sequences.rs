@@ -126,6 +126,7 @@ impl Engine {
                 self.add_named_identity((&table, &column), kind, (sequence, options)).await
             }
             Define::Maintain { verb, tables } => self.maintain(verb, &tables).await,
+            Define::Reindex { of, is_concurrent } => self.reindex(&of, is_concurrent).await,
             Define::SetConstraints { names, is_deferred } => {
                 self.set_constraints(&names, is_deferred).await
             }

@@ -1,10 +1,10 @@
-//! VACUUM and ANALYZE, with PostgreSQL's options.
+//! VACUUM, ANALYZE and REINDEX, with PostgreSQL's options.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::Cursor;
 use crate::error::Error;
-use crate::statement::{Define, Statement};
+use crate::statement::{Define, Reindexed, Statement};
 
 impl Cursor<'_> {
     pub(super) fn vacuum(&mut self) -> Result<Statement, Error> {
@@ -21,6 +21,27 @@ impl Cursor<'_> {
             self.accept_word("VERBOSE");
         }
         self.maintain("ANALYZE")
+    }
+
+    pub(super) fn reindex(&mut self) -> Result<Statement, Error> {
+        self.options()?;
+        let kinds = ["INDEX", "TABLE", "SCHEMA", "DATABASE", "SYSTEM"];
+        let kind = kinds.into_iter().find(|kind| self.accept_word(kind));
+        let kind = kind.ok_or_else(|| self.expected("INDEX, TABLE, SCHEMA, DATABASE or SYSTEM"))?;
+        let is_concurrent = self.accept_word("CONCURRENTLY");
+        let of = match kind {
+            "INDEX" => Reindexed::Index(self.object("the name of an index")?),
+            "TABLE" => Reindexed::Table(self.object("the name of a table")?),
+            "SCHEMA" => Reindexed::Schema(self.name("the name of a schema")?),
+            _ => {
+                // There is one.
+                if self.at < self.tokens.len() && self.tokens[self.at].token != Token::SemiColon {
+                    self.name("the name of the database")?;
+                }
+                Reindexed::Database
+            }
+        };
+        Ok(Statement::Define(Define::Reindex { of, is_concurrent }))
     }
 
     /// Options in parentheses: they say how it is done. Whether there were any.
