@@ -358,9 +358,9 @@ fn in_options(error: Error) -> Fault {
     let text = error.stack().last().map(|e| e.message.clone()).unwrap_or_default();
     let next = match error.remedy() {
         Some(Remedy::Erase(serial)) => {
-            format!("name another disk; --erase {serial} gives up what is on this one")
+            format!("name another disk; --erase {serial} gives up what is on this one").into()
         }
-        _ => error.next_step().unwrap_or("name another disk").to_owned(),
+        _ => error.next_step().cloned().unwrap_or_else(|| "name another disk".into()),
     };
     Error::new(15033, text).hint(next).into()
 }

@@ -125,7 +125,7 @@ impl From<LabError> for Fault {
             LabError::Option { .. }
             | LabError::Twice(_)
             | LabError::Serial { .. }
-            | LabError::Few { .. } => Fault::Usage(error.to_string()),
+            | LabError::Few { .. } => Fault::usage(error.to_string()),
             // They bring their number.
             LabError::Taken { .. }
             | LabError::Small { .. }
@@ -134,7 +134,7 @@ impl From<LabError> for Fault {
             | LabError::Redo(_)
             | LabError::Encode { .. }
             | LabError::Disagree { .. }
-            | LabError::Answer(_) => Fault::Failed(error.to_string()),
+            | LabError::Answer(_) => Fault::failed(error.to_string()),
             LabError::Io(error) => error.into(),
             LabError::Group(error) => {
                 Fault::failed(format!("CELLAR-{:05}: {error}", error.number()))

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cellar_instance::NextStep;
 use cellar_instance::catalog::name;
 use cellar_io::{SharedEnv, shell};
 use cellar_sql::columnar::source;
@@ -103,7 +104,7 @@ fn encoding(text: &str) -> Result<String, String> {
 }
 
 fn told(error: &Error) -> String {
-    let next = error.next_step.as_deref().unwrap_or_default();
+    let next = error.next_step.clone().unwrap_or_default();
     format!("{}: {next}", error.message)
 }
 
@@ -302,17 +303,16 @@ fn check_free<'a>(host: &dyn Host, source: &'a Source) -> Result<Vec<&'a str>, F
     let external = host.tables();
     let known = |name: &&&str| columnar(name) || external.iter().any(|t| t.name == **name);
     match wanted.iter().find(known) {
-        Some(table) => Err(Error::new(
-            955,
-            "42P07",
-            format!("there is already a table \"{table}\""),
-        )
-        .next(format!(
-            "--append adds the rows to it, --table NAME makes another; to start anew: cellar \
-                     sql DIR -c {}",
-            shell::quoted(&format!("drop table {}", name::shown(table)))
-        ))
-        .into()),
+        Some(table) => {
+            Err(Error::new(955, "42P07", format!("there is already a table \"{table}\""))
+                .next(
+                    NextStep::from(
+                        "--append adds the rows to it, --table NAME makes another; to start anew: ",
+                    )
+                    .cellar("sql", &statement(&format!("drop table {}", name::shown(table)))),
+                )
+                .into())
+        }
         None => Ok(wanted),
     }
 }
@@ -423,6 +423,11 @@ async fn load_parquet(
     Ok(loaded)
 }
 
+/// A statement as an argument of `sql`.
+fn statement(sql: &str) -> String {
+    format!("-c {}", shell::quoted(sql))
+}
+
 /// Refuses to write over a file: it may be all that is left of a table that was dropped, or belong
 /// to one of another name.
 async fn check_no_file(
@@ -434,14 +439,16 @@ async fn check_no_file(
     match store.head(&path).await {
         Ok(_) => {
             let message = format!("there is already a file \"+{group}/{path}\"");
-            Err(Error::new(15005, "58P02", message).next(format!(
-                "--table NAME; or, if nobody needs the file: cellar asm DIR rm {}; or use it as it \
-                 is: cellar sql DIR -c {}",
-                shell::quoted(&format!("+{group}/{path}")),
-                shell::quoted(&format!(
-                    "create external table {table} stored as parquet location '+{group}/{path}'"
-                ))
-            )))
+            let remove = format!("rm {}", shell::quoted(&format!("+{group}/{path}")));
+            let create = statement(&format!(
+                "create external table {table} stored as parquet location '+{group}/{path}'"
+            ));
+            Err(Error::new(15005, "58P02", message).next(
+                NextStep::from("--table NAME; or, if nobody needs the file: ")
+                    .cellar("asm", &remove)
+                    .then("; or use it as it is: ")
+                    .cellar("sql", &create),
+            ))
         }
         Err(object_store::Error::NotFound { .. }) => Ok(()),
         Err(error) => Err(cellar_sql::failure::from_store(&error)),
@@ -497,7 +504,7 @@ mod tests {
     fn parse(words: &[&str], tpch: Option<f64>) -> Result<(Option<PathBuf>, Source), String> {
         let words = words.iter().map(PathBuf::from).collect();
         sources(words, tpch, None).map_err(|fault| match fault {
-            Fault::Usage(message) => message,
+            Fault::Usage(message) => message.to_string(),
             other => panic!("{other}"),
         })
     }

@@ -144,9 +144,8 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     let wanted = |name: &str| args.group.as_ref().is_none_or(|g| g.eq_ignore_ascii_case(name));
     let mut all = ToldAll { groups: Vec::new(), failed: Vec::new(), disks: Vec::new() };
     for (name, error) in rescue.failed.iter().filter(|(name, _)| wanted(name)) {
-        let error = Error::from(error.clone()).to_string();
         // What a mount would do next is of no use here.
-        let first = error.lines().next().unwrap_or_default().to_owned();
+        let first = Error::from(error.clone()).stack()[0].to_string();
         all.failed.push((name.clone(), first));
     }
     let quiet = args.format == Format::Json;

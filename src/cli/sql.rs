@@ -19,7 +19,7 @@ use futures_util::future::{Either, select};
 use futures_util::{TryStreamExt, stream};
 
 use super::database::{Database, forward};
-use super::fault::{Fault, told_where};
+use super::fault::Fault;
 use super::progress::{LOOK, Progress};
 use super::{output, shell};
 
@@ -109,10 +109,12 @@ impl Args {
         match self.text.get_or_init(|| std::fs::read_to_string(output::path(path))) {
             Ok(text) => Ok(Some(text)),
             Err(error) => Err(Fault::failed(format!(
-                "CELLAR-27037: cannot read \"{}\": {error}\nNext: give a file of statements in \
-                 UTF-8 that can be read, or -f - for standard input",
+                "CELLAR-27037: cannot read \"{}\": {error}",
                 path.display()
-            ))),
+            ))
+            .hint(
+                "give a file of statements in UTF-8 that can be read, or -f - for standard input",
+            )),
         }
     }
 
@@ -187,9 +189,9 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
         // Whoever sends the next statement would take it for a part of the transaction.
         (true, true) => ran.and(Err(Fault::failed(
             "CELLAR-03001: a transaction by way of the process that has the database open is not in \
-             this version of Cellar; it is rolled back\nNext: give all of it in one -c, or end the other \
-             process first",
-        ))),
+             this version of Cellar; it is rolled back",
+        )
+        .hint("give all of it in one -c, or end the other process first"))),
         (true, false) => {
             output::notice(
                 "Notice: the transaction that was open is rolled back: COMMIT would have kept it",
@@ -386,7 +388,7 @@ pub fn run_there(client: &mut Client, args: &Args) -> Result<u8, Fault> {
 fn in_line(fault: Fault, line: u64) -> Fault {
     match fault {
         Fault::Failed(_) | Fault::Refused(_) if line > 1 => {
-            Fault::Failed(format!("{fault}\nIn the statement that begins in line {line}"))
+            Fault::failed(format!("{fault}\nIn the statement that begins in line {line}"))
         }
         other => other,
     }
@@ -505,10 +507,8 @@ async fn run_and_show(
             output::notice(&changed.message().unwrap_or_default());
         }
         Outcome::Done { message, notices } => {
-            output::notice(&told_where(&message, &show.dir));
-            for notice in notices {
-                output::notice(&format!("Notice: {}", told_where(&notice, &show.dir)));
-            }
+            output::notice(&message);
+            notices.iter().for_each(|notice| output::notice(&format!("Notice: {notice}")));
         }
     }
     if show.time {

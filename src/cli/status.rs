@@ -1,13 +1,13 @@
 //! `cellar status`: how the groups are, what to do, and what may fail next.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cellar_instance::health::{self, GroupHealth};
 use cellar_storage::size::show_room;
 
 use super::database::{Database, Place};
-use super::fault::{Fault, told_where};
+use super::fault::Fault;
 use super::output::{self, Format};
 
 /// Arguments of `status`.
@@ -54,25 +54,11 @@ impl Args {
 /// # Errors
 /// [`Fault::NotWell`] when a group needs a look.
 pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(), Fault> {
-    let dir = database.inner.directory().path();
-    let mut all = database.inner.health().await;
-    all.iter_mut().for_each(|health| health.action = in_directory(health.action.take(), dir));
+    let all = database.inner.health().await;
     tell(args, &all)?;
     #[cfg(feature = "sql")]
     broken_tables(database).await?;
     if all.iter().all(GroupHealth::is_well) { Ok(()) } else { Err(Fault::NotWell) }
-}
-
-/// The health of one group, as the demo tells it: with the directory in the commands that it offers.
-#[cfg(feature = "sql")]
-pub fn of(mounted: &cellar_storage::Mounted, database: &Database) -> GroupHealth {
-    let health = database.inner.health_of(mounted);
-    let dir = database.inner.directory().path();
-    GroupHealth { action: in_directory(health.action.clone(), dir), ..health }
-}
-
-fn in_directory(action: Option<String>, dir: &Path) -> Option<String> {
-    action.map(|action| told_where(&action, dir))
 }
 
 /// Tells which tables over files in place cannot be used now, and why.
@@ -99,10 +85,10 @@ fn tell(args: &Args, all: &[GroupHealth]) -> Result<(), Fault> {
 pub fn not_open(args: &Args, fault: Fault) -> Fault {
     let status = match &fault {
         Fault::Refused(error) => health::of_unmounted(error),
-        Fault::Failed(text) => GroupHealth {
+        Fault::Failed(message) => GroupHealth {
             state: "NOT OPEN",
             words: fault.first_line(),
-            error: Some(text.clone()),
+            error: Some(message.to_string()),
             ..GroupHealth::default()
         },
         _ => return fault,

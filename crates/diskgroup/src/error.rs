@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cellar_io::IoError;
+use cellar_io::{IoError, NextStep};
 
 use crate::on_disk::Damage;
 
@@ -283,23 +283,25 @@ impl Error {
     }
 
     /// What the reader can do next.
-    pub fn next_step(&self) -> String {
+    pub fn next_step(&self) -> NextStep {
         match self {
-            Error::NotMounted { .. } => "see which groups are mounted: cellar asm lsdg".into(),
+            Error::NotMounted { .. } => next("see which groups are mounted: ").cellar("asm", "lsdg"),
             Error::Exists { .. } => "choose another name, or drop the old one first".into(),
-            Error::NoSuchFile { .. } => "list what is there: cellar asm ls".into(),
-            Error::NoSuchTemplate { .. } => "see which there are: cellar asm lstmpl".into(),
+            Error::NoSuchFile { .. } => next("list what is there: ").cellar("asm", "ls"),
+            Error::NoSuchTemplate { .. } => next("see which there are: ").cellar("asm", "lstmpl"),
             Error::TemplateExists { .. } => {
                 "choose another name, or ALTER DISKGROUP ... MODIFY TEMPLATE".into()
             }
             Error::SystemTemplate { .. } => "change it: ALTER DISKGROUP ... MODIFY TEMPLATE".into(),
             Error::BadName { .. } => "use letters, digits, _ $ # . and -".into(),
             Error::NotEmpty { .. } => "drop its files first, or DROP DIRECTORY ... FORCE".into(),
-            Error::BadValue { allowed, .. } => format!("use {allowed}"),
+            Error::BadValue { allowed, .. } => format!("use {allowed}").into(),
             Error::UnknownAttribute { .. } => {
-                "see all with their values: cellar asm lsattr -l".into()
+                next("see all with their values: ").cellar("asm", "lsattr -l")
             }
-            Error::NoSpace { .. } => "drop files; cellar asm DIR lsdg shows what fits".into(),
+            Error::NoSpace { .. } => {
+                next("drop files; ").cellar("asm", "lsdg").then(" shows what fits")
+            }
             Error::HasFiles { .. } => "DROP DISKGROUP ... INCLUDING CONTENTS".into(),
             Error::FailGroups { .. } => {
                 "give more disks in other failure groups, or EXTERNAL REDUNDANCY".into()
@@ -322,53 +324,64 @@ impl Error {
                     .into()
             }
             Error::Damaged { .. } => "see the structure: cellar inspect DISK".into(),
-            Error::Corrupt { .. } => "see what else is damaged: cellar validate".into(),
-            Error::WritesLost { .. } => "write it again; see the disk: cellar status".into(),
-            Error::Lost { .. } => "delete the file and load it again, then cellar asm rebal".into(),
-            Error::NoCopy { .. } => "bring the disks back: cellar status".into(),
+            Error::Corrupt { .. } => next("see what else is damaged: ").cellar("validate", ""),
+            Error::WritesLost { .. } => next("write it again; see the disk: ").cellar("status", ""),
+            Error::Lost { .. } => {
+                next("delete the file and load it again, then ").cellar("asm", "rebal")
+            }
+            Error::NoCopy { .. } => next("bring the disks back: ").cellar("status", ""),
             Error::CannotOffline { .. } => {
-                "see what else is missing: cellar status; bring that back first".into()
+                let see = next("see what else is missing: ").cellar("status", "");
+                see.then("; bring that back first")
             }
             Error::Diverged { disk, .. } => {
                 format!(
                     "ONLINE DISK {disk} FORCE copies all of it anew from the other disks; what \
                      only {disk} has is lost"
                 )
+                .into()
             }
-            Error::Stopped { .. } => "mount it again; cellar status says what it needs".into(),
+            Error::Stopped { .. } => {
+                next("mount it again; ").cellar("status", "").then(" says what it needs")
+            }
             Error::ReadOnly { .. } => "mount it without READ ONLY".into(),
             Error::ScrubUnderWay { group } => {
-                format!(
-                    "see how far it is: cellar asm lsop; ALTER DISKGROUP {group} SCRUB STOP ends it"
-                )
+                let see = next("see how far it is: ").cellar("asm", "lsop");
+                see.then(format!("; ALTER DISKGROUP {group} SCRUB STOP ends it"))
             }
-            Error::Io(_) => "see the disk: cellar asm lsdsk, dmesg".into(),
+            Error::Io(_) => next("see the disk: ").cellar("asm", "lsdsk").then(", dmesg"),
         }
     }
 }
 
+/// The beginning of a next step.
+fn next(words: &str) -> NextStep {
+    NextStep::from(words)
+}
+
 /// What helps with a disk that cannot be used, by Oracle's number of the reason.
-fn next_step_of_disk(number: u32, disk: &str) -> String {
+fn next_step_of_disk(number: u32, disk: &str) -> NextStep {
     match number {
         15010 => "choose another name".into(),
-        15020 => kept_elsewhere(disk),
+        15020 => kept_elsewhere(disk).into(),
         15033 => format!(
             "name another disk; if nobody needs that group, see what would be lost: cellar disks \
              --release {}",
             cellar_io::shell::quoted(disk)
-        ),
+        )
+        .into(),
         15036 => "give a larger disk, or a smaller SIZE".into(),
-        15054 => "see which there are: cellar asm lsdsk -k".into(),
+        15054 => next("see which there are: ").cellar("asm", "lsdsk -k"),
         15057 => "make the disk larger first, or ask for less".into(),
         15071 => {
-            "see how far it is: cellar asm lsop; a disk that is dropped without FORCE is kept \
-                  by ALTER DISKGROUP ... UNDROP DISKS"
-                .into()
+            let see = next("see how far it is: ").cellar("asm", "lsop");
+            see.then("; a disk that is dropped without FORCE is kept by ALTER DISKGROUP ... UNDROP DISKS")
         }
         15084 => format!(
             "ONLINE DISK {disk} brings it back; DROP DISK {disk} FORCE makes its copies again on \
              the others"
-        ),
+        )
+        .into(),
         _ => "see why: cellar disks".into(),
     }
 }

@@ -29,6 +29,7 @@ pub mod temp;
 pub mod views;
 pub mod wire;
 
+pub use cellar_storage::error::NextStep;
 pub use cellar_storage::{Error, Remedy, Result};
 pub use database::Database;
 pub use instance::{GroupViews, Instance};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cellar_cell::{Cache, Error as CellError, ScanStats, Segment, Totals};
 
 use crate::catalog::name;
-use crate::error::Error;
+use crate::error::{Error, NextStep};
 
 /// Scans that are remembered after their end.
 const REMEMBERED: usize = 100;
@@ -144,8 +144,11 @@ impl Scans {
 pub fn scan_error(table: &str, error: &CellError) -> Error {
     let text = format!("table \"{}\" cannot be read: {error}", name::shown(table));
     match error {
-        CellError::Io(_) => Error::new(70125, text)
-            .hint("cellar status DIR tells which disks are missing; run the statement again"),
+        CellError::Io(_) => Error::new(70125, text).hint(
+            NextStep::default()
+                .cellar("status", "")
+                .then(" tells which disks are missing; run the statement again"),
+        ),
         CellError::Damaged { .. } => Error::new(70124, text).hint(
             "a scrub with REPAIR mends what another copy still has; else DROP TABLE and load again",
         ),

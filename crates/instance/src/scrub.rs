@@ -2,7 +2,7 @@
 
 use cellar_diskgroup::{Group, ScrubResult, fault_words};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, NextStep, Result};
 
 /// The number of a disk of a group, by its name.
 ///
@@ -13,7 +13,8 @@ pub fn disk_number(group: &Group, name: &str) -> Result<u16> {
     let found = group.disks().into_iter().find(|d| d.name == wanted);
     found.map(|d| d.number).ok_or_else(|| {
         let text = format!("disk \"{wanted}\" does not exist in disk group \"{}\"", group.name());
-        Error::new(15054, text).hint("see which there are: cellar asm lsdsk -k")
+        Error::new(15054, text)
+            .hint(NextStep::from("see which there are: ").cellar("asm", "lsdsk -k"))
     })
 }
 

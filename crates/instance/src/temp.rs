@@ -12,7 +12,7 @@ use cellar_io::{DeviceExt, Durability, Io, IoError};
 use cellar_storage::Mounted;
 use cellar_storage::groups::Groups;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, NextStep, Result};
 
 /// Bytes of a block, in which v$sysstat counts.
 pub const BLOCK: u64 = 4096;
@@ -49,7 +49,7 @@ pub struct TempFile(File);
 
 fn failed(error: &IoError) -> Error {
     Error::new(27072, format!("temporary data: {error}"))
-        .hint("cellar status DIR tells which disks are missing")
+        .hint(NextStep::default().cellar("status", "").then(" tells which disks are missing"))
 }
 
 impl TempFile {

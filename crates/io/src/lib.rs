@@ -8,6 +8,7 @@ pub mod device;
 pub mod env;
 pub mod error;
 pub mod laws;
+mod next_step;
 #[cfg(feature = "real")]
 pub mod real;
 pub mod sched;
@@ -22,3 +23,4 @@ pub use device::{
 };
 pub use env::{Env, EnvExt, Handle, Instant, SharedEnv, Task, WallTime};
 pub use error::{IoError, IoErrorKind, MEMORY, OPEN_FILES, OPEN_FILES_OF_ALL, Op};
+pub use next_step::NextStep;

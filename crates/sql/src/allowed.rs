@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{ObjectType, Query, Statement as SqlStatement, Visitor};
 
-use crate::error::Error;
+use crate::error::{Error, NextStep};
 use crate::walk;
 
 const IN_PLACE: &str = "tables here are files read in place";
@@ -136,8 +136,9 @@ pub(crate) fn insert(table: &str, other: &str) -> Error {
         "0A000",
         format!("INSERT INTO \"{table}\" is not in this version of Cellar: {IN_PLACE}"),
     )
-    .next(format!(
-        "copy (query) to '{other}' stored as parquet, or: cellar load DIR FILE; only a table over \
-         a directory (location '+DATA/dir/') takes rows"
-    ))
+    .next(
+        NextStep::from(format!("copy (query) to '{other}' stored as parquet, or: "))
+            .cellar("load", "FILE")
+            .then("; only a table over a directory (location '+DATA/dir/') takes rows"),
+    )
 }

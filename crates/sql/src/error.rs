@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::path::Path;
 
+pub use cellar_instance::NextStep;
 use cellar_instance::catalog::name;
 
 /// One entry of an error stack, with what lies under it.
@@ -12,7 +14,7 @@ use cellar_instance::catalog::name;
 /// ```text
 /// CELLAR-15032: not all alterations performed
 /// CELLAR-15012: there is no file "+DATA/f"
-/// Next: cellar asm ls +DATA
+/// Next: cellar asm DIR ls +DATA
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -23,7 +25,7 @@ pub struct Error {
     /// One sentence that names the value and what is allowed.
     pub message: String,
     /// What to do now.
-    pub next_step: Option<String>,
+    pub next_step: Option<NextStep>,
     /// Where in the statement, counted in characters from 1.
     pub position: Option<Position>,
     /// The entry below this one.
@@ -99,8 +101,8 @@ impl Error {
 
     /// Adds what to do now.
     #[must_use]
-    pub fn next(mut self, step: impl Into<String>) -> Error {
-        self.next_step = Some(shown(step.into()));
+    pub fn next(mut self, step: impl Into<NextStep>) -> Error {
+        self.next_step = Some(step.into().with_words(shown));
         self
     }
 
@@ -141,6 +143,26 @@ impl Error {
     pub fn stack(&self) -> impl Iterator<Item = &Error> {
         std::iter::successors(Some(self), |e| e.cause.as_deref())
     }
+
+    /// The stack without the next step, as it is displayed.
+    pub fn lines(&self) -> Lines<'_> {
+        Lines(self)
+    }
+
+    /// The next step of the deepest entry that has one: it knows best what helps.
+    pub fn what_helps(&self) -> Option<&NextStep> {
+        self.stack().filter_map(|entry| entry.next_step.as_ref()).last()
+    }
+
+    /// The same of the database at `dir`: what is to be done next names it.
+    #[must_use]
+    pub fn in_directory(self, dir: &Path) -> Error {
+        Error {
+            next_step: self.next_step.map(|step| step.in_directory(dir)),
+            cause: self.cause.map(|cause| Box::new(cause.in_directory(dir))),
+            ..self
+        }
+    }
 }
 
 /// A text with names as people write them.
@@ -156,9 +178,13 @@ pub(crate) fn stopped() -> Error {
     Error::new(1013, "57014", "the load was stopped")
 }
 
-impl fmt::Display for Error {
+/// The stack without the next step, a line for each entry.
+#[derive(Debug)]
+pub struct Lines<'a>(&'a Error);
+
+impl fmt::Display for Lines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (depth, entry) in self.stack().enumerate() {
+        for (depth, entry) in self.0.stack().enumerate() {
             if depth > 0 {
                 writeln!(f)?;
             }
@@ -167,8 +193,14 @@ impl fmt::Display for Error {
                 write!(f, " ({position})")?;
             }
         }
-        // The deepest entry knows best what helps.
-        if let Some(step) = self.stack().filter_map(|e| e.next_step.as_ref()).last() {
+        Ok(())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.lines())?;
+        if let Some(step) = self.what_helps() {
             write!(f, "\nNext: {step}")?;
         }
         Ok(())

@@ -1,22 +1,23 @@
 //! Errors as users see them: a stack of Oracle's numbers, an SQLSTATE, and the next step.
 
+use std::path::Path;
+
+pub use cellar_io::NextStep;
 use cellar_io::{IoError, IoErrorKind, MEMORY, OPEN_FILES, OPEN_FILES_OF_ALL, Op, shell};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
-use serde::{Deserialize, Serialize};
 
 /// What every fallible function of this crate returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// One line of a stack.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Oracle's number where the meaning is the same, one of ours from 70001 where not.
     pub number: u32,
     /// What happened, with the value and the allowed values.
     pub message: String,
     /// The same without the name of the disk group that it is about, where it begins with one.
-    #[serde(default)]
     pub reason: Option<String>,
 }
 
@@ -38,7 +39,7 @@ impl std::fmt::Display for Entry {
 }
 
 /// What a statement lacks for it to go on all the same.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// FORCE, of a mount that cannot show that nothing newer exists elsewhere.
     Force,
@@ -62,19 +63,16 @@ pub enum Remedy {
 /// );
 /// assert_eq!(error.sqlstate(), "53100");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// Never empty; the last entry is the cause.
     stack: Vec<Entry>,
-    hint: Option<String>,
+    hint: Option<NextStep>,
     /// Somebody else has it locked, who may be about to let go of it.
-    #[serde(default)]
     busy: bool,
     denied: bool,
-    #[serde(default)]
     remedy: Option<Remedy>,
     /// The disk group that it is about.
-    #[serde(default)]
     group: Option<String>,
 }
 
@@ -116,7 +114,7 @@ impl Error {
 
     /// Offers the next step; replaces one that was offered before.
     #[must_use]
-    pub fn hint(mut self, next: impl Into<String>) -> Error {
+    pub fn hint(mut self, next: impl Into<NextStep>) -> Error {
         self.hint = Some(next.into());
         self
     }
@@ -160,8 +158,14 @@ impl Error {
     }
 
     /// The next step, if there is one.
-    pub fn next_step(&self) -> Option<&str> {
-        self.hint.as_deref()
+    pub fn next_step(&self) -> Option<&NextStep> {
+        self.hint.as_ref()
+    }
+
+    /// The same of the database at `dir`: what is to be done next names it.
+    #[must_use]
+    pub fn in_directory(self, dir: &Path) -> Error {
+        Error { hint: self.hint.map(|hint| hint.in_directory(dir)), ..self }
     }
 
     /// The number of the cause, the last line.
@@ -186,7 +190,7 @@ impl Error {
     }
 
     /// A failed system call on a path.
-    pub fn system(what: &str, path: &std::path::Path, error: &std::io::Error) -> Error {
+    pub fn system(what: &str, path: &Path, error: &std::io::Error) -> Error {
         let lacks = match error.raw_os_error() {
             Some(code) if code == Errno::MFILE.raw_os_error() => Some(OPEN_FILES),
             Some(code) if code == Errno::NFILE.raw_os_error() => Some(OPEN_FILES_OF_ALL),
@@ -276,9 +280,12 @@ impl From<IoError> for Error {
             }
             IoErrorKind::NotFound => made.hint("check the path and disk_string"),
             IoErrorKind::NoSpace => made.hint("make room on the file system below the disk"),
-            IoErrorKind::Media | IoErrorKind::Timeout { .. } | IoErrorKind::Gone { .. } => {
-                made.hint("see which disk it is: cellar status DIR; what the device said: dmesg")
-            }
+            IoErrorKind::Media | IoErrorKind::Timeout { .. } | IoErrorKind::Gone { .. } => made
+                .hint(
+                    NextStep::from("see which disk it is: ")
+                        .cellar("status", "")
+                        .then("; what the device said: dmesg"),
+                ),
             _ => made,
         }
     }
@@ -535,7 +542,7 @@ mod tests {
         assert!(text.contains("4096 bytes at 8192 on /dev/sdz"), "{text}");
         let error: Error = IoError::new(IoErrorKind::Permission, &device, Op::Open, 0, 0).into();
         assert_eq!(error.number(), 15025);
-        assert!(error.next_step().unwrap().contains("/dev/sdz"));
+        assert!(error.next_step().unwrap().to_string().contains("/dev/sdz"));
     }
 
     #[test]
@@ -548,14 +555,7 @@ mod tests {
         for error in [of_disk, of_file] {
             assert!(error.is_exhausted(), "{error}");
             assert!(error.to_string().contains("EMFILE, error 24"), "{error}");
-            assert!(error.next_step().unwrap().contains("ulimit -n 1024"), "{error}");
+            assert!(error.to_string().contains("ulimit -n 1024"), "{error}");
         }
-    }
-
-    #[test]
-    fn an_error_travels_as_json() {
-        let error = Error::new(15041, "full").under(15032, "not all").hint("add a disk");
-        let json = serde_json::to_string(&error).unwrap();
-        assert_eq!(serde_json::from_str::<Error>(&json).unwrap(), error);
     }
 }

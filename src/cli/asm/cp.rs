@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec};
-use cellar_instance::Error;
+use cellar_instance::{Error, NextStep};
 use cellar_io::{Buffer, Device, Durability, EnvExt, Io, shell};
 use cellar_storage::size::{show_bytes, show_duration};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -114,11 +114,13 @@ fn open_source(source: &str, database: &Database) -> Result<(Reader, u64, FileSp
         }
         if super::is_pattern(&spot.path) {
             let text = format!("\"{source}\": cp copies one file, not a pattern");
-            let next = format!("see which match: cellar asm ls {}", shell::quoted(source));
-            return Err(Fault::usage(format!("{text}\nNext: {next}")));
+            let next = NextStep::from("see which match: ");
+            let next = next.cellar("asm", &format!("ls {}", shell::quoted(source)));
+            return Err(Fault::usage(text).hint(next));
         }
         if spot.mounted.group.list_dir(&spot.path).is_ok() {
-            return Err(directory(source, "cellar asm ls"));
+            let list = format!("ls {}", shell::quoted(source));
+            return Err(directory(source, NextStep::from(A_FILE).cellar("asm", &list)));
         }
         let file = spot.mounted.group.open(&spot.path)?;
         let file = file.for_session(database.session.waits());
@@ -137,7 +139,8 @@ fn open_source(source: &str, database: &Database) -> Result<(Reader, u64, FileSp
     let file = fs::File::open(&path).map_err(|e| Error::system("open", &path, &e))?;
     let metadata = file.metadata().map_err(|e| Error::system("look at", &path, &e))?;
     if metadata.is_dir() {
-        return Err(directory(source, "ls"));
+        let list = format!("{A_FILE}ls {}", shell::quoted(source));
+        return Err(directory(source, list.into()));
     }
     if !metadata.is_file() {
         return Err(Fault::usage(format!("\"{source}\" is no regular file; name one")));
@@ -146,12 +149,11 @@ fn open_source(source: &str, database: &Database) -> Result<(Reader, u64, FileSp
     Ok((Reader::Local(Arc::new(file), path), metadata.len(), spec))
 }
 
-fn directory(source: &str, list: &str) -> Fault {
-    Fault::usage(format!(
-        "\"{source}\" is a directory; cp copies one file at a time\n\
-         Next: name a file of it: {list} {}",
-        shell::quoted(source)
-    ))
+/// What to do with a directory.
+const A_FILE: &str = "name a file of it: ";
+
+fn directory(source: &str, next: NextStep) -> Fault {
+    Fault::usage(format!("\"{source}\" is a directory; cp copies one file at a time")).hint(next)
 }
 
 /// A copy under way.
@@ -175,8 +177,9 @@ async fn into_group(
     if as_dir && !is_dir {
         let shown = spot.name_of(&spot.path);
         let text = format!("there is no directory {shown}");
-        let next = shell::quoted(&shown);
-        let next = format!("make it first: cellar asm mkdir {next}; or leave the last / out");
+        let make = format!("mkdir {}", shell::quoted(&shown));
+        let next = NextStep::from("make it first: ").cellar("asm", &make);
+        let next = next.then("; or leave the last / out");
         return Err(Error::new(15173, text).hint(next).into());
     }
     let path = match (is_dir, spot.path.as_str()) {
@@ -204,9 +207,8 @@ async fn into_group(
 async fn into_local(job: &Job<'_>, target: &Path, name: &str) -> Result<String, Fault> {
     if !target.is_dir() && target.to_string_lossy().ends_with('/') {
         let shown = target.display();
-        return Err(Fault::usage(format!(
-            "there is no directory {shown}\nNext: make it first: mkdir -p {}; or leave the last \
-             / out to name a file",
+        return Err(Fault::usage(format!("there is no directory {shown}")).hint(format!(
+            "make it first: mkdir -p {}; or leave the last / out to name a file",
             shell::path(target)
         )));
     }

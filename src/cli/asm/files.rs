@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cellar_diskgroup::state::Striping;
 use cellar_diskgroup::{FileInfo, Group, Listed};
-use cellar_instance::Error;
 use cellar_instance::tables::external::ExternalFiles;
+use cellar_instance::{Error, NextStep};
 use cellar_io::shell;
 
 use super::super::clock;
@@ -85,7 +85,8 @@ fn named(spot: &Spot) -> Result<Vec<Listed>, Fault> {
     let found = spot.mounted.group.list(&spot.path, false);
     if found.is_empty() {
         let text = format!("entry \"{}\" does not exist", spot.name_of(&spot.path));
-        let hint = format!("list what is there: cellar asm ls +{}", spot.mounted.group.name());
+        let list = format!("ls +{}", spot.mounted.group.name());
+        let hint = NextStep::from("list what is there: ").cellar("asm", &list);
         return Err(Error::new(15173, text).hint(hint).into());
     }
     Ok(found)
@@ -313,8 +314,8 @@ fn without(error: Error, files: &ExternalFiles, spot: &Spot, path: &str) -> Erro
     let Some(table) = files.reader_of(spot.mounted.group.name(), path) else {
         return error;
     };
-    let statement = shell::quoted(&format!("drop table {table}"));
-    error.hint(format!("drop the table first, if nobody needs it: cellar sql DIR -c {statement}"))
+    let drop = format!("-c {}", shell::quoted(&format!("drop table {table}")));
+    error.hint(NextStep::from("drop the table first, if nobody needs it: ").cellar("sql", &drop))
 }
 
 fn check_removable(
@@ -331,7 +332,8 @@ fn check_removable(
     let name = spot.name_of(&entry.path);
     if !recursive {
         let error = Error::new(15177, format!("\"{name}\" is a directory"));
-        let hint = format!("with all that is in it: cellar asm rm -r {}", shell::quoted(&name));
+        let remove = format!("rm -r {}", shell::quoted(&name));
+        let hint = NextStep::from("with all that is in it: ").cellar("asm", &remove);
         return Err(error.hint(hint).into());
     }
     for below in spot.mounted.group.list(&entry.path, true) {

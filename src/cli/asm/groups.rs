@@ -1,8 +1,8 @@
 //! lsdg, lsdsk, lsattr: what groups and disks say of themselves.
 
 use cellar_diskgroup::{DiskInfo, GroupInfo};
-use cellar_instance::Error;
 use cellar_instance::health::{outlook, reasons};
+use cellar_instance::{Error, NextStep};
 use cellar_storage::Mounted;
 use cellar_storage::size::show_room;
 use cellar_storage::words::{disk_state, mode_status};
@@ -180,8 +180,8 @@ pub fn lsdsk(args: &Lsdsk, database: &Database, show: Show) -> Result<(), Fault>
     }
     if let (false, Some(pattern)) = (found, &args.pattern) {
         let text = format!("no disk of a mounted group matches \"{pattern}\"");
-        let error = Error::new(15054, text).hint("see which there are: cellar asm lsdsk -k");
-        return Err(error.into());
+        let hint = NextStep::from("see which there are: ").cellar("asm", "lsdsk -k");
+        return Err(Error::new(15054, text).hint(hint).into());
     }
     table.print(show.format, show.header)?;
     // Whoever leaves the header out reads columns, and nothing else.
@@ -293,7 +293,8 @@ pub fn lsattr(args: &Lsattr, database: &Database, show: Show) -> Result<(), Faul
     }
     if let (false, Some(pattern)) = (found, &args.pattern) {
         let text = format!("no attribute matches \"{pattern}\"");
-        return Err(Error::new(15238, text).hint("see all: cellar asm lsattr -l").into());
+        let hint = NextStep::from("see all: ").cellar("asm", "lsattr -l");
+        return Err(Error::new(15238, text).hint(hint).into());
     }
     table.print(show.format, show.header)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cellar_diskgroup::state::Striping;
 use cellar_diskgroup::{Group, Protection, Redundancy, Template, TemplateChange, TemplateWords};
-use cellar_instance::Error;
+use cellar_instance::{Error, NextStep};
 use cellar_storage::Mounted;
 use cellar_storage::request::{DiskRequest, GroupRequest};
 use serde::{Deserialize, Serialize};
@@ -167,7 +167,8 @@ fn read(path: &Path) -> Result<Backup, Fault> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::system("read", path, &e))?;
     let bad = |why: String| {
         let text = format!("{} is no file of md_backup: {why}", path.display());
-        Fault::from(Error::new(70117, text).hint("make one: cellar asm md_backup FILE"))
+        let hint = NextStep::from("make one: ").cellar("asm", "md_backup FILE");
+        Fault::from(Error::new(70117, text).hint(hint))
     };
     let backup: Backup = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
     match backup.cellar_md_backup {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use cellar_diskgroup::space::plan::Lack;
 use cellar_diskgroup::{DiskInfo, DiskStatus, Loss, Redundancy};
-use cellar_instance::Error;
 use cellar_instance::views::in_words;
+use cellar_instance::{Error, NextStep};
 use cellar_io::{EnvExt, shell};
 use cellar_storage::Mounted;
 use cellar_storage::groups::{Explained, Known, MARGIN, PowerChoice};
@@ -176,7 +176,7 @@ fn wanted(args: &Migrate, database: &Database) -> Result<Wanted, Fault> {
         }
         if !any {
             let text = format!("no disk of a mounted group is \"{pattern}\"");
-            let hint = "see which there are: cellar asm lsdsk -k";
+            let hint = NextStep::from("see which there are: ").cellar("asm", "lsdsk -k");
             return Err(Error::new(15054, text).hint(hint).into());
         }
     }

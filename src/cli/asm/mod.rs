@@ -17,7 +17,7 @@ mod work;
 use std::path::{Path, PathBuf};
 
 use cellar_diskgroup::TemplateChange;
-use cellar_instance::Error;
+use cellar_instance::{Error, NextStep};
 use cellar_storage::Mounted;
 use cellar_storage::split_group_path;
 use clap::{CommandFactory, Parser};
@@ -404,7 +404,8 @@ fn chosen(database: &Database, pattern: Option<&str>) -> Result<Vec<Mounted>, Fa
     let found: Vec<Mounted> = all.filter(|m| matches(&pattern, m.group.name())).collect();
     if found.is_empty() {
         let text = format!("no mounted disk group matches \"{pattern}\"");
-        return Err(Error::new(15001, text).hint("see which there are: cellar asm lsdg").into());
+        let hint = NextStep::from("see which there are: ").cellar("asm", "lsdg");
+        return Err(Error::new(15001, text).hint(hint).into());
     }
     Ok(found)
 }
@@ -457,7 +458,7 @@ mod tests {
     #[test]
     fn a_wrong_word_is_wrong_usage_and_names_it() {
         let wrong = |text: &str| match parse(&words(text)) {
-            Err(Fault::Usage(message)) => message,
+            Err(Fault::Usage(message)) => message.to_string(),
             other => panic!("{other:?}"),
         };
         assert!(wrong("d lss").contains("lss"));

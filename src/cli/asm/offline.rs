@@ -1,7 +1,7 @@
 //! offline, online, replace: disks that leave for a while, and come back or are replaced.
 
 use cellar_diskgroup::{OfflineDisk, parse_repair_time};
-use cellar_instance::Error;
+use cellar_instance::{Error, NextStep};
 use cellar_storage::Mounted;
 use cellar_storage::request::{DiskRequest, DiskTarget, OfflineRequest, OnlineRequest, Rebalance};
 use cellar_storage::size::{show_bytes, show_time};
@@ -221,7 +221,8 @@ async fn returned(
         let disks = group.disks();
         if let Some(disk) = disks.iter().find(|d| names.contains(&d.name) && !d.in_sync) {
             let text = format!("disk {} left again before it had what it missed", disk.name);
-            return Err(Error::new(15281, text).hint("see why: cellar status").into());
+            let hint = NextStep::from("see why: ").cellar("status", "");
+            return Err(Error::new(15281, text).hint(hint).into());
         }
     }
     let mut table = Table::new(&["Name", "Mode_Stat", "Missed_MB"]);

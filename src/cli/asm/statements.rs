@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cellar_diskgroup::Redundancy;
-use cellar_instance::Error;
 use cellar_instance::administration::{Administrator, Command};
+use cellar_instance::{Error, NextStep};
 use cellar_storage::request::{Contents, DiskRequest, GroupAction, GroupRequest, GroupSelection};
 
 use super::super::database::Database;
@@ -176,7 +176,8 @@ pub async fn setattr(args: &Setattr, database: &Database) -> Result<(), Fault> {
     let known = mounted.group.attributes();
     if !known.contains_key(&args.name.to_lowercase()) {
         let words = format!("there is no attribute \"{}\"", args.name);
-        return Err(Error::new(15238, words).hint("see all: cellar asm lsattr -l").into());
+        let hint = NextStep::from("see all: ").cellar("asm", "lsattr -l");
+        return Err(Error::new(15238, words).hint(hint).into());
     }
     let (name, value) = (args.name.to_lowercase(), args.value.clone());
     let groups = GroupSelection::Named(vec![mounted.group.name().to_owned()]);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cellar_diskgroup::{DiskStatus, Operation};
-use cellar_instance::Error;
+use cellar_instance::{Error, NextStep};
 use cellar_io::{EnvExt, shell};
 use cellar_storage::Mounted;
 use cellar_storage::request::{ChangeRequest, Rebalance};
@@ -230,7 +230,7 @@ pub async fn wait_former(
             None => {
                 let text =
                     format!("no disk of a mounted group, and none that left, is \"{wanted}\"");
-                let hint = "see which there are: cellar asm lsdsk -k";
+                let hint = NextStep::from("see which there are: ").cellar("asm", "lsdsk -k");
                 Err(Error::new(15054, text).hint(hint).into())
             }
         };
@@ -288,13 +288,17 @@ pub async fn check_leaving(mounted: &Mounted, name: &str, status: DiskStatus) ->
     if !status.is_leaving() {
         let text = format!("disk {name} is a member of {group} and is not being dropped");
         return Err(Error::new(70114, text)
-            .hint(format!("drop it: cellar sql -c 'alter diskgroup {group} drop disk {name}'"))
+            .hint(
+                NextStep::from("drop it: ")
+                    .cellar("sql", &format!("-c 'alter diskgroup {group} drop disk {name}'")),
+            )
             .into());
     }
     match mounted.group.operation() {
         Some(operation) if operation.power == 0 => {
             let text = format!("the rebalance of {group} is stopped by power 0, and {name} stays");
-            Err(Error::new(70115, text).hint(format!("cellar asm rebal {group} --power 1")).into())
+            let again = format!("rebal {group} --power 1");
+            Err(Error::new(70115, text).hint(NextStep::default().cellar("asm", &again)).into())
         }
         // The error itself knows its number and what helps.
         Some(operation) if operation.error.is_some() => Ok(mounted.group.wait_rebalanced().await?),

@@ -79,7 +79,7 @@ pub async fn run(
         tally.failed,
         tally.wrong,
     ))?;
-    output::text(&status::lines(&status::of(&mounted, database)))?;
+    output::text(&status::lines(&database.inner.health_of(&mounted)))?;
     output::text("\n")?;
     let ms = |took: Option<Duration>| took.map_or(f64::NAN, |t| t.as_secs_f64() * 1e3);
     let (q6_alone_ms, q6_meanwhile_ms) = (ms(alone), ms(meanwhile));

@@ -376,7 +376,7 @@ async fn death(
     ask_done(engine, "copy (select * from nation) to '+DATA/after.parquet' stored as parquet")
         .await?;
     // As status prints it: with an indent it would be too wide.
-    output::text(&status::lines(&status::of(&mounted, database)))?;
+    output::text(&status::lines(&database.inner.health_of(&mounted)))?;
     let healed = healed::run(report, &mounted, &name, place).await?;
     let rest = LOAD_FOR.saturating_sub(place.env.now().since(queries.began));
     place.env.sleep(rest).await;

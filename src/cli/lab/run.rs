@@ -86,8 +86,10 @@ pub(super) fn run(args: Args, runtime: &Runtime) -> Result<(), Fault> {
     let place = super::kept().and_then(|kept| kept.check().map(|()| kept).map_err(Fault::from));
     match place {
         Err(Fault::Failed(why)) if args.files.any() => {
-            let first = why.lines().next().unwrap_or_default();
-            output::notice(&format!("Notice: this run is kept in no list of runs: {first}"));
+            output::notice(&format!(
+                "Notice: this run is kept in no list of runs: {}",
+                why.first_line()
+            ));
         }
         place => drop(place?),
     }

@@ -219,7 +219,7 @@ fn mount_damaged(seed: u64, clean: bool, damage: &[(usize, u64, u64)], must_moun
             Ok(group) => group,
             Err(error) => {
                 assert!(!must_mount, "one damaged disk of four: {error}");
-                assert!(error.number() > 0 && !error.next_step().is_empty(), "{error}");
+                assert!(error.number() > 0 && !error.next_step().to_string().is_empty(), "{error}");
                 return;
             }
         };
@@ -229,7 +229,7 @@ fn mount_damaged(seed: u64, clean: bool, damage: &[(usize, u64, u64)], must_moun
             Ok(read) => assert!(read[0][..] == data[..], "other data than was written"),
             Err(error) => {
                 assert!(!must_mount, "one damaged disk of four: {error}");
-                assert!(error.number() > 0 && !error.next_step().is_empty(), "{error}");
+                assert!(error.number() > 0 && !error.next_step().to_string().is_empty(), "{error}");
             }
         }
         let _ = group.dismount().await;

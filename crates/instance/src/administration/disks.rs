@@ -15,7 +15,7 @@ use super::Administrator;
 use super::waiting::{Waiting, What};
 use crate::commands;
 use crate::database::Database;
-use crate::error::{Error, Result};
+use crate::error::{Error, NextStep, Result};
 
 /// What helps where a DROP leaves no room.
 const NO_PLACE: &str = "add disks where it may lie in the same statement, drop fewer, or leave \
@@ -197,8 +197,11 @@ fn check_not_forced(mounted: &Mounted) -> Result<()> {
          again elsewhere",
         forced.join(", ")
     );
-    Err(Error::new(15071, text)
-        .hint("wait until it is gone: cellar asm lsop; then ADD DISK '...' FORCE takes it anew"))
+    Err(Error::new(15071, text).hint(
+        NextStep::from("wait until it is gone: ")
+            .cellar("asm", "lsop")
+            .then("; then ADD DISK '...' FORCE takes it anew"),
+    ))
 }
 
 /// Whether all of `renames` can be done, one behind the other, to a group whose disks are called

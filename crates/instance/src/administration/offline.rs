@@ -7,7 +7,7 @@ use cellar_storage::request::{OfflineRequest, OnlineRequest, Rebalance, ReplaceR
 use super::Administrator;
 use super::disks::disks;
 use super::waiting::What;
-use crate::error::{Error, Result};
+use crate::error::{Error, NextStep, Result};
 
 impl Administrator {
     pub(super) async fn offline(
@@ -84,7 +84,9 @@ impl Administrator {
         let gone = group.disks().into_iter().find(|d| names.contains(&d.name) && !d.in_sync);
         if let Some(disk) = gone {
             let text = format!("disk {} left again before it had what it missed", disk.name);
-            return Err(Error::new(15281, text).hint("see why: cellar status"));
+            return Err(
+                Error::new(15281, text).hint(NextStep::from("see why: ").cellar("status", ""))
+            );
         }
         Ok(match mb {
             0 => format!("{what}; nothing was missed"),

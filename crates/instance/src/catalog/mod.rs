@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, NextStep, Result};
 
 pub(crate) use draft::{Draft, both_changed};
 pub use foreign::Reference;
@@ -450,7 +450,9 @@ fn content(bytes: &[u8]) -> Result<(u32, &[u8])> {
 
 fn damaged(why: &str) -> Error {
     Error::new(70108, format!("the catalog is damaged: {why}")).hint(
-        "cellar validate DIR tells whether another copy is whole; no file of a table was touched: \
-         external tables can be registered anew with CREATE EXTERNAL TABLE",
+        NextStep::default().cellar("validate", "").then(
+            " tells whether another copy is whole; no file of a table was touched: external tables \
+             can be registered anew with CREATE EXTERNAL TABLE",
+        ),
     )
 }

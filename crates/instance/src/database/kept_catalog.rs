@@ -7,7 +7,7 @@ use cellar_storage::MountedGroups;
 
 use crate::catalog::{Catalog, CatalogStore, StoreFuture, Stub};
 use crate::catalog_file::GroupCatalog;
-use crate::error::{Error, Result};
+use crate::error::{Error, NextStep, Result};
 use crate::heap::{Heap, HeapCatalog};
 
 /// The place of the catalog.
@@ -114,10 +114,11 @@ impl CatalogStore for KeptCatalog {
 
 fn moving() -> Error {
     let text = "the catalog is on its way to the heap, which is not open";
-    Error::new(70162, text).hint("cellar status DIR tells what the redo log lacks")
+    Error::new(70162, text)
+        .hint(NextStep::default().cellar("status", "").then(" tells what the redo log lacks"))
 }
 
 fn lacking() -> Error {
     let text = "the catalog is damaged: the heap has none, though it is said to be there";
-    Error::new(70108, text).hint("see what else is: cellar validate DIR")
+    Error::new(70108, text).hint(NextStep::from("see what else is: ").cellar("validate", ""))
 }

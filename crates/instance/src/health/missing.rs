@@ -127,7 +127,7 @@ fn absent_action(absent: &[&DiskInfo], seen: &Seen<'_>) -> String {
     let without = seen.no_disks.iter().take(4).map(|at| {
         let why = at.why.stack().last().map_or("", |entry| entry.message.as_str());
         match at.why.next_step() {
-            Some(next) => format!("{why} ({next})"),
+            Some(next) => format!("{why} ({})", next.clone().in_directory(seen.dir)),
             None => why.to_owned(),
         }
     });

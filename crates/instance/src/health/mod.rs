@@ -152,7 +152,9 @@ pub fn of_unmounted(error: &Error) -> GroupHealth {
         state: if group.is_some() { "NOT MOUNTED" } else { "NOT OPEN" },
         group,
         words: words.to_owned(),
-        action: Some(error.next_step().unwrap_or("bring its disks back").to_owned()),
+        action: Some(
+            error.next_step().map_or("bring its disks back".to_owned(), ToString::to_string),
+        ),
         error: Some(stack.collect::<Vec<_>>().join("\n")),
         numbers: numbers.collect(),
         safe: "unknown until it is mounted".to_owned(),

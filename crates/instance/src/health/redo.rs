@@ -7,6 +7,7 @@ use cellar_storage::Mounted;
 use cellar_storage::redo::{Redo, RedoLog};
 
 use super::Finding;
+use crate::error::Error;
 use crate::views;
 
 /// Where the log is and what a commit waits for; `None`: there is none, or it is not this group's to
@@ -37,7 +38,7 @@ pub fn finding(mounted: &Mounted, redo: &Redo, dir: &Path) -> Option<Finding> {
         return Some(Finding {
             state: "DAMAGED",
             words: words.collect::<Vec<_>>().join(": "),
-            action: problem.next_step().unwrap_or("see cellar inspect").to_owned(),
+            action: action(&problem, dir, "see cellar inspect"),
         });
     }
     let missing = redo.missing();
@@ -50,7 +51,7 @@ pub fn finding(mounted: &Mounted, redo: &Redo, dir: &Path) -> Option<Finding> {
                 .into(),
         });
     }
-    if let Some(finding) = redo.log().and_then(|log| of_open(&log)) {
+    if let Some(finding) = redo.log().and_then(|log| of_open(&log, dir)) {
         return Some(finding);
     }
     let mut media: Vec<(String, bool)> =
@@ -80,8 +81,14 @@ pub fn finding(mounted: &Mounted, redo: &Redo, dir: &Path) -> Option<Finding> {
     })
 }
 
+/// What to do about an error in the database at `dir`.
+fn action(error: &Error, dir: &Path, otherwise: &str) -> String {
+    let next = error.next_step().cloned();
+    next.unwrap_or_else(|| otherwise.into()).in_directory(dir).to_string()
+}
+
 /// What an open log itself has to say.
-fn of_open(log: &RedoLog) -> Option<Finding> {
+fn of_open(log: &RedoLog, dir: &Path) -> Option<Finding> {
     if let Some(why) = log.log().stopped() {
         return Some(Finding {
             state: "STOPPED",
@@ -95,6 +102,6 @@ fn of_open(log: &RedoLog) -> Option<Finding> {
     Some(Finding {
         state: "DEGRADED",
         words: format!("redo is not archived: {}", error.stack()[0].message),
-        action: error.next_step().unwrap_or("make room where archives are kept").to_owned(),
+        action: action(&error, dir, "make room where archives are kept"),
     })
 }

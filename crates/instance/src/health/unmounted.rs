@@ -50,5 +50,6 @@ fn offer(name: &str, dir: &Path) -> String {
 
 /// Groups that are not there, each as an error that offers what mounts it in the database at `dir`.
 pub fn not_mounted(groups: &Groups, dir: &Path) -> Vec<Error> {
-    groups.not_mounted().into_iter().map(|error| or_force(error, dir, None)).collect()
+    let told = |error| or_force(error, dir, None).in_directory(dir);
+    groups.not_mounted().into_iter().map(told).collect()
 }

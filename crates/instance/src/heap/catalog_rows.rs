@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Heap, from_heap};
 use crate::catalog::{Catalog, CatalogStore, STALE, Segment, StoreFuture, Table, name};
-use crate::error::{Error, INTERNAL, Result};
+use crate::error::{Error, INTERNAL, NextStep, Result};
 
 const OBJECTS: u32 = 1;
 const NAMES: u32 = 2;
@@ -54,7 +54,7 @@ pub(crate) struct HeapCatalog(pub Heap);
 
 fn damaged(why: impl std::fmt::Display) -> Error {
     Error::new(70108, format!("the catalog is damaged: {why}"))
-        .hint("see what else is: cellar validate DIR")
+        .hint(NextStep::from("see what else is: ").cellar("validate", ""))
 }
 
 fn name_key(schema: &str, name: &str) -> RowKey {

@@ -2,14 +2,14 @@
 
 use cellar_heap::{Error as HeapError, TooMuch};
 
-use crate::error::Error;
+use crate::error::{Error, NextStep};
 
 /// An error of the store, with the next step.
 pub(crate) fn from_heap(error: HeapError) -> Error {
-    let number = error.number();
+    let told = Error::new(error.number(), error.to_string());
     let hint = match &error {
         HeapError::Log(error) => return Error::from(error.clone()),
-        HeapError::Io(error) => return Error::new(number, error.to_string()),
+        HeapError::Io(_) => return told,
         HeapError::Full { .. } => "add a disk to the group, or delete rows, tables or files",
         HeapError::TransactionTooLarge { what: TooMuch::Redo(_), .. } => {
             "change fewer rows at a time; a redo log of larger groups takes more of them: ALTER DATABASE ADD \
@@ -19,10 +19,12 @@ pub(crate) fn from_heap(error: HeapError) -> Error {
             "change fewer rows at a time, or raise memory_target and open the database anew"
         }
         HeapError::PageDamaged { .. } | HeapError::HeaderDamaged { .. } => {
-            "a scrub with REPAIR mends what another copy still has; see more: cellar validate DIR"
+            let mends = "a scrub with REPAIR mends what another copy still has; see more: ";
+            return told.hint(NextStep::from(mends).cellar("validate", ""));
         }
         HeapError::Older { .. } => {
-            "bring back the newer image of what is older; cellar status DIR tells which disks there are"
+            let back = NextStep::from("bring back the newer image of what is older; ");
+            return told.hint(back.cellar("status", "").then(" tells which disks there are"));
         }
         HeapError::OtherDatabase { .. } => "bring back the log or the group of the other database",
         HeapError::SnapshotTooOld { .. } => {
@@ -39,7 +41,7 @@ pub(crate) fn from_heap(error: HeapError) -> Error {
             "make some columns text: long values have pages of their own"
         }
         HeapError::KeyTooLong { .. } => "index shorter columns",
-        _ => return Error::new(number, error.to_string()),
+        _ => return told,
     };
-    Error::new(number, error.to_string()).hint(hint)
+    told.hint(hint)
 }

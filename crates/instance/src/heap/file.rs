@@ -10,7 +10,7 @@ use cellar_redo::Recovery;
 use futures_util::future::BoxFuture;
 
 use super::{Heap, PAGE, from_heap};
-use crate::error::{Error, Result};
+use crate::error::{Error, NextStep, Result};
 
 /// Where the heap is in its group.
 pub const HEAP_PATH: &str = "cellar/heap";
@@ -95,6 +95,9 @@ impl Heap {
 
 fn missing(group: &Group) -> Error {
     let text = format!("the heap is missing: there is no file \"+{}/{HEAP_PATH}\"", group.name());
-    Error::new(MISSING, text)
-        .hint("bring back the disks that have it: cellar status DIR names them")
+    Error::new(MISSING, text).hint(
+        NextStep::from("bring back the disks that have it: ")
+            .cellar("status", "")
+            .then(" names them"),
+    )
 }

@@ -25,7 +25,7 @@ use cellar_storage::MountedGroups;
 use cellar_wait::Session;
 
 use crate::budget::{Budget, Consumer};
-use crate::error::{Error, INTERNAL, Result};
+use crate::error::{Error, INTERNAL, NextStep, Result};
 use crate::session::Sessions;
 use crate::temp::TempSpace;
 
@@ -254,5 +254,7 @@ pub(crate) fn ahead() -> Error {
 
 pub(crate) fn closed() -> Error {
     let error = Error::new(70162, "tables whose rows change cannot be used: the heap is not open");
-    error.hint("see why: cellar status DIR tells what the redo log lacks")
+    error.hint(
+        NextStep::from("see why: ").cellar("status", "").then(" tells what the redo log lacks"),
+    )
 }

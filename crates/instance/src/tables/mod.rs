@@ -33,7 +33,7 @@ use cellar_storage::redo::Redo;
 use futures_util::stream::{self, StreamExt};
 
 use crate::catalog::{Segment, SharedCatalog, Table, TableKind};
-use crate::error::{Error, INTERNAL, Result};
+use crate::error::{Error, INTERNAL, NextStep, Result};
 use crate::scans::{Scans, scan_error};
 
 pub use names::{TABLES_DIR, is_system_file};
@@ -294,10 +294,11 @@ impl Tables {
                      missing",
                     group.name()
                 );
-                Err(Error::new(70119, text).hint(format!(
-                    "see what else is wrong: cellar validate DIR; then DROP TABLE {name} and load \
-                     it again"
-                )))
+                Err(Error::new(70119, text).hint(
+                    NextStep::from("see what else is wrong: ")
+                        .cellar("validate", "")
+                        .then(format!("; then DROP TABLE {name} and load it again")),
+                ))
             }
             Err(error) => Err(error.into()),
         }

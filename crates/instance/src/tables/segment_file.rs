@@ -6,7 +6,7 @@ use cellar_diskgroup::File;
 use cellar_io::{Device, DeviceExt, Durability, Io, IoError};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, NextStep, Result};
 
 /// Writes on their way at once.
 const WRITES: usize = 8;
@@ -31,8 +31,11 @@ impl std::fmt::Debug for SegmentFile {
 }
 
 fn failed(error: &IoError) -> Error {
-    Error::new(70123, format!("the segment cannot be written: {error}"))
-        .hint("cellar status DIR tells which disks are missing, asm lsdg how much room is left")
+    Error::new(70123, format!("the segment cannot be written: {error}")).hint(
+        NextStep::default()
+            .cellar("status", "")
+            .then(" tells which disks are missing, asm lsdg how much room is left"),
+    )
 }
 
 impl SegmentFile {

@@ -282,7 +282,7 @@ fn the_heap_grows_until_its_group_is_full_and_goes_on_when_there_is_room() {
         };
         assert_eq!(full.number(), 1653, "{full}");
         assert!(full.to_string().contains("disk group \"DATA\" has no room"), "{full}");
-        assert!(full.next_step().unwrap().contains("add a disk"), "{full}");
+        assert!(full.next_step().unwrap().to_string().contains("add a disk"), "{full}");
         assert!(sizes.len() > 3 && size() > 40 << 20, "{sizes:?}");
         assert!(group.info().writable_mb < 4, "{}", group.info().writable_mb);
         assert_eq!(count_now(&database, "t").await, Some(number as usize));

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use cellar_diskgroup::FileSpec;
 use cellar_diskgroup::state::FileType;
-use cellar_instance::Database;
 use cellar_instance::catalog::{Segment, Table};
 use cellar_instance::tables::{TABLES_DIR, is_system_file};
+use cellar_instance::{Database, Error};
 use cellar_io::EnvExt;
 use cellar_storage::OpenMode;
 use futures_util::FutureExt;
@@ -22,6 +22,10 @@ async fn leave(database: &Database, group: &str, path: &str) {
     let (file, _) = written(database, group, 9).await;
     let group = database.group(group).unwrap().group;
     group.publish(&file, path, false).await.unwrap();
+}
+
+fn next_of(error: &Error) -> String {
+    error.next_step().unwrap().to_string()
 }
 
 /// A name that a segment could have: that of one there is, with another number.
@@ -269,7 +273,7 @@ fn a_table_whose_group_is_away_says_so_and_can_be_dropped() {
         let table = catalog.table("t").unwrap();
         let error = database.tables().open_segment(table, &table.segments[0]).unwrap_err();
         assert!(error.has(15001) && error.to_string().contains("table \"t\""), "{error}");
-        assert_eq!(error.next_step(), Some("mount it first: ALTER DISKGROUP MORE MOUNT"));
+        assert_eq!(next_of(&error), "mount it first: ALTER DISKGROUP MORE MOUNT");
         let error = database.tables().append_segment("t", id, late.0, late.1).await.unwrap_err();
         assert!(error.has(15001), "{error}");
         let empty = new_table(&database, "v", "MORE");
@@ -294,7 +298,7 @@ fn a_group_with_tables_is_not_dropped() {
         let error = database.drop_group("more", true).await.unwrap_err();
         assert!(error.has(15039) && error.number() == 15028, "{error}");
         assert!(error.to_string().contains("tables are kept in \"MORE\": empty, t"), "{error}");
-        assert!(error.next_step().unwrap().ends_with(": drop table empty, t"));
+        assert!(next_of(&error).ends_with(": drop table empty, t"));
         assert_eq!(rows(&database, "t").await, [1]);
         database.tables().drop_columnar("t").await.unwrap();
         database.tables().drop_columnar("empty").await.unwrap();
@@ -327,7 +331,7 @@ fn a_missing_file_is_told_with_its_table_and_the_next_step() {
         assert_eq!((error.number(), error.sqlstate()), (70119, "XX001"));
         let text = error.to_string();
         assert!(text.contains("table \"t\"") && text.contains(&format!("+MORE/{file}")), "{text}");
-        assert!(error.next_step().unwrap().contains("DROP TABLE t"), "{text}");
+        assert!(next_of(&error).contains("DROP TABLE t"), "{text}");
         database.tables().drop_columnar("t").await.unwrap();
         database.close().await.unwrap();
     });

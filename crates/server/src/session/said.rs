@@ -12,8 +12,7 @@ pub(super) fn said_of(error: &Error, sql: &str) -> Said {
         .skip(1)
         .map(|entry| format!("CELLAR-{:05}: {}", entry.number, entry.message))
         .collect();
-    // The deepest entry knows best what helps.
-    let hint = error.stack().filter_map(|entry| entry.next_step.clone()).last();
+    let hint = error.what_helps().map(ToString::to_string);
     let position = error.stack().find_map(|entry| entry.position);
     Said {
         severity: "ERROR",

@@ -20,7 +20,7 @@ use datafusion::error::DataFusionError;
 use futures_util::{Stream, TryStreamExt, stream};
 
 use crate::columnar::table::{form_of, length_of, schema_text};
-use crate::error::Error;
+use crate::error::{Error, NextStep};
 use crate::json::form::Form;
 use crate::numbers::narrow::casted;
 
@@ -249,7 +249,8 @@ fn not_encoded(refused: Refused) -> Error {
         Refused::TooLarge { bytes, most } => {
             let text = format!("a row takes {bytes} bytes, and a row group has room for {most}");
             Error::new(1461, "54000", text).next(
-                "keep such values in files beside the table: cellar asm DIR cp FILE +DATA/FILE",
+                NextStep::from("keep such values in files beside the table: ")
+                    .cellar("asm", "cp FILE +DATA/FILE"),
             )
         }
         Refused::Type { column } => {

@@ -150,7 +150,7 @@ impl Look<'_> {
             error.message.insert_str(0, "line 1: ");
             let next = error.next_step.take().unwrap_or_default();
             let way = self.form.place.header_way();
-            Err(error.next(format!("{next}. If line 1 is a row: {way}")))
+            Err(error.next(next.then(format!(". If line 1 is a row: {way}"))))
         })
     }
 

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{ObjectName, ObjectType, Statement as SqlSt
 
 use crate::engine::deferred::refuse_unchecked;
 use crate::engine::{Engine, Outcome, is_public};
-use crate::error::Error;
+use crate::error::{Error, NextStep};
 use crate::names::path::SYSTEM;
 use crate::names::resolve::no_schema;
 use crate::rows::Scope;
@@ -145,8 +145,11 @@ impl Engine {
     pub(super) fn definer(&self) -> Result<Scope, Error> {
         let Some(scope) = self.scope() else {
             let text = "the statement has no transaction: the heap is not open";
-            return Err(Error::new(70162, "55000", text)
-                .next("see why: cellar status DIR tells what the redo log lacks"));
+            return Err(Error::new(70162, "55000", text).next(
+                NextStep::from("see why: ")
+                    .cellar("status", "")
+                    .then(" tells what the redo log lacks"),
+            ));
         };
         scope.check_writable()?;
         Ok(scope)

@@ -8,7 +8,7 @@ use datafusion::execution::context::SessionState;
 use futures_util::TryStreamExt;
 use object_store::{ObjectMeta, ObjectStore};
 
-use crate::error::Error;
+use crate::error::{Error, NextStep};
 use crate::failure::from_datafusion;
 use crate::path::GroupPath;
 use crate::path::inside;
@@ -130,7 +130,8 @@ impl Place {
         match self.shown.strip_prefix('+') {
             Some(path) => {
                 let group = path.split('/').next().unwrap_or_default();
-                Error::new(15012, "58P01", text).next(format!("cellar asm ls +{group}"))
+                Error::new(15012, "58P01", text)
+                    .next(NextStep::default().cellar("asm", &format!("ls +{group}")))
             }
             None => Error::new(27037, "58P01", text).next(
                 "check the path; if the file is gone for good, so is what a table read of it",

@@ -53,7 +53,7 @@ impl From<cellar_instance::Error> for Error {
         }
         let made = made.unwrap_or_else(|| Error::new(600, "XX000", "an error without words"));
         match error.next_step() {
-            Some(step) => made.next(step),
+            Some(step) => made.next(step.clone()),
             None => made,
         }
     }

@@ -7,7 +7,7 @@ use super::{Cursor, one_of, position};
 use crate::copy::form::{Columns, Form, Header};
 use crate::copy::{Copy, Place, What};
 use crate::csv::form::encoding_of;
-use crate::error::{Error, Position};
+use crate::error::{Error, NextStep, Position};
 use crate::names::folded_token;
 
 /// Options in the order in which they were written: the name, what it says, and where it is.
@@ -127,8 +127,9 @@ impl Cursor<'_> {
 
     fn copy_place(&mut self, is_from: bool) -> Result<Place, Error> {
         if self.accept_word("PROGRAM") {
-            return Err(Error::not_yet("COPY with PROGRAM")
-                .next("use a pipe: program | cellar sql DIR -c 'copy t from stdin'"));
+            return Err(Error::not_yet("COPY with PROGRAM").next(
+                NextStep::from("use a pipe: program | ").cellar("sql", "-c 'copy t from stdin'"),
+            ));
         }
         if self.accept_word(if is_from { "STDIN" } else { "STDOUT" }) {
             return Ok(Place::Stream);

@@ -7,7 +7,7 @@ use cellar_diskgroup::LabelStatus;
 use cellar_diskgroup::on_disk::Uuid;
 
 use super::Labelled;
-use crate::error::{Error, Result};
+use crate::error::{Error, NextStep, Result};
 use crate::files::absolute;
 
 /// Paths that a message names of one group; more are counted.
@@ -78,8 +78,12 @@ pub(crate) fn check_one(name: &str, groups: &[FoundGroup]) -> Result<()> {
         same.join("; and ")
     );
     Err(Error::new(15030, text).hint(
-        "have disk_string in cellar.toml find the disks of one of them only, and keep the disks \
-         of the other out of DIR/disks",
+        NextStep::from(
+            "have disk_string in cellar.toml find the disks of one of them only, and keep the disks \
+             of the other out of ",
+        )
+        .directory()
+        .then("/disks"),
     ))
 }
 

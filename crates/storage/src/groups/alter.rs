@@ -22,7 +22,7 @@ use futures_util::StreamExt;
 use super::Groups;
 use super::resize::resized;
 use crate::disks::{Below, OpenDisk, Standing, joining_failgroups};
-use crate::error::{Error, Result};
+use crate::error::{Error, NextStep, Result};
 use crate::files::absolute;
 use crate::files::{make_file, prewrite_all};
 use crate::mounted::Mounted;
@@ -268,12 +268,13 @@ impl Groups {
                 path.display()
             );
             let hint = match disk.in_sync || disk.status.is_leaving() {
-                true => "name another disk; see which there are: cellar disks, cellar asm lsdsk -k"
-                    .to_owned(),
+                true => NextStep::from("name another disk; see which there are: cellar disks, ")
+                    .cellar("asm", "lsdsk -k"),
                 false => format!(
                     "it is OFFLINE and has missed what was written since: ALTER DISKGROUP {group} \
                      ONLINE DISK {name} brings it back"
-                ),
+                )
+                .into(),
             };
             return Err(Error::new(15029, text).hint(hint));
         }

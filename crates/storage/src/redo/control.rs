@@ -16,7 +16,7 @@ use cellar_io::{DeviceExt, Durability, Io, IoError, IoErrorKind, IoFuture, Op};
 use cellar_redo::Control;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, NextStep, Result};
 
 /// Where it is in its group.
 pub const CONTROL_PATH: &str = "cellar/redo.control";
@@ -207,8 +207,9 @@ impl Content {
         let halves = bytes.chunks(HALF).take(2).map(Self::decode).collect::<Result<Vec<_>>>()?;
         halves.into_iter().flatten().max_by_key(|half| half.generation).ok_or_else(|| {
             Error::new(227, "the control file of the redo log is damaged").hint(
-                "cellar validate DIR tells whether another copy is whole; without it no commit \
-                 can be found again",
+                NextStep::default().cellar("validate", "").then(
+                    " tells whether another copy is whole; without it no commit can be found again",
+                ),
             )
         })
     }

@@ -12,7 +12,7 @@ use super::log::RedoLog;
 use super::media::{OpenMedium, Place};
 use super::new_file::NewFile;
 use super::open::decoded;
-use crate::error::{Error, Result};
+use crate::error::{Error, NextStep, Result};
 use crate::files::{Progress, absolute};
 use crate::mounted::Mounted;
 
@@ -123,8 +123,9 @@ impl RedoManager {
         let why = std::mem::take(&mut opened.problems).into_iter().next();
         drop(opened);
         let why = why.unwrap_or_else(|| {
-            Error::new(301, format!("redo cannot be kept in {place} now"))
-                .hint("cellar status DIR tells which disks are missing")
+            Error::new(301, format!("redo cannot be kept in {place} now")).hint(
+                NextStep::default().cellar("status", "").then(" tells which disks are missing"),
+            )
         });
         if is_known {
             // They are found there the next time.

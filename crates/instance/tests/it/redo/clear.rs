@@ -71,7 +71,7 @@ fn commits_go_on_when_the_group_that_cannot_be_archived_is_cleared() {
             .await
             .unwrap_err();
         assert_eq!(error.number(), 353, "{error}");
-        let next = error.next_step().unwrap();
+        let next = error.next_step().unwrap().to_string();
         assert!(
             next.contains("CLEAR UNARCHIVED LOGFILE GROUP 1 gives log sequence 1 up"),
             "{next}"

@@ -1,0 +1,116 @@
+//! Next steps that errors offer: words and commands, in which whoever knows the directory of the
+//! database fills it in.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::shell;
+
+/// What stands for the directory where nobody knows it.
+const DIRECTORY: &str = "DIR";
+
+/// What to do next.
+///
+/// ```
+/// use std::path::Path;
+/// use cellar_io::NextStep;
+///
+/// let next = NextStep::from("see which there are: ").cellar("asm", "lsdsk -k").then("; or wait");
+/// assert_eq!(next.to_string(), "see which there are: cellar asm DIR lsdsk -k; or wait");
+/// let told = next.in_directory(Path::new("my db")).to_string();
+/// assert_eq!(told, "see which there are: cellar asm 'my db' lsdsk -k; or wait");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NextStep(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Words(String),
+    Directory,
+}
+
+impl NextStep {
+    /// Goes on with words.
+    #[must_use]
+    pub fn then(mut self, words: impl Into<String>) -> NextStep {
+        self.0.push(Part::Words(words.into()));
+        self
+    }
+
+    /// Goes on with the directory of the database.
+    #[must_use]
+    pub fn directory(mut self) -> NextStep {
+        self.0.push(Part::Directory);
+        self
+    }
+
+    /// Goes on with a command of ours: `cellar NAME DIR REST`.
+    #[must_use]
+    pub fn cellar(self, name: &str, rest: &str) -> NextStep {
+        let command = self.then(format!("cellar {name} ")).directory();
+        match rest.is_empty() {
+            true => command,
+            false => command.then(format!(" {rest}")),
+        }
+    }
+
+    /// The same in the database at `dir`.
+    #[must_use]
+    pub fn in_directory(self, dir: &Path) -> NextStep {
+        let fill = |part| match part {
+            Part::Directory => Part::Words(shell::path(dir)),
+            words @ Part::Words(_) => words,
+        };
+        NextStep(self.0.into_iter().map(fill).collect())
+    }
+
+    /// The same with other words.
+    #[must_use]
+    pub fn with_words(self, change: impl Fn(String) -> String) -> NextStep {
+        let changed = |part| match part {
+            Part::Words(words) => Part::Words(change(words)),
+            Part::Directory => Part::Directory,
+        };
+        NextStep(self.0.into_iter().map(changed).collect())
+    }
+}
+
+impl From<String> for NextStep {
+    fn from(words: String) -> NextStep {
+        NextStep::default().then(words)
+    }
+}
+
+impl From<&str> for NextStep {
+    fn from(words: &str) -> NextStep {
+        NextStep::default().then(words)
+    }
+}
+
+impl fmt::Display for NextStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|part| match part {
+            Part::Words(words) => f.write_str(words),
+            Part::Directory => f.write_str(DIRECTORY),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_name_the_directory_once() {
+        let next = NextStep::from("not in ").directory().then("/disks: ").cellar("status", "");
+        assert_eq!(next.to_string(), "not in DIR/disks: cellar status DIR");
+        for (dir, quoted) in [("my db", "'my db'"), ("it's", "'it'\\''s'"), ("DIR", "DIR")] {
+            let told = next.clone().in_directory(Path::new(dir));
+            assert_eq!(told.to_string(), format!("not in {quoted}/disks: cellar status {quoted}"));
+            assert_eq!(told.clone().in_directory(Path::new("other")), told, "twice");
+        }
+        let words = NextStep::from("DROP TABLE \"DIR\", as cellar status says")
+            .in_directory(Path::new("d"));
+        assert_eq!(words.to_string(), "DROP TABLE \"DIR\", as cellar status says");
+    }
+}
