@@ -29,7 +29,7 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 const LOOK_LIMIT: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The number of a database that somebody else has, and who does not answer.
-const TAKEN: &str = "CELLAR-70101";
+const TAKEN: u32 = 70101;
 /// What of a status is a change: not how far work is, or how much room there is.
 const TOLD: [&str; 7] =
     ["state", "states", "disks_missing", "disks_slow", "critical", "files_lost", "error"];
@@ -72,7 +72,7 @@ pub async fn watch(args: &Args, command: &str, place: &Place) -> Result<(), Faul
         let (well, all) = match looked {
             Ok(seen) => seen,
             Err(fault) if args.once => return Err(fault),
-            Err(fault) if first && !fault.first_line().contains(TAKEN) => return Err(fault),
+            Err(fault) if first && !fault.has(TAKEN) => return Err(fault),
             // It may be there again at the next look.
             Err(fault) => {
                 output::notice(&format!("Notice: {}", fault.first_line()));
@@ -195,8 +195,8 @@ async fn look(dir: &Path, place: &Place) -> Result<(bool, Vec<Value>), Fault> {
     };
     match serde_json::from_str::<Vec<Value>>(&text(out)) {
         // Somebody else is just opening it: that is no state of a group.
-        Ok(all) if all.iter().any(|s| s["error"].as_str().is_some_and(|e| e.contains(TAKEN))) => {
-            Err(Fault::failed(format!("{TAKEN}: another process has {}", dir.display())))
+        Ok(all) if all.iter().any(is_taken) => {
+            Err(Error::new(TAKEN, format!("another process has {}", dir.display())).into())
         }
         Ok(all) => Ok((code.success(), all)),
         Err(_) => {
@@ -207,6 +207,11 @@ async fn look(dir: &Path, place: &Place) -> Result<(bool, Vec<Value>), Fault> {
             })
         }
     }
+}
+
+/// Whether a status says that somebody else has the database.
+fn is_taken(status: &Value) -> bool {
+    status["error_numbers"].as_array().is_some_and(|numbers| numbers.contains(&TAKEN.into()))
 }
 
 /// Runs the command; how it ended, if not well.

@@ -110,7 +110,8 @@ pub fn lines(status: &GroupHealth) -> String {
     let mut put = |label: &str, words: &str| text.push_str(&output::labelled(label, words));
     put("action", status.action.as_deref().unwrap_or("none"));
     if status.error.is_some() {
-        put("error", &status.numbers.join(", "));
+        let numbers = status.error_numbers.iter().map(|number| format!("CELLAR-{number:05}"));
+        put("error", &numbers.collect::<Vec<_>>().join(", "));
         return text;
     }
     put("work", status.work.as_deref().unwrap_or("none"));

@@ -49,6 +49,9 @@ pub struct GroupHealth {
     pub action: Option<String>,
     /// Why it cannot be mounted, the whole stack.
     pub error: Option<String>,
+    /// The numbers of that stack, for programs, which read no messages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub error_numbers: Vec<u32>,
     /// Work under way.
     pub work: Option<String>,
     /// What another failure would cost.
@@ -85,9 +88,6 @@ pub struct GroupHealth {
     pub hot_spares: Vec<String>,
     /// Those that are named for it and will not do for every disk, with the reason.
     pub unfit_spares: Vec<UnfitSpare>,
-    /// The numbers of that stack.
-    #[serde(skip)]
-    pub numbers: Vec<String>,
     /// When all was read last, in words.
     #[serde(skip)]
     pub checked_words: String,
@@ -145,7 +145,6 @@ struct Finding {
 pub fn of_unmounted(error: &Error) -> GroupHealth {
     // The last line is the cause.
     let words = error.stack().last().map(Entry::reason).unwrap_or_default();
-    let numbers = error.stack().iter().map(|entry| format!("CELLAR-{:05}", entry.number));
     let stack = error.stack().iter().map(ToString::to_string);
     let group = error.group().map(str::to_owned);
     GroupHealth {
@@ -156,7 +155,7 @@ pub fn of_unmounted(error: &Error) -> GroupHealth {
             error.next_step().map_or("bring its disks back".to_owned(), ToString::to_string),
         ),
         error: Some(stack.collect::<Vec<_>>().join("\n")),
-        numbers: numbers.collect(),
+        error_numbers: error.stack().iter().map(|entry| entry.number).collect(),
         safe: "unknown until it is mounted".to_owned(),
         ..GroupHealth::default()
     }
