@@ -42,6 +42,18 @@ pub struct Args {
     pub format: Format,
 }
 
+/// Whether a disk can be used, or what is against it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Verdict {
+    #[default]
+    Usable,
+    /// Its first user.
+    InUse,
+    NotPermitted,
+    /// The first of what is on it.
+    NotEmpty,
+}
+
 /// A disk as it is shown.
 #[derive(Debug, Default, Serialize)]
 struct Shown {
@@ -66,6 +78,8 @@ struct Shown {
     /// What is on it, as far as marks tell.
     content: Vec<String>,
     usable: bool,
+    #[serde(skip)]
+    verdict: Verdict,
     /// Why not, or what to write to use it.
     reason: String,
     /// What makes it usable, where a command does.
@@ -90,16 +104,16 @@ fn shown(facts: &DiskFacts) -> Shown {
     let content: Vec<String> = of_group.iter().cloned().chain(facts.content()).collect();
     let users = facts.users();
     let named = facts.by_id.first().unwrap_or(&facts.path);
-    let (usable, reason) = if let Some(user) = users.first() {
-        (false, format!("in use: {user}"))
+    let (verdict, reason) = if let Some(user) = users.first() {
+        (Verdict::InUse, format!("in use: {user}"))
     } else if !facts.readable || !facts.writable {
         let mode = facts.mode & 0o777;
         let owner = format!("owner {}:{}, mode {mode:o}", facts.uid, facts.gid);
-        (false, format!("no permission ({owner}): a udev rule can give it"))
+        (Verdict::NotPermitted, format!("no permission ({owner}): a udev rule can give it"))
     } else if let Some(held) = content.first() {
-        (false, format!("not empty: {held}"))
+        (Verdict::NotEmpty, format!("not empty: {held}"))
     } else {
-        (true, format!("cellar disktest {}", shell::path(named)))
+        (Verdict::Usable, format!("cellar disktest {}", shell::path(named)))
     };
     let next = (users.is_empty() && facts.writable && of_group.is_some())
         .then(|| format!("cellar disks --release {}", shell::path(named)));
@@ -118,7 +132,8 @@ fn shown(facts: &DiskFacts) -> Shown {
         aligned: facts.partition_start.map(|start| start.is_multiple_of(4096)),
         users,
         content,
-        usable,
+        usable: verdict == Verdict::Usable,
+        verdict,
         reason,
         next,
     }
@@ -159,8 +174,10 @@ fn table(disks: &[Shown], tree: bool) -> String {
             below("does not start on a multiple of 4096 bytes: slow writes");
         }
         if tree {
-            let told = |line: &&String| !disk.reason.ends_with(line.as_str());
-            disk.users.iter().chain(&disk.content).filter(told).for_each(|line| below(line));
+            // What the reason says is not said twice.
+            let users = disk.users.iter().skip((disk.verdict == Verdict::InUse).into());
+            let content = disk.content.iter().skip((disk.verdict == Verdict::NotEmpty).into());
+            users.chain(content).for_each(|line| below(line));
         }
     }
     out.push_str("Sectors as reported; cellar disktest PATH measures what a disk works in.\n");
@@ -211,6 +228,7 @@ mod tests {
             users: vec!["mounted on /".into()],
             content: vec!["it bears the mark of: ext4".into()],
             usable,
+            verdict: if usable { Verdict::Usable } else { Verdict::InUse },
             reason: "in use: mounted on /".into(),
             ..Shown::default()
         };
