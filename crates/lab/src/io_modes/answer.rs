@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use cellar_io::real::EngineChoice;
+
 use super::job::{ASSUMED, ROWS};
-use super::setting::{LAYOUTS, NAMES};
+use super::setting::{LAYOUTS, NAMES, Setting};
 use super::work::{BATCH, BLOCK};
 use super::{Measured, NAME, Options, QUESTION, words};
 use crate::column::Column;
@@ -16,6 +18,15 @@ pub(super) struct At<'a> {
     pub load: &'a str,
     pub name: &'a str,
     pub layout: &'a str,
+    /// Whether it is the second measurement.
+    pub again: bool,
+}
+
+impl<'a> At<'a> {
+    /// The first measurement.
+    pub(super) fn first(load: &'a str, name: &'a str, layout: &'a str) -> At<'a> {
+        At { load, name, layout, again: false }
+    }
 }
 
 /// What a load is, for people.
@@ -36,39 +47,53 @@ pub(super) fn load_words(load: &str) -> LoadWords {
     LoadWords { what, unit: unit.to_owned() }
 }
 
+/// One measurement, and what it is of.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
+    pub load: String,
+    pub setting: Setting,
+    pub way: Way,
+    pub raw: Raw,
+}
+
+/// How the file was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// Never [`EngineChoice::Auto`].
+    pub engine: EngineChoice,
+    pub direct: bool,
+}
+
+impl Row {
+    fn at(&self) -> At<'_> {
+        let Setting { name, again, .. } = self.setting;
+        At { load: &self.load, name, layout: self.setting.layout(), again }
+    }
+}
+
 /// Rows, to be asked.
 #[derive(Clone, Copy)]
-pub(super) struct Rows<'a>(pub &'a [Raw]);
+pub(super) struct Rows<'a>(pub &'a [Row]);
 
 impl<'a> Rows<'a> {
-    /// Load and name of a row; a second measurement has a name with a mark.
-    fn place(row: &'a Raw) -> At<'a> {
-        // `log-512-setall`: the load ends before the name of a setting.
-        let cut = |name: &str| row.arm.trim_end_matches('\'').strip_suffix(name)?.strip_suffix('-');
-        let load = NAMES.iter().find_map(|(name, _)| cut(name)).unwrap_or("");
-        let name = row.arm.get(load.len() + 1..).unwrap_or("");
-        At { load, name, layout: &row.layout }
-    }
-
     /// Loads in the order in which they were measured.
     pub(super) fn loads(self) -> Vec<&'a str> {
         let mut loads = Vec::new();
         for row in self.0 {
-            let load = Rows::place(row).load;
-            if !loads.contains(&load) {
-                loads.push(load);
+            if !loads.contains(&row.load.as_str()) {
+                loads.push(&row.load);
             }
         }
         loads
     }
 
-    fn at(self, at: At<'a>) -> impl Iterator<Item = &'a Raw> {
-        self.0.iter().filter(move |row| Rows::place(row) == at)
+    fn at(self, at: At<'a>) -> impl Iterator<Item = &'a Row> {
+        self.0.iter().filter(move |row| row.at() == at)
     }
 
     /// A figure of each round.
     fn each(self, at: At<'a>, figure: impl Fn(&Raw) -> Option<f64>) -> Vec<f64> {
-        self.at(at).filter_map(figure).collect()
+        self.at(at).filter_map(|row| figure(&row.raw)).collect()
     }
 
     /// The median of a figure over the rounds.
@@ -81,20 +106,20 @@ impl<'a> Rows<'a> {
         self.note(at, "in force")
     }
 
-    /// The way in force without the reasons: equal texts mean the same way.
-    pub(super) fn way(self, at: At<'a>) -> Option<&'a str> {
-        self.in_force(at)?.split(';').next()
+    /// The way in force.
+    pub(super) fn way(self, at: At<'a>) -> Option<Way> {
+        Some(self.at(at).next()?.way)
     }
 
     /// What else was seen, in words.
     pub(super) fn note(self, at: At<'a>, name: &str) -> Option<&'a str> {
-        self.at(at).next()?.notes.get(name).map(String::as_str)
+        self.at(at).next()?.raw.notes.get(name).map(String::as_str)
     }
 
     /// Everything that was measured of a load, second measurements too.
     fn places(self, load: &str) -> Vec<At<'a>> {
         let mut places: Vec<At<'a>> =
-            self.0.iter().map(Rows::place).filter(|at| at.load == load).collect();
+            self.0.iter().map(Row::at).filter(|at| at.load == load).collect();
         places.sort_unstable();
         places.dedup();
         places
@@ -134,7 +159,7 @@ impl<'a> Rows<'a> {
     /// How many times as fast as `none` a setting is, each taken with its equals, and what that
     /// says: nothing within the noise, nor where the middle halves of both overlap.
     pub(super) fn times_none(self, at: At<'a>) -> Option<(f64, Verdict)> {
-        let none = self.pooled(At { name: "none", layout: LAYOUTS[0], ..at });
+        let none = self.pooled(At { name: "none", layout: LAYOUTS[0], again: false, ..at });
         let this = self.pooled(at);
         let times = median(this.clone())? / median(none.clone())?;
         let told = verdict(times.max(1.0 / times), self.noise(at.load).spread);
@@ -185,7 +210,7 @@ fn per(row: &Raw, name: &str, of: &str, scale: f64) -> Option<f64> {
 
 /// Puts what was measured beside what was published.
 pub fn report(head: Head, options: &Options, measured: &Measured) -> Run {
-    let rows = Rows(&measured.raw);
+    let rows = Rows(&measured.rows);
     let loads = rows.loads();
     let noises: Vec<Noise> = loads.iter().map(|load| rows.noise(load)).collect();
     let settings = settings(options);
@@ -220,7 +245,7 @@ pub fn report(head: Head, options: &Options, measured: &Measured) -> Run {
         },
         finding: words::finding(rows, options),
         remarks: words::remarks(rows, measured, options),
-        raw: measured.raw.clone(),
+        raw: measured.rows.iter().map(|row| row.raw.clone()).collect(),
         ..Run::default()
     }
 }
@@ -229,7 +254,7 @@ fn arms(rows: Rows<'_>, load: &str, options: &Options) -> Vec<Arm> {
     let words = load_words(load);
     let shown = if load == "job" { seconds } else { speed };
     let arm = |(name, published): (&str, Option<f64>)| {
-        let ats = LAYOUTS.map(|layout| At { load, name, layout });
+        let ats = LAYOUTS.map(|layout| At::first(load, name, layout));
         let times = (name != "none").then(|| rows.times_none(ats[0])).flatten();
         let published = published.filter(|_| load == "job" && options.rows == ROWS);
         Arm {
@@ -301,7 +326,7 @@ fn table(rows: Rows<'_>, load: &str, options: &Options) -> Table {
         "job" => &JOB,
         _ => &LOG,
     };
-    let ats = NAMES.map(|(name, _)| At { load, name, layout: LAYOUTS[0] });
+    let ats = NAMES.map(|(name, _)| At::first(load, name, LAYOUTS[0]));
     let row = |(what, figure): &(&str, Figure)| TableRow {
         what: (*what).to_owned(),
         figures: ats.map(|at| rows.median(at, figure)).to_vec(),

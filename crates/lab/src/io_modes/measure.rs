@@ -11,6 +11,7 @@ use cellar_io::real::{
 };
 use cellar_io::{Device, EnvExt};
 
+use super::answer::{Row, Way};
 use super::kernel::{self, Counters};
 use super::setting::{SETTINGS, Setting};
 use super::strace::Strace;
@@ -30,7 +31,7 @@ const LIMIT: Duration = Duration::from_secs(3);
 pub struct Measured {
     /// What the file is on, for people.
     pub(super) words: String,
-    pub(super) raw: Vec<Raw>,
+    pub(super) rows: Vec<Row>,
     /// How busy the machine was before.
     pub(super) load: Option<f64>,
     /// Why strace saw nothing, for people.
@@ -72,9 +73,9 @@ pub fn measure(dir: &Path, options: &Options, control: &Control<'_>) -> Result<M
                 // Each round begins elsewhere, so that nobody is always behind the same one.
                 let setting = &SETTINGS[(i + 5 * round as usize) % SETTINGS.len()];
                 control.check()?;
-                let done = measured.raw.len() as u64;
+                let done = measured.rows.len() as u64;
                 control.tell("writing under every setting", done, all);
-                measured.raw.push(bench.measure(round, load, setting)?);
+                measured.rows.push(bench.measure(round, load, setting)?);
             }
         }
     }
@@ -158,7 +159,7 @@ impl Bench<'_> {
     }
 
     /// One load under one setting, from a cold page cache.
-    fn measure(&self, round: u32, load: &Load, setting: &Setting) -> Result<Raw, LabError> {
+    fn measure(&self, round: u32, load: &Load, setting: &Setting) -> Result<Row, LabError> {
         let target = self.target(load);
         let reserved = kernel::aio_reserved();
         with_runtime(target.path, |runtime| {
@@ -175,12 +176,13 @@ impl Bench<'_> {
                 figures.insert("aio_reserved".to_owned(), added as f64);
             }
             figures.extend(timings(&done));
-            let (in_force, asynch) = (rig.in_force.to_string(), rig.in_force.engine);
-            let asynch = if asynch == EngineChoice::Sync { "ASYNC_OFF" } else { "ASYNC_ON" };
+            let way = Way { engine: rig.in_force.engine, direct: rig.in_force.direct };
+            let in_force = rig.in_force.to_string();
+            let asynch = if way.engine == EngineChoice::Sync { "ASYNC_OFF" } else { "ASYNC_ON" };
             runtime.block_on(rig.close())?;
             let mark = if setting.again { "'" } else { "" };
             let notes = [("in force", in_force), ("asynch_io", asynch.to_owned())];
-            Ok(Raw {
+            let raw = Raw {
                 column: Column::Here,
                 round,
                 layout: setting.layout().to_owned(),
@@ -188,7 +190,8 @@ impl Bench<'_> {
                 sample: None,
                 figures,
                 notes: notes.map(|(name, words)| (name.to_owned(), words)).into(),
-            })
+            };
+            Ok(Row { load: load.name.clone(), setting: *setting, way, raw })
         })
     }
 
@@ -268,10 +271,9 @@ fn trace(
                     return Ok(());
                 }
             };
-            let arm = format!("{}-{}", load.name, setting.name);
-            let mut rows = measured.raw.iter_mut();
-            let row = rows.find(|r| r.arm == arm && r.layout == setting.layout());
-            if let Some(row) = row {
+            let mut rows = measured.rows.iter_mut();
+            let row = rows.find(|row| row.load == load.name && row.setting == **setting);
+            if let Some(Row { raw: row, .. }) = row {
                 row.figures.insert("strace_writes".to_owned(), done.writes as f64);
                 let calls = calls.into_iter().map(|(name, n)| (format!("strace_{name}"), n as f64));
                 row.figures.extend(calls);

@@ -1,5 +1,7 @@
 //! Wording of the finding of `io-modes`: no more than its figures bear out.
 
+use cellar_io::real::EngineChoice;
+
 use super::answer::{At, Rows, figure, load_words, seconds};
 use super::job::{ASSUMED, Job, ROWS};
 use super::setting::{LAYOUTS, NAMES};
@@ -43,7 +45,7 @@ pub(super) fn finding(rows: Rows<'_>, options: &Options) -> String {
 fn headline(rows: Rows<'_>, loads: &[&str]) -> String {
     let told = |load: &&str| {
         let of = |name: &str| {
-            let (times, told) = rows.times_none(At { load, name, layout: LAYOUTS[0] })?;
+            let (times, told) = rows.times_none(At::first(load, name, LAYOUTS[0]))?;
             (told != Verdict::NotDistinguishable).then_some((times, name.to_owned()))
         };
         OTHERS.iter().filter_map(|name| of(name)).collect::<Vec<_>>()
@@ -67,7 +69,7 @@ fn compared(rows: Rows<'_>, load: &str) -> String {
     let mut differ = Vec::new();
     let mut same = Vec::new();
     for name in OTHERS {
-        let at = At { load, name, layout: LAYOUTS[0] };
+        let at = At::first(load, name, LAYOUTS[0]);
         let Some((times, told)) = rows.times_none(at) else { continue };
         match told {
             Verdict::NotDistinguishable => same.push(name),
@@ -98,8 +100,8 @@ fn compared(rows: Rows<'_>, load: &str) -> String {
 /// How much of the time until a batch is durable the writes of a buffered file take.
 fn returned(rows: Rows<'_>) -> Option<String> {
     let part = |name| {
-        let at = At { load: "batch", name, layout: LAYOUTS[0] };
-        let buffered = rows.way(at)?.contains("buffered");
+        let at = At::first("batch", name, LAYOUTS[0]);
+        let buffered = !rows.way(at)?.direct;
         let part = |row: &Raw| Some(figure(row, "sent_ns")? / figure(row, "durable_ns")?.max(1.0));
         buffered.then(|| rows.median(at, part)).flatten().map(|part| 100.0 * part)
     };
@@ -114,7 +116,7 @@ fn returned(rows: Rows<'_>) -> Option<String> {
 /// What `disk_asynch_io` = false does, where it can be seen by what is in force.
 fn without_asynch(rows: Rows<'_>) -> Option<String> {
     let load = *rows.loads().first()?;
-    let at = |name, layout| At { load, name, layout };
+    let at = |name, layout| At::first(load, name, layout);
     let same = |a, b| rows.way(at(a, LAYOUTS[1])) == rows.way(at(b, LAYOUTS[0]));
     (same("asynch", "none") && same("setall", "directio")).then(|| {
         "disk_asynch_io = false turns asynch into none, setall into directio: the same calls."
@@ -125,10 +127,10 @@ fn without_asynch(rows: Rows<'_>) -> Option<String> {
 /// How much of the job of the post can have been I/O.
 fn job(rows: Rows<'_>, options: &Options) -> String {
     let job = Job { rows: options.rows };
-    let at = |name| At { load: "job", name, layout: LAYOUTS[0] };
+    let at = |name| At::first("job", name, LAYOUTS[0]);
     let four: Vec<(f64, Option<f64>)> = NAMES
         .iter()
-        .filter(|(name, _)| !name.contains("libaio"))
+        .filter(|(_, published)| published.is_some())
         .filter_map(|(name, published)| Some((rows.median(at(name), seconds)?, *published)))
         .collect();
     let (least, most) = range(four.iter().map(|(here, _)| *here));
@@ -226,12 +228,13 @@ pub(super) fn remarks(
 /// What the test of the post for asynchronous I/O, `kioctx` in `/proc/slabinfo`, shows here.
 fn kernel_aio(rows: Rows<'_>) -> Option<String> {
     let reserved = |name| {
-        let at = At { load: "batch", name, layout: LAYOUTS[0] };
-        Some((rows.way(at)?.to_owned(), rows.median(at, |row| figure(row, "aio_reserved"))?))
+        let at = At::first("batch", name, LAYOUTS[0]);
+        Some((rows.way(at)?.engine, rows.median(at, |row| figure(row, "aio_reserved"))?))
     };
     let (ring, of_ring) = reserved("setall")?;
     let (old, of_old) = reserved("setall-libaio")?;
-    (ring.contains("io_uring") && old.contains("libaio") && of_ring < of_old).then(|| {
+    let both = (ring, old) == (EngineChoice::IoUring, EngineChoice::LibAio);
+    (both && of_ring < of_old).then(|| {
         format!(
             "the post takes entries there for the proof of asynchronous I/O. They are of the \
              kernel's old interface alone: libaio reserves room for {of_old:.0} requests \
@@ -246,8 +249,8 @@ fn in_force(rows: Rows<'_>) -> Vec<String> {
     let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
     for (name, _) in NAMES {
         for layout in LAYOUTS {
-            let Some(kind) = rows.in_force(At { load, name, layout }) else { continue };
-            let at = At { load, name, layout };
+            let Some(kind) = rows.in_force(At::first(load, name, layout)) else { continue };
+            let at = At::first(load, name, layout);
             let kind = match rows.note(at, "asynch_io") {
                 Some(asynch) => format!("{kind} ({asynch})"),
                 None => kind.to_owned(),
@@ -265,7 +268,7 @@ fn in_force(rows: Rows<'_>) -> Vec<String> {
 /// What is known without strace: calls that write, as /proc/self/io counts them.
 fn write_calls(rows: Rows<'_>) -> String {
     let calls = NAMES.iter().filter_map(|(name, _)| {
-        let at = At { load: "batch", name, layout: LAYOUTS[0] };
+        let at = At::first("batch", name, LAYOUTS[0]);
         let calls = |r: &Raw| Some(figure(r, "write_calls")? / figure(r, "writes")?.max(1.0));
         Some(format!("{name} {:.1}", rows.median(at, calls)?))
     });
@@ -282,7 +285,7 @@ fn system_calls(rows: Rows<'_>) -> Vec<String> {
     let mut texts = Vec::new();
     for load in rows.loads().into_iter().take(2) {
         for (name, _) in NAMES {
-            let at = At { load, name, layout: LAYOUTS[0] };
+            let at = At::first(load, name, LAYOUTS[0]);
             let count = |call: &str| rows.median(at, |r| figure(r, &format!("strace_{call}")));
             let Some(writes) = count("writes") else { continue };
             let calls: Vec<String> =
@@ -357,26 +360,26 @@ mod tests {
 
     use super::*;
     use crate::column::Column;
+    use crate::io_modes::answer::{Row, Way};
     use crate::io_modes::setting::SETTINGS;
 
     /// Rows of one load: `speed` gives writes a second by what is in force, round and place in it.
-    fn made_up(load: &str, speed: impl Fn(&str, u32, usize) -> f64) -> Vec<Raw> {
+    fn made_up(load: &str, speed: impl Fn(&str, u32, usize) -> f64) -> Vec<Row> {
         let mut rows = Vec::new();
         for round in 1..=3 {
             for (i, setting) in SETTINGS.iter().enumerate() {
                 let direct = ["directio", "setall"].iter().any(|d| setting.name.starts_with(d));
-                let libaio = setting.name.ends_with("libaio");
                 let asynch = setting.asynch && !["none", "directio"].contains(&setting.name);
-                let engine = match (asynch, libaio) {
-                    (true, true) => "libaio",
-                    (true, false) => "io_uring",
-                    (false, _) => "sync",
+                let engine = match (asynch, setting.engine) {
+                    (true, EngineChoice::LibAio) => EngineChoice::LibAio,
+                    (true, _) => EngineChoice::IoUring,
+                    (false, _) => EngineChoice::Sync,
                 };
                 let access = if direct { "direct" } else { "buffered" };
                 let force = format!("{engine}, {access}");
                 let ns = 1e9 * 100.0 / speed(&force, round, i);
                 let figures = [("writes", 100.0), ("durable_ns", ns), ("sent_ns", ns / 5.0)];
-                rows.push(Raw {
+                let raw = Raw {
                     column: Column::Here,
                     round,
                     layout: setting.layout().to_owned(),
@@ -384,13 +387,15 @@ mod tests {
                     sample: None,
                     figures: figures.map(|(n, v)| (n.to_owned(), v)).into(),
                     notes: BTreeMap::from([("in force".to_owned(), force)]),
-                });
+                };
+                let way = Way { engine, direct };
+                rows.push(Row { load: load.to_owned(), setting: *setting, way, raw });
             }
         }
         rows
     }
 
-    fn text(rows: &[Raw], rows_of_job: u64) -> String {
+    fn text(rows: &[Row], rows_of_job: u64) -> String {
         finding(Rows(rows), &Options { rows: rows_of_job, ..Options::default() })
     }
 
