@@ -129,20 +129,19 @@ impl Bad {
     }
 }
 
-/// How long ago, for people: 3 min, 2 h, 9 days.
+/// How long ago, for people: 3 min ago, 2 h ago, 9 days ago.
 pub fn ago(now: u64, then: u64) -> String {
-    match Duration::from_secs(now.saturating_sub(then)).as_secs() {
-        seconds @ 0..60 => format!("{seconds} s ago"),
-        seconds @ 60..7200 => format!("{} min ago", seconds / 60),
-        seconds @ 7200..172_800 => format!("{} h ago", seconds / 3600),
-        seconds => format!("{} days ago", seconds / 86400),
-    }
+    format!("{} ago", from_now(then, now))
 }
 
 /// How long it is until then, for people: 3 min, 2 h, 9 days.
 pub fn from_now(now: u64, then: u64) -> String {
-    let ago = ago(then, now);
-    ago.trim_end_matches(" ago").to_owned()
+    match Duration::from_secs(then.saturating_sub(now)).as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..7200 => format!("{} min", seconds / 60),
+        seconds @ 7200..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} days", seconds / 86400),
+    }
 }
 
 /// What is known of a group. A file that cannot be read tells nothing.
