@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use sessions::{Session, TestDatabase, Told};
+use sessions::{Reply, Session, TestDatabase};
 
 /// What the queries are about.
 const TABLES: [&str; 9] = [
@@ -51,7 +51,7 @@ fn value(array: &dyn Array, row: usize) -> String {
 /// The rows of a query, or its error.
 fn rows(session: &Session<'_>, sql: &str) -> String {
     match session.tried(sql) {
-        Ok(Told::Rows(_, batches)) => {
+        Ok(Reply::Rows(_, batches)) => {
             let mut text = String::new();
             for batch in batches {
                 for row in 0..batch.num_rows() {

@@ -35,7 +35,7 @@ const TOLD: [&str; 7] =
     ["state", "states", "disks_missing", "disks_slow", "critical", "files_lost", "error"];
 
 /// What was told of each group.
-type Told = BTreeMap<String, Value>;
+type KnownStates = BTreeMap<String, Value>;
 
 /// Reads the time between two looks: 10s, 0.5s, 2m.
 ///
@@ -116,7 +116,7 @@ const NOBODY: &str = "-";
 
 /// What has changed: group, its state before, whether that is told (what is well from the first is only
 /// noted), and how it is now.
-fn changes(told: &Told, all: Vec<Value>) -> Vec<(String, String, bool, Value)> {
+fn changes(told: &KnownStates, all: Vec<Value>) -> Vec<(String, String, bool, Value)> {
     let was = |group: &str| {
         let state = told.get(group).and_then(|b| b["state"].as_str());
         state.unwrap_or("unknown").to_owned()
@@ -275,18 +275,18 @@ fn path_of(dir: &Path) -> PathBuf {
     dir.join(FILE_NAME)
 }
 
-fn read(dir: &Path) -> Result<Told, Fault> {
+fn read(dir: &Path) -> Result<KnownStates, Fault> {
     let path = path_of(dir);
     match fs::read_to_string(&path) {
         // What cannot be understood was told by nobody: it is told again.
         Ok(text) => Ok(serde_json::from_str(&text).unwrap_or_default()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Told::new()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(KnownStates::new()),
         Err(error) => Err(Error::system("read", &path, &error).into()),
     }
 }
 
 /// Whole or not at all.
-fn write(dir: &Path, told: &Told) -> Result<(), Fault> {
+fn write(dir: &Path, told: &KnownStates) -> Result<(), Fault> {
     let (path, new) = (path_of(dir), dir.join(format!("{FILE_NAME}.new")));
     let text = serde_json::to_string(told).unwrap_or_default();
     let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));

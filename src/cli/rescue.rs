@@ -65,7 +65,7 @@ pub struct Args {
 
 /// A file, as it is told.
 #[derive(Serialize)]
-struct Told {
+struct FileReport {
     path: String,
     bytes: u64,
     /// Its other names.
@@ -88,7 +88,7 @@ struct Told {
 }
 
 #[derive(Serialize)]
-struct ToldGroup {
+struct GroupReport {
     group: String,
     uuid: String,
     missing: Vec<String>,
@@ -97,11 +97,11 @@ struct ToldGroup {
     /// Disks that missed what was written since they left, and when that was, seconds since 1970; 0:
     /// that is not known.
     stale_disks: Vec<(String, u64)>,
-    files: Vec<Told>,
+    files: Vec<FileReport>,
 }
 
 #[derive(Serialize)]
-struct ToldDisk {
+struct DiskReport {
     path: String,
     group: Option<String>,
     disk: Option<String>,
@@ -111,17 +111,18 @@ struct ToldDisk {
 }
 
 #[derive(Serialize)]
-struct ToldAll {
-    groups: Vec<ToldGroup>,
+struct Report {
+    groups: Vec<GroupReport>,
     failed: Vec<(String, String)>,
-    disks: Vec<ToldDisk>,
+    disks: Vec<DiskReport>,
 }
 
-impl ToldAll {
+impl Report {
     /// Whether everything is there as it was last.
     fn is_well(&self) -> bool {
-        let well =
-            |f: &Told| f.lost_bytes + f.doubtful_bytes + f.stale_bytes == 0 && f.error.is_none();
+        let well = |f: &FileReport| {
+            f.lost_bytes + f.doubtful_bytes + f.stale_bytes == 0 && f.error.is_none()
+        };
         self.failed.is_empty() && self.groups.iter().all(|g| g.proven && g.files.iter().all(well))
     }
 }
@@ -142,7 +143,7 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     let session = Waits::new().session("rescue", Kind::Background);
     let rescue = rescue(&place.env, &session, found).await;
     let wanted = |name: &str| args.group.as_ref().is_none_or(|g| g.eq_ignore_ascii_case(name));
-    let mut all = ToldAll { groups: Vec::new(), failed: Vec::new(), disks: Vec::new() };
+    let mut all = Report { groups: Vec::new(), failed: Vec::new(), disks: Vec::new() };
     for (name, error) in rescue.failed.iter().filter(|(name, _)| wanted(name)) {
         // What a mount would do next is of no use here.
         let first = Error::from(error.clone()).stack()[0].to_string();
@@ -161,7 +162,7 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
                 extract(group, &dir.join(own), &args).await?
             }
         };
-        all.groups.push(ToldGroup {
+        all.groups.push(GroupReport {
             group: name.to_owned(),
             uuid: group.group.uuid().to_string(),
             missing: group.missing.clone(),
@@ -171,7 +172,7 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
             files,
         });
     }
-    all.disks = rescue.disks.iter().map(|disk| told_disk(disk, &rescue.groups)).collect();
+    all.disks = rescue.disks.iter().map(|disk| disk_report(disk, &rescue.groups)).collect();
     all.disks.extend(shut);
     match quiet {
         true => output::json(&all)?,
@@ -189,7 +190,7 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
 }
 
 /// Opens the disks, each once; tells of those that cannot be.
-fn open_all(args: &Args, place: &Place) -> Result<(Vec<FoundDisk>, Vec<ToldDisk>), Fault> {
+fn open_all(args: &Args, place: &Place) -> Result<(Vec<FoundDisk>, Vec<DiskReport>), Fault> {
     let mut paths: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     for pattern in &args.disks {
         let matching = cellar_storage::disks::glob(pattern)?;
@@ -216,7 +217,7 @@ fn open_all(args: &Args, place: &Place) -> Result<(Vec<FoundDisk>, Vec<ToldDisk>
         let shown = path.to_string_lossy().into_owned();
         match opened {
             Ok(device) => found.push(FoundDisk { device, path: shown }),
-            Err(fault) => shut.push(ToldDisk {
+            Err(fault) => shut.push(DiskReport {
                 path: shown,
                 group: None,
                 disk: None,
@@ -234,14 +235,14 @@ fn open_all(args: &Args, place: &Place) -> Result<(Vec<FoundDisk>, Vec<ToldDisk>
     Ok((found, shut))
 }
 
-fn told_disk(disk: &RescueDisk, groups: &[RescuedGroup]) -> ToldDisk {
+fn disk_report(disk: &RescueDisk, groups: &[RescuedGroup]) -> DiskReport {
     let of = disk.of.as_ref();
     // It may have failed while files were read.
     let failed = groups.iter().flat_map(|g| g.doubtful.disks()).find_map(|d| {
         let is_it = d.path.as_ref() == Some(&disk.path);
         d.failure.filter(|_| is_it && disk.unused.is_none())
     });
-    ToldDisk {
+    DiskReport {
         path: disk.path.clone(),
         group: of.map(|(group, ..)| group.clone()),
         disk: of.map(|(_, name, _)| name.clone()),
@@ -263,14 +264,14 @@ fn stale_disks(group: &RescuedGroup) -> Vec<(String, u64)> {
 
 /// The files of a group. A name that somebody gave comes before one that the system made. With `stale`
 /// what is older counts as there.
-fn listed(group: &RescuedGroup, stale: bool) -> Vec<Told> {
+fn listed(group: &RescuedGroup, stale: bool) -> Vec<FileReport> {
     let mut names: BTreeMap<u32, Vec<(bool, String)>> = BTreeMap::new();
     for listed in group.group.list("*", true) {
         if let Some(file) = listed.file {
             names.entry(file).or_default().push((listed.system, listed.path));
         }
     }
-    let mut out: Vec<Told> = Vec::new();
+    let mut out: Vec<FileReport> = Vec::new();
     for file in group.group.files().iter().filter(|file| !file.temporary) {
         let mut own = names.remove(&file.number).unwrap_or_default();
         own.extend(file.names.iter().map(|name| (true, name.clone())));
@@ -283,7 +284,7 @@ fn listed(group: &RescuedGroup, stale: bool) -> Vec<Told> {
         if stale {
             lost_bytes = lost_bytes.saturating_sub(stale_bytes);
         }
-        out.push(Told {
+        out.push(FileReport {
             stale_bytes,
             stale: Vec::new(),
             bytes: file.size,
@@ -302,7 +303,11 @@ fn listed(group: &RescuedGroup, stale: bool) -> Vec<Told> {
 }
 
 /// Writes every file of a group below a directory; one that cannot be written keeps none of the others.
-async fn extract(group: &RescuedGroup, below: &Path, args: &Args) -> Result<Vec<Told>, Fault> {
+async fn extract(
+    group: &RescuedGroup,
+    below: &Path,
+    args: &Args,
+) -> Result<Vec<FileReport>, Fault> {
     let quiet = args.format == Format::Json;
     let older = if args.stale { group.stale.as_ref().map(|stale| &stale.group) } else { None };
     let mut files = listed(group, args.stale);
@@ -334,7 +339,7 @@ struct Source<'a> {
 
 async fn extract_one(
     Source { group, older }: Source<'_>,
-    told: &mut Told,
+    told: &mut FileReport,
     below: &Path,
     changed: &BTreeMap<u32, u64>,
     done: &(dyn Fn(u64) + Sync),
@@ -409,7 +414,7 @@ async fn write(
     Ok(unsure)
 }
 
-fn in_words(args: &Args, all: &ToldAll) -> String {
+fn in_words(args: &Args, all: &Report) -> String {
     let mut text = String::new();
     let mut put = |words: &str| {
         text.push_str(&output::broken("", "  ", words));
@@ -434,7 +439,7 @@ fn in_words(args: &Args, all: &ToldAll) -> String {
     text
 }
 
-fn disk_words(disk: &ToldDisk) -> String {
+fn disk_words(disk: &DiskReport) -> String {
     let is = match (&disk.disk, &disk.group) {
         (Some(name), Some(group)) => format!(": {name} of {group}"),
         _ => String::new(),
@@ -451,8 +456,8 @@ fn disk_words(disk: &ToldDisk) -> String {
     format!("{}{is}{how}{sure}{unused}", disk.path)
 }
 
-fn group_words(group: &ToldGroup, stale: bool) -> String {
-    let sum = |of: fn(&Told) -> u64| group.files.iter().map(of).sum::<u64>();
+fn group_words(group: &GroupReport, stale: bool) -> String {
+    let sum = |of: fn(&FileReport) -> u64| group.files.iter().map(of).sum::<u64>();
     let files = show_count(group.files.len() as u64);
     let mut words = format!("{}: {files} files, {}", group.group, show_bytes(sum(|f| f.bytes)));
     if !group.missing.is_empty() {
@@ -487,7 +492,7 @@ fn group_words(group: &ToldGroup, stale: bool) -> String {
     words
 }
 
-fn file_words(group: &str, file: &Told, stale: bool) -> String {
+fn file_words(group: &str, file: &FileReport, stale: bool) -> String {
     let mut words = format!("  +{group}/{}  {}", file.path, show_bytes(file.bytes));
     if !file.also.is_empty() {
         let also: Vec<String> = file.also.iter().map(|name| format!("+{group}/{name}")).collect();

@@ -161,7 +161,7 @@ impl<'a> Session<'a> {
     /// # Errors
     /// Those of the statement, or of its rows.
     #[allow(dead_code, reason = "most tests look at words")]
-    pub fn tried(&self, sql: &str) -> Result<Told, cellar_sql::Error> {
+    pub fn tried(&self, sql: &str) -> Result<Reply, cellar_sql::Error> {
         self.runtime.block_on(async { rows_of(begun(&self.engine, sql).await?).await })
     }
 
@@ -255,7 +255,7 @@ impl<'a> Session<'a> {
 /// What a statement told.
 #[allow(dead_code, reason = "most tests look at words")]
 #[derive(Debug)]
-pub enum Told {
+pub enum Reply {
     /// Rows.
     Rows(arrow::datatypes::SchemaRef, Vec<RecordBatch>),
     /// What COPY gave.
@@ -265,23 +265,23 @@ pub enum Told {
 }
 
 #[allow(dead_code, reason = "most tests look at words")]
-async fn rows_of(outcome: Outcome) -> Result<Told, cellar_sql::Error> {
+async fn rows_of(outcome: Outcome) -> Result<Reply, cellar_sql::Error> {
     let failed = |error| cellar_sql::failure::from_datafusion(&error);
     match outcome {
         Outcome::Rows(stream) => {
             let schema = stream.schema();
-            Ok(Told::Rows(schema, stream.try_collect().await.map_err(failed)?))
+            Ok(Reply::Rows(schema, stream.try_collect().await.map_err(failed)?))
         }
         Outcome::Copied(copied) => {
             let bytes: Vec<bytes::Bytes> = copied.bytes.try_collect().await?;
-            Ok(Told::Copied(String::from_utf8(bytes.concat()).unwrap()))
+            Ok(Reply::Copied(String::from_utf8(bytes.concat()).unwrap()))
         }
         Outcome::Refused(_, error) => Err(error),
         changed @ (Outcome::Changed(..) | Outcome::Filled { .. }) => {
-            Ok(Told::Done(changed.message().unwrap_or_default().into_owned()))
+            Ok(Reply::Done(changed.message().unwrap_or_default().into_owned()))
         }
-        Outcome::Done { message, .. } => Ok(Told::Done(message)),
-        Outcome::Plan(plan) => Ok(Told::Done(format!("{plan:?}"))),
+        Outcome::Done { message, .. } => Ok(Reply::Done(message)),
+        Outcome::Plan(plan) => Ok(Reply::Done(format!("{plan:?}"))),
     }
 }
 

@@ -5,7 +5,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use cellar_sql::output::{Format, Writer};
 
 use crate::postgres::Seen;
-use crate::sessions::Told;
+use crate::sessions::Reply;
 
 /// The rows of ours as psql writes them.
 fn rows(schema: &SchemaRef, batches: &[RecordBatch]) -> Vec<Vec<String>> {
@@ -41,13 +41,13 @@ fn rows(schema: &SchemaRef, batches: &[RecordBatch]) -> Vec<Vec<String>> {
 }
 
 /// What is told, and the words of an error.
-pub fn seen(told: Result<Told, cellar_sql::Error>) -> (Seen, String) {
+pub fn seen(told: Result<Reply, cellar_sql::Error>) -> (Seen, String) {
     match told {
-        Ok(Told::Rows(schema, batches)) => (Seen::Rows(rows(&schema, &batches)), String::new()),
-        Ok(Told::Copied(text)) => {
+        Ok(Reply::Rows(schema, batches)) => (Seen::Rows(rows(&schema, &batches)), String::new()),
+        Ok(Reply::Copied(text)) => {
             (Seen::Rows(text.lines().map(|line| vec![line.to_owned()]).collect()), String::new())
         }
-        Ok(Told::Done(message)) => {
+        Ok(Reply::Done(message)) => {
             let count = message.split(' ').next().and_then(|word| word.parse().ok());
             (Seen::Count(count.unwrap_or(0)), message)
         }

@@ -48,12 +48,12 @@ pub(crate) fn uid_of_tcp(local: SocketAddr, peer: SocketAddr) -> io::Result<u32>
 }
 
 /// A socket of this machine, as the kernel tells of it.
-struct Told {
+struct SocketOwner {
     uid: u32,
 }
 
 /// Asks for the socket that has these addresses; it must be one of a process, and connected.
-fn asked(own: SocketAddr, other: SocketAddr) -> io::Result<Told> {
+fn asked(own: SocketAddr, other: SocketAddr) -> io::Result<SocketOwner> {
     let socket = socket_with(
         AddressFamily::NETLINK,
         SocketType::DGRAM,
@@ -102,7 +102,7 @@ fn request(own: SocketAddr, other: SocketAddr) -> Vec<u8> {
     message
 }
 
-fn told(answer: &[u8], own: SocketAddr, other: SocketAddr) -> io::Result<Told> {
+fn told(answer: &[u8], own: SocketAddr, other: SocketAddr) -> io::Result<SocketOwner> {
     let none = || io::Error::new(io::ErrorKind::NotFound, "the kernel knows no such socket");
     let kind = answer.get(4..6).and_then(|own| own.try_into().ok()).map(u16::from_ne_bytes);
     if kind != Some(BY_FAMILY) {
@@ -117,7 +117,7 @@ fn told(answer: &[u8], own: SocketAddr, other: SocketAddr) -> io::Result<Told> {
     // Where there is no such socket, the answer may be about one that listens.
     let is_same = told_of(answer, 0) == Some(own) && told_of(answer, 1) == Some(other);
     match is_open && is_same {
-        true => Ok(Told { uid: number(UID_AT)? }),
+        true => Ok(SocketOwner { uid: number(UID_AT)? }),
         false => Err(none()),
     }
 }

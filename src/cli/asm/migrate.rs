@@ -129,7 +129,8 @@ pub async fn run(
     let given = database.inner.storage().groups().power(wanted.request.rebalance.power)?;
     let within = args.within.as_ref().map(|limit| limit.time);
     let verdict = explained.choose_power(given, args.power, within);
-    let told = Told { args, database, wanted: &wanted, explained: &explained, verdict: &verdict };
+    let told =
+        Proposal { args, database, wanted: &wanted, explained: &explained, verdict: &verdict };
     if verdict.power == 0 && !args.plan {
         return Err(Fault::usage(
             "the parameter asm_power_limit is 0, at which nothing moves: give a --power",
@@ -247,7 +248,7 @@ fn check_stay(target: &str, members: &[DiskInfo], database: &Database) -> Result
 }
 
 /// What is told of it.
-struct Told<'a> {
+struct Proposal<'a> {
     args: &'a Migrate,
     database: &'a Database,
     wanted: &'a Wanted,
@@ -289,7 +290,7 @@ fn sizes(sizes: &[u64], noun: bool) -> String {
     }
 }
 
-impl Told<'_> {
+impl Proposal<'_> {
     /// Names of the disks that join, and their sizes.
     fn joining(&self) -> Vec<(String, u64)> {
         let plan = &self.explained.work.plan;
@@ -498,7 +499,7 @@ impl Told<'_> {
 }
 
 /// Does it, and stays until the old disks may be unplugged.
-async fn do_it(told: &Told<'_>, place: &Place, show: Show) -> Result<(), Fault> {
+async fn do_it(told: &Proposal<'_>, place: &Place, show: Show) -> Result<(), Fault> {
     let (database, mounted) = (told.database, &told.wanted.mounted);
     let quiet = show.format == Format::Json;
     let rebalance = Rebalance::at(Some(told.verdict.power));

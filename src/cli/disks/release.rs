@@ -24,7 +24,7 @@ struct Doomed {
 }
 
 #[derive(Serialize)]
-struct Told {
+struct Released {
     path: String,
     group: Option<String>,
     disk: Option<String>,
@@ -69,9 +69,9 @@ pub async fn run(args: &Args, real: &Arc<RealEnv>) -> Result<(), Fault> {
         erase(device).await?;
     }
     let label = |d: &Doomed| d.owner.label().cloned();
-    let told: Vec<Told> = all
+    let told: Vec<Released> = all
         .iter()
-        .map(|d| Told {
+        .map(|d| Released {
             path: d.path.display().to_string(),
             group: label(d).map(|l| l.group_name),
             disk: label(d).map(|l| l.disk_name),

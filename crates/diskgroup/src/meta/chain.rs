@@ -72,7 +72,7 @@ impl Record {
 }
 
 /// What a history comes to.
-pub(crate) struct Told {
+pub(crate) struct Replayed {
     pub state: GroupState,
     /// The metadata sets before the last one of which each may be the committed one still, as far
     /// as this history tells: no record shows that the changes after them were committed.
@@ -250,14 +250,18 @@ impl History {
     ///
     /// # Errors
     /// The disk cannot be read, or what is on it is damaged.
-    pub async fn state(&self, device: &Arc<dyn Device>, au_size: u64) -> Result<Told, ReadError> {
+    pub async fn state(
+        &self,
+        device: &Arc<dyn Device>,
+        au_size: u64,
+    ) -> Result<Replayed, ReadError> {
         let read = |at, length| device.read_at(Io::FOREGROUND, at, length);
         let mut state = self.checkpoint(device.geometry().size, au_size, read).await?;
         let before = self.unconfirmed(&state.members);
         for op in self.records.iter().flat_map(|r| &r.ops) {
             state.apply(op)?;
         }
-        Ok(Told { state, before })
+        Ok(Replayed { state, before })
     }
 
     /// The sets before the last one, back to the one that is known to have been committed;

@@ -12,7 +12,7 @@ use crate::base::patience::within;
 use crate::data::dirty_recovery::FoundDirty;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::meta::chain::Told;
+use crate::meta::chain::Replayed;
 use crate::meta::commit::{Lagging, MemberState};
 use crate::meta::found::{FoundDisk, Labelled, disks_of, read_chains};
 use crate::meta::mount_history;
@@ -158,7 +158,7 @@ pub(crate) async fn start(
     }
     let candidates = newest_states(env, name, group, &labelled, timeout).await?;
     let Chosen { newest, proof, refused } = choose(name, candidates, &labelled, force)?;
-    let (best, Told { mut state, .. }) = (newest.history, newest.told);
+    let (best, Replayed { mut state, .. }) = (newest.history, newest.told);
     let Proof { mut members, mut lagging, committed } = proof;
     // A disk that left may have the number of one that came after it.
     let generations = labelled

@@ -12,7 +12,7 @@ use cellar_io::{IoError, IoErrorKind, Op, SharedEnv};
 
 use crate::base::patience::within;
 use crate::error::Error;
-use crate::meta::chain::{History, ReadError, Told};
+use crate::meta::chain::{History, ReadError, Replayed};
 use crate::meta::commit::{Lagging, MemberState};
 use crate::meta::found::Labelled;
 use crate::meta::mount_history::Marks;
@@ -22,7 +22,7 @@ use crate::refused::Refused;
 
 /// A history that nothing found goes beyond, or that another one parted from.
 pub(super) struct Newest {
-    pub told: Told,
+    pub told: Replayed,
     pub history: History,
     /// The disk that told it.
     source: Uuid,
@@ -277,7 +277,7 @@ fn prove(
     refused: &BTreeMap<u16, Refused>,
     force: bool,
 ) -> Result<Proof, Error> {
-    let Newest { told: Told { state, before, .. }, history: best, source } = newest;
+    let Newest { told: Replayed { state, before, .. }, history: best, source } = newest;
     let refuse = |why: String| Err(Error::NotProven { group: name.to_owned(), why });
     let told_by = labelled.iter().find(|l| l.label.disk == *source);
     let told_by = told_by.map_or("", |l| l.label.disk_name.as_str());

@@ -79,7 +79,7 @@ struct Session {
 /// Why what a client asked for is not done.
 enum Failure {
     /// The client is told, and the session goes on.
-    Told(Box<Said>),
+    Reported(Box<Said>),
     /// The session ends.
     Ended(Ended),
 }
@@ -98,13 +98,13 @@ impl From<std::io::Error> for Failure {
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Failure {
-        Failure::Told(Box::new(Said::error(&refusal)))
+        Failure::Reported(Box::new(Said::error(&refusal)))
     }
 }
 
 impl From<cellar_sql::Error> for Failure {
     fn from(error: cellar_sql::Error) -> Failure {
-        Failure::Told(Box::new(said_of(&error, "")))
+        Failure::Reported(Box::new(said_of(&error, "")))
     }
 }
 
@@ -145,7 +145,7 @@ impl Session {
             match self.answer(message).await {
                 Ok(()) => {}
                 Err(Failure::Ended(ended)) => return Err(ended),
-                Err(Failure::Told(said)) => {
+                Err(Failure::Reported(said)) => {
                     self.out.said(&said);
                     self.fail().await;
                     self.skips = !is_simple;
@@ -172,7 +172,7 @@ impl Session {
             Message::Flush => Ok(self.out.flush().await?),
             Message::Sync => {
                 let ended = self.end_implicit().await;
-                if let Err(Failure::Told(said)) = &ended {
+                if let Err(Failure::Reported(said)) = &ended {
                     self.out.said(said);
                     self.fail().await;
                 }

@@ -210,6 +210,6 @@ impl Session {
 
     /// The failure of a statement.
     pub(super) fn failed(error: &Error, sql: &str) -> Failure {
-        Failure::Told(Box::new(said_of(error, sql)))
+        Failure::Reported(Box::new(said_of(error, sql)))
     }
 }

@@ -25,7 +25,8 @@ impl Session {
                 let tag = cellar_sql::tag::tag(sql);
                 if Command::of(sql, &tag)?.is_none() {
                     let read = cellar_sql::parse(sql);
-                    let read = read.map_err(|error| Failure::Told(Box::new(said_of(&error, sql))));
+                    let read =
+                        read.map_err(|error| Failure::Reported(Box::new(said_of(&error, sql))));
                     read.map_err(|failure| placed(failure, text, sql))?;
                 }
             }
@@ -57,18 +58,18 @@ impl Session {
             super::watched((&mut self.frames, &mut self.out), &canceller, &mut self.stop, work)
                 .await?
         };
-        let outcome = outcome.map_err(|error| Failure::Told(Box::new(said_of(&error, sql))))?;
+        let outcome = outcome.map_err(|error| Failure::Reported(Box::new(said_of(&error, sql))))?;
         self.tell(Answer::Other(outcome), &tag).await
     }
 }
 
 /// A failure whose place is counted in the whole text.
 fn placed(failure: Failure, text: &str, sql: &str) -> Failure {
-    let Failure::Told(mut said) = failure else { return failure };
+    let Failure::Reported(mut said) = failure else { return failure };
     // Both are of one string: where the statement begins is the distance of their addresses.
     let before = (sql.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
     if let (Some(place), Some(before)) = (said.position, text.get(..before)) {
         said.position = Some(place + before.chars().count());
     }
-    Failure::Told(said)
+    Failure::Reported(said)
 }

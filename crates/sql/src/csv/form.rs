@@ -9,7 +9,7 @@ use crate::error::Error;
 pub enum Compression {
     /// As its first bytes tell.
     #[default]
-    Told,
+    Detected,
     /// Not at all.
     None,
     /// As gzip does.
@@ -26,7 +26,7 @@ impl Compression {
     pub fn of(name: &str) -> Result<Compression, Error> {
         match name.to_ascii_lowercase().as_str() {
             "" | "uncompressed" | "none" => Ok(Compression::None),
-            "auto" => Ok(Compression::Told),
+            "auto" => Ok(Compression::Detected),
             "gzip" | "gz" => Ok(Compression::Gzip),
             "zstd" | "zst" => Ok(Compression::Zstd),
             _ => {
@@ -153,7 +153,7 @@ impl CsvForm {
             truncated_rows: false,
             null: String::new(),
             encoding: None,
-            compression: Compression::Told,
+            compression: Compression::Detected,
             types: Vec::new(),
             place: Place::Load,
         }

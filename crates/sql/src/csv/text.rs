@@ -47,9 +47,9 @@ fn other_kind(first: &[u8]) -> Option<&'static str> {
 pub(crate) fn decoded(bytes: impl Read + Send + 'static, form: &CsvForm) -> Result<Text, Error> {
     let (first, bytes) = peeked(bytes).map_err(|e| io_error(&e))?;
     let compression = match (form.compression, first.as_slice()) {
-        (Compression::Told, [0x1f, 0x8b, ..]) => Compression::Gzip,
-        (Compression::Told, [0x28, 0xb5, 0x2f, 0xfd, ..]) => Compression::Zstd,
-        (Compression::Told, _) => Compression::None,
+        (Compression::Detected, [0x1f, 0x8b, ..]) => Compression::Gzip,
+        (Compression::Detected, [0x28, 0xb5, 0x2f, 0xfd, ..]) => Compression::Zstd,
+        (Compression::Detected, _) => Compression::None,
         (named, _) => named,
     };
     let unpacked: Text = match compression {

@@ -164,6 +164,6 @@ fn packed(bytes: Vec<u8>, compression: Compression) -> Result<Vec<u8>, Error> {
             out.write_all(&bytes).and_then(|()| out.finish()).map_err(|e| io_error(&e))
         }
         Compression::Zstd => zstd::bulk::compress(&bytes, 0).map_err(|e| io_error(&e)),
-        Compression::None | Compression::Told => Ok(bytes),
+        Compression::None | Compression::Detected => Ok(bytes),
     }
 }

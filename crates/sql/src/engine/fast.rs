@@ -22,27 +22,27 @@ use crate::statement::Statement;
 
 /// What a statement told that was run by a plan.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum FastOutcome {
     Rows(RecordBatch),
     Count(u64, &'static str),
 }
 
-impl Told {
+impl FastOutcome {
     fn rows(&self) -> u64 {
         match self {
-            Told::Rows(rows) => rows.num_rows() as u64,
-            Told::Count(count, _) => *count,
+            FastOutcome::Rows(rows) => rows.num_rows() as u64,
+            FastOutcome::Count(count, _) => *count,
         }
     }
 
     pub(super) fn outcome(self) -> Outcome {
         match self {
-            Told::Rows(rows) => {
+            FastOutcome::Rows(rows) => {
                 let schema = rows.schema();
                 let rows = stream::once(std::future::ready(Ok(rows)));
                 Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
             }
-            Told::Count(count, verb) => Effect::Count(count, verb).outcome(),
+            FastOutcome::Count(count, verb) => Effect::Count(count, verb).outcome(),
         }
     }
 }
@@ -64,7 +64,7 @@ impl Engine {
         let Some(values) = values_of(&plan.slots, Vec::new(), &lexed.constants, rows) else {
             return Ok(None);
         };
-        Ok(self.run_plan(rows, &plan, &values).await?.map(Told::outcome))
+        Ok(self.run_plan(rows, &plan, &values).await?.map(FastOutcome::outcome))
     }
 
     /// The plan of a statement with parameters of these types. `key`: by what it is known.
@@ -179,7 +179,7 @@ impl Engine {
         rows: &RowTables,
         plan: &Plan,
         values: &[ArrayRef],
-    ) -> Result<Option<Told>, Error> {
+    ) -> Result<Option<FastOutcome>, Error> {
         // Who may not do it with all of the table is asked more closely by the common way.
         if !self.may_run(rows, plan)? {
             return Ok(None);
@@ -188,8 +188,8 @@ impl Engine {
         let _turn = self.turn.lock().await;
         let mut scope = rows.begin_statement().await?;
         let told = match run(&mut scope, plan, values).await {
-            Ok(Ran::Rows(rows)) => Told::Rows(rows),
-            Ok(Ran::Count(count, verb)) => Told::Count(count, verb),
+            Ok(Ran::Rows(rows)) => FastOutcome::Rows(rows),
+            Ok(Ran::Count(count, verb)) => FastOutcome::Count(count, verb),
             Ok(Ran::Again) => {
                 rows.end_statement(&scope, false).await?;
                 return Err(changed_again_and_again());

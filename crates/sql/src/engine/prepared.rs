@@ -15,7 +15,7 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 
 pub use self::bind::Parameter;
-use crate::engine::fast::{Told, values_of};
+use crate::engine::fast::{FastOutcome, values_of};
 use crate::engine::settings::columns_of;
 use crate::engine::{Engine, Outcome};
 use crate::error::Error;
@@ -41,8 +41,8 @@ impl Answer {
     /// The same, as [`Engine::execute`] tells it.
     pub fn outcome(self) -> Outcome {
         match self {
-            Answer::Rows(rows) => Told::Rows(rows).outcome(),
-            Answer::Changed(count, verb) => Told::Count(count, verb).outcome(),
+            Answer::Rows(rows) => FastOutcome::Rows(rows).outcome(),
+            Answer::Changed(count, verb) => FastOutcome::Count(count, verb).outcome(),
             Answer::Other(outcome) => outcome,
         }
     }
@@ -185,8 +185,8 @@ impl Engine {
         self.check_role()?;
         if let Some(told) = self.execute_fast(prepared, &values).await? {
             return Ok(match told {
-                Told::Rows(rows) => Answer::Rows(rows),
-                Told::Count(count, verb) => Answer::Changed(count, verb),
+                FastOutcome::Rows(rows) => Answer::Rows(rows),
+                FastOutcome::Count(count, verb) => Answer::Changed(count, verb),
             });
         }
         let outcome = match &prepared.statement {
@@ -206,7 +206,7 @@ impl Engine {
         &self,
         prepared: &Prepared,
         values: &[ArrayRef],
-    ) -> Result<Option<Told>, Error> {
+    ) -> Result<Option<FastOutcome>, Error> {
         let (Some(rows), Some((lexed, key))) = (self.fast_rows(), &prepared.lexed) else {
             return Ok(None);
         };
@@ -229,7 +229,7 @@ impl Engine {
         &self,
         statement: &SqlStatement,
         types: &[Option<DataType>],
-    ) -> Result<(infer::Told, Option<SchemaRef>), Error> {
+    ) -> Result<(infer::ParameterTypes, Option<SchemaRef>), Error> {
         let mut found = infer::Inferred::new(types);
         infer::by_casts(statement, &mut found);
         self.infer_by_shape(statement, &mut found);

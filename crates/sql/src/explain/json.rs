@@ -7,12 +7,12 @@ use crate::explain::facts::{
     Aggregate, CellScan, FileScan, Join, Kind, Method, Narrower, Narrowing, Operator, Plan,
 };
 use crate::explain::operation::operation;
-use crate::explain::text::{Told, work};
+use crate::explain::text::{Details, work};
 
 type Object = Map<String, Value>;
 
 /// The document: a list of one plan.
-pub(crate) fn document(plan: &Plan, told: Told) -> Value {
+pub(crate) fn document(plan: &Plan, told: Details) -> Value {
     let mut out = Object::new();
     out.insert("Plan".to_owned(), node(&plan.root, told));
     if let Some(run) = plan.run.filter(|_| told.summary) {
@@ -29,7 +29,7 @@ pub(crate) fn document(plan: &Plan, told: Told) -> Value {
     json!([out])
 }
 
-fn node(operator: &Operator, told: Told) -> Value {
+fn node(operator: &Operator, told: Details) -> Value {
     let mut out = Object::new();
     let mut put = |name: &str, value: Value| {
         if !value.is_null() {

@@ -117,12 +117,15 @@ impl MeasuredExec {
     fn context(&self, context: &TaskContext) -> Arc<TaskContext> {
         let runtime = context.runtime_env();
         // What is above tells its memory elsewhere.
-        let pool = match runtime.memory_pool.downcast_ref::<Told>() {
+        let pool = match runtime.memory_pool.downcast_ref::<MeasuredPool>() {
             Some(above) => Arc::clone(&above.pool),
             None => Arc::clone(&runtime.memory_pool),
         };
-        let told =
-            Told { pool, seen: Arc::clone(&self.seen), together: Arc::clone(&self.together) };
+        let told = MeasuredPool {
+            pool,
+            seen: Arc::clone(&self.seen),
+            together: Arc::clone(&self.together),
+        };
         let runtime = RuntimeEnv { memory_pool: Arc::new(told), ..RuntimeEnv::clone(&runtime) };
         Arc::new(TaskContext::new(
             context.task_id(),
@@ -243,19 +246,19 @@ impl RecordBatchStream for MeasuredStream {
 
 /// A pool that tells what one operator takes of it.
 #[derive(Debug)]
-struct Told {
+struct MeasuredPool {
     pool: Arc<dyn MemoryPool>,
     seen: Arc<Seen>,
     together: Arc<Held>,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for MeasuredPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.pool.fmt(f)
     }
 }
 
-impl MemoryPool for Told {
+impl MemoryPool for MeasuredPool {
     fn name(&self) -> &str {
         self.pool.name()
     }

@@ -29,7 +29,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use crate::explain::facts::{Kind, Operator, Plan, Run};
 use crate::explain::options::ExplainOptions;
 use crate::explain::tables::Tables;
-use crate::explain::text::Told;
+use crate::explain::text::Details;
 use crate::output::{Format, Writer};
 
 /// What an EXPLAIN says.
@@ -43,7 +43,7 @@ pub struct Explained {
 #[derive(Clone, Debug)]
 enum Said {
     /// The facts, for lines as wide as who reads them wants.
-    Facts(Box<Plan>, Told),
+    Facts(Box<Plan>, Details),
     /// Lines of somebody else.
     Lines(Vec<String>),
     /// A document.
@@ -69,7 +69,7 @@ pub(crate) fn operators(
 impl Explained {
     /// What operators say, and what their run took.
     pub(crate) fn new(root: Operator, run: Option<Run>, options: &ExplainOptions) -> Explained {
-        let told = Told {
+        let told = Details {
             costs: options.costs,
             timing: options.timing.unwrap_or(true),
             summary: options.summary.unwrap_or(true),

@@ -10,7 +10,7 @@ use crate::explain::operation::operation;
 
 /// What is told of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Details {
     /// Rows that are expected.
     pub costs: bool,
     /// Times, of a plan that ran.
@@ -27,7 +27,7 @@ const TOGETHER: char = '\u{a0}';
 const INDENT: usize = 12;
 
 /// The lines of a plan, none wider than `width` characters where its words allow it.
-pub(crate) fn lines(plan: &Plan, told: Told, width: usize) -> Vec<String> {
+pub(crate) fn lines(plan: &Plan, told: Details, width: usize) -> Vec<String> {
     let width = width.max(NARROWEST);
     let operators = plan.root.lines();
     let columns = columns(&operators, told, plan.run.is_some());
@@ -78,7 +78,7 @@ impl Column {
     }
 }
 
-fn columns(operators: &[(&Operator, usize)], told: Told, ran: bool) -> Vec<Column> {
+fn columns(operators: &[(&Operator, usize)], told: Details, ran: bool) -> Vec<Column> {
     let estimated = |operator: &Operator| operator.estimated.map_or("-".to_owned(), count);
     if !ran {
         let cells = operators.iter().map(|(operator, _)| estimated(operator)).collect();

@@ -91,7 +91,7 @@ impl FileFormat for Csv {
         let packed = match self.form.compression {
             Compression::Gzip => ".gz",
             Compression::Zstd => ".zst",
-            Compression::None | Compression::Told => "",
+            Compression::None | Compression::Detected => "",
         };
         Ok(format!("csv{packed}"))
     }
@@ -143,7 +143,7 @@ impl FileFormat for Csv {
             return Err(external(Error::not_yet("INSERT OVERWRITE of CSV files")));
         }
         let mut form = (*self.form).clone();
-        if form.compression == Compression::Told {
+        if form.compression == Compression::Detected {
             form.compression = Compression::of_name(&conf.original_url);
         }
         let sink = Arc::new(CsvSink::new(conf, form, self.how.clone()));

@@ -29,7 +29,7 @@ pub(super) enum Kind {
     /// The default alone, which these are other words for.
     Only(&'static [&'static str]),
     /// It only tells something.
-    Told,
+    ReadOnly,
 }
 
 impl Kind {
@@ -39,7 +39,7 @@ impl Kind {
             Kind::Flag => "bool",
             Kind::Time | Kind::Number(..) => "integer",
             Kind::OneOf(_) => "enum",
-            Kind::Text | Kind::Zone | Kind::Only(_) | Kind::Told => "string",
+            Kind::Text | Kind::Zone | Kind::Only(_) | Kind::ReadOnly => "string",
         }
     }
 }
@@ -115,17 +115,17 @@ static KNOWN: &[Definition] = &[
         "0",
         "how long a transaction may be idle",
     ),
-    one("in_hot_standby", Kind::Told, "off", "the database follows no other"),
-    one("integer_datetimes", Kind::Told, "on", "times are whole microseconds"),
+    one("in_hot_standby", Kind::ReadOnly, "off", "the database follows no other"),
+    one("integer_datetimes", Kind::ReadOnly, "on", "times are whole microseconds"),
     one("IntervalStyle", Kind::Only(&["postgres"]), "postgres", "how lengths of time are written"),
-    one("is_superuser", Kind::Told, "on", "the role that is in force may do everything"),
+    one("is_superuser", Kind::ReadOnly, "on", "the role that is in force may do everything"),
     one("jit", Kind::Flag, "off", "of no effect: plans are not compiled"),
-    one("lc_collate", Kind::Told, "C", "texts are in the order of their bytes"),
-    one("lc_ctype", Kind::Told, "C", "what the letters of a text are"),
+    one("lc_collate", Kind::ReadOnly, "C", "texts are in the order of their bytes"),
+    one("lc_ctype", Kind::ReadOnly, "C", "what the letters of a text are"),
     one("lc_messages", Kind::Only(&["", "en_US.UTF-8", "C.UTF-8"]), "C", "the language of errors"),
     one("lock_timeout", Kind::Time, "0", "how long a lock is waited for"),
-    one("max_identifier_length", Kind::Told, "63", "bytes of a name that PostgreSQL keeps"),
-    one("max_index_keys", Kind::Told, "32", "columns of a key that PostgreSQL keeps"),
+    one("max_identifier_length", Kind::ReadOnly, "63", "bytes of a name that PostgreSQL keeps"),
+    one("max_index_keys", Kind::ReadOnly, "32", "columns of a key that PostgreSQL keeps"),
     one("password_encryption", Kind::Only(&[]), "scram-sha-256", "how passwords are kept"),
     one(
         "quote_all_identifiers",
@@ -133,13 +133,13 @@ static KNOWN: &[Definition] = &[
         "off",
         "names are written in quotes, also where they need none",
     ),
-    one("role", Kind::Told, "none", "the role that SET ROLE has chosen"),
+    one("role", Kind::ReadOnly, "none", "the role that SET ROLE has chosen"),
     one("row_security", Kind::Flag, "on", "of no effect: there are no policies"),
-    one("server_encoding", Kind::Told, "UTF8", "the encoding of texts in the database"),
+    one("server_encoding", Kind::ReadOnly, "UTF8", "the encoding of texts in the database"),
     // Clients ask what they may rely on: it is PostgreSQL 15's protocol and dialect.
-    one("server_version", Kind::Told, "15.0", "the PostgreSQL that clients take this for"),
-    one("server_version_num", Kind::Told, "150000", "the same as a number"),
-    one("session_authorization", Kind::Told, "cellar", "the role of the session"),
+    one("server_version", Kind::ReadOnly, "15.0", "the PostgreSQL that clients take this for"),
+    one("server_version_num", Kind::ReadOnly, "150000", "the same as a number"),
+    one("session_authorization", Kind::ReadOnly, "cellar", "the role of the session"),
     one(
         "standard_conforming_strings",
         Kind::Only(&["true", "yes", "1"]),

@@ -42,7 +42,7 @@ struct Values {
 
 /// What pg_settings says of a setting.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct SettingRow {
     pub name: &'static str,
     pub value: String,
     pub default: &'static str,
@@ -203,7 +203,7 @@ impl Settings {
     pub fn set(&self, name: &str, value: Option<&str>, is_local: bool) -> Result<(), Error> {
         let key = name.to_ascii_lowercase();
         let value = match known::find(&key) {
-            Some(Definition { kind: Kind::Told, name, .. }) => {
+            Some(Definition { kind: Kind::ReadOnly, name, .. }) => {
                 let text = format!("parameter \"{name}\" cannot be changed");
                 return Err(Error::new(2095, "55P02", text));
             }
@@ -309,15 +309,15 @@ impl Settings {
     }
 
     /// All of them, with what pg_settings says.
-    pub fn told(&self) -> Vec<Told> {
+    pub fn told(&self) -> Vec<SettingRow> {
         let values = self.values();
-        let told = |own: &'static Definition| Told {
+        let told = |own: &'static Definition| SettingRow {
             name: own.name,
             value: values.of(own).to_owned(),
             default: own.default,
             about: own.about,
             kind: own.kind.word(),
-            is_settable: !matches!(own.kind, Kind::Told),
+            is_settable: !matches!(own.kind, Kind::ReadOnly),
         };
         known::all().map(told).collect()
     }

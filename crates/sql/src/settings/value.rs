@@ -25,7 +25,7 @@ fn invalid(known: &Definition, text: &str) -> Error {
         Kind::Zone => {
             "a name such as Europe/Berlin, UTC, or SET TIME ZONE 2 for hours east".to_owned()
         }
-        Kind::Only(_) | Kind::Text | Kind::Told => {
+        Kind::Only(_) | Kind::Text | Kind::ReadOnly => {
             format!("it is '{}', and nothing else: {}", known.default, known.about)
         }
     };
@@ -58,7 +58,7 @@ pub(super) fn read(known: &Definition, text: &str) -> Result<String, Error> {
             let found = is_same(known.default) || others.iter().any(|word| is_same(word));
             found.then(|| known.default.to_owned())
         }
-        Kind::Told => None,
+        Kind::ReadOnly => None,
     };
     found.ok_or_else(|| invalid(known, text))
 }

@@ -50,7 +50,7 @@ impl Inferred {
     }
 
     /// The types of so many, as values have them and as clients are told them; what is not known is text.
-    pub fn finish(mut self, count: usize) -> Told {
+    pub fn finish(mut self, count: usize) -> ParameterTypes {
         self.types.resize(count.max(self.types.len()), None);
         let types = self.types.into_iter().map(|own| own.unwrap_or(DataType::Utf8));
         let told = types.map(|own| match &own {
@@ -64,12 +64,12 @@ impl Inferred {
             }
         });
         let (types, oids) = told.unzip();
-        Told { types, oids }
+        ParameterTypes { types, oids }
     }
 }
 
 /// The types of all parameters of a statement.
-pub(super) struct Told {
+pub(super) struct ParameterTypes {
     pub types: Vec<DataType>,
     pub oids: Vec<u32>,
 }

@@ -428,10 +428,16 @@ fn checks(seen: &Seen<'_>, rows: &mut Rows) {
 }
 
 /// A right of somebody on something: on what, by whom, to whom, which, and whether it may be passed on.
-type Told = (Grant, Rights, bool);
+type RightRow = (Grant, Rights, bool);
 
 /// Each right that grants give, where the session is who gives or has it. `with_public`: also what all have.
-fn told(acls: &Acls, who: &Who, table: &Table, grants: &[Grant], with_public: bool) -> Vec<Told> {
+fn told(
+    acls: &Acls,
+    who: &Who,
+    table: &Table,
+    grants: &[Grant],
+    with_public: bool,
+) -> Vec<RightRow> {
     let is_shown = |grant: &&Grant| {
         let is_public = grant.to == EVERYBODY;
         who.is_like(grant.by) || if is_public { with_public } else { who.is_like(grant.to) }

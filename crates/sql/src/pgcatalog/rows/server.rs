@@ -61,28 +61,28 @@ fn databases(seen: &Seen<'_>, rows: &mut Rows) {
 }
 
 /// What the catalogs say of all roles.
-struct Told {
+struct RoleRow {
     name: String,
     oid: u32,
     role: Role,
 }
 
-fn all_roles(seen: &Seen<'_>) -> Vec<Told> {
+fn all_roles(seen: &Seen<'_>) -> Vec<RoleRow> {
     let catalog = seen.ask.catalog();
     let roles = catalog.roles().into_iter();
-    let told = |(name, oid, role): (_, _, std::borrow::Cow<'_, Role>)| Told {
+    let told = |(name, oid, role): (_, _, std::borrow::Cow<'_, Role>)| RoleRow {
         name: String::from(name),
         oid,
         role: role.into_owned(),
     };
-    let mut all: Vec<Told> = roles.map(told).collect();
+    let mut all: Vec<RoleRow> = roles.map(told).collect();
     // Whose the schema public is, as in PostgreSQL.
     let role = Role { inherits: true, connections: -1, ..Role::default() };
-    all.push(Told { name: PUBLIC_OWNER.to_owned(), oid: PUBLIC_OWNER_OID, role });
+    all.push(RoleRow { name: PUBLIC_OWNER.to_owned(), oid: PUBLIC_OWNER_OID, role });
     all
 }
 
-impl Told {
+impl RoleRow {
     fn until(&self) -> Value {
         self.role.valid_until.map_or(Value::Null, Value::Time)
     }
@@ -153,7 +153,7 @@ fn members(seen: &Seen<'_>, rows: &mut Rows) {
 fn groups(seen: &Seen<'_>, rows: &mut Rows) {
     let all = all_roles(seen);
     for own in all.iter().filter(|own| !own.role.can_login) {
-        let is_member = |other: &&Told| other.role.member_of.iter().any(|of| of.of == own.oid);
+        let is_member = |other: &&RoleRow| other.role.member_of.iter().any(|of| of.of == own.oid);
         let members = all.iter().filter(is_member).map(|other| other.oid).collect();
         rows.add([
             ("groname", own.name.clone().into()),
