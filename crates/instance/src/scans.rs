@@ -123,7 +123,7 @@ impl Scans {
     }
 
     /// Lets go of the segments of a group (all, or those of these files).
-    pub(crate) fn let_go(&self, group: &str, files: Option<&[&str]>) {
+    pub(crate) fn release(&self, group: &str, files: Option<&[&str]>) {
         let gone = |(of, file): &Place| {
             of == group && files.is_none_or(|files| files.contains(&file.as_str()))
         };

@@ -23,7 +23,7 @@ pub trait Host: Send + Sync + 'static {
     fn mounted(&self, name: &str, mounted: &Mounted);
 
     /// A group is about to go, or has gone: what is open of it is let go of.
-    fn let_go(&self, name: &str);
+    fn release(&self, name: &str);
 
     /// A group has gone.
     fn gone(&self, name: &str);

@@ -12,7 +12,7 @@ use cellar_io::sim::Sim;
 use futures_util::FutureExt;
 
 use crate::ask::{between, everything};
-use crate::rig::{disks, is_let_go, nothing, open_all, run, scan_with};
+use crate::rig::{disks, is_released, nothing, open_all, run, scan_with};
 use crate::seeds;
 use crate::table::Rng;
 use crate::tables::{Bag, Table};
@@ -64,7 +64,7 @@ fn a_scan_that_is_dropped_leaves_nothing() {
                 }
             }
             drop(workers);
-            assert!(is_let_go(&env, &segments).await, "tasks of it go on");
+            assert!(is_released(&env, &segments).await, "tasks of it go on");
             drop(segments);
             for (disk, held) in disks.iter().zip(held) {
                 assert_eq!(disk.in_flight(), 0);

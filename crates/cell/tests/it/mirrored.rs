@@ -15,7 +15,7 @@ use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io, IoErrorKind};
 use cellar_sim::rig::{Rig, Shape};
 
 use crate::ask::{Asked, between, everything};
-use crate::rig::{Answer, Meanwhile, is_let_go, nothing, open, run, scan, scan_with};
+use crate::rig::{Answer, Meanwhile, is_released, nothing, open, run, scan, scan_with};
 use crate::seeds;
 use crate::table::Rng;
 use crate::tables::{Bag, Table};
@@ -168,7 +168,7 @@ fn one_bad_leg_changes_no_answer() {
             let answer = scan_with(own.group.env(), request, &cache, by, mishap).await;
             asked.check(&own.table, &before, answer);
             drop(asked);
-            assert!(is_let_go(own.group.env(), &segments).await, "tasks of it go on");
+            assert!(is_released(own.group.env(), &segments).await, "tasks of it go on");
             // Opened while it is as it is.
             let segments = own.open_all().await;
             let all: Vec<usize> = (0..own.table.types.len()).collect();

@@ -142,7 +142,7 @@ pub async fn scan(env: &SharedEnv, request: Request) -> Answer {
 }
 
 /// Whether nothing holds these segments any more but the caller, once what is on its way has ended.
-pub async fn is_let_go(env: &SharedEnv, segments: &[Arc<Segment>]) -> bool {
+pub async fn is_released(env: &SharedEnv, segments: &[Arc<Segment>]) -> bool {
     env.sleep(Duration::from_secs(5)).await;
     segments.iter().all(|segment| Arc::strong_count(segment) == 1)
 }

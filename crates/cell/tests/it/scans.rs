@@ -6,7 +6,7 @@ use cellar_cell::{Cache, DynamicFilter};
 use cellar_io::sim::Sim;
 
 use crate::ask::Asked;
-use crate::rig::{Meanwhile, disks, is_let_go, open_all, run, scan_with};
+use crate::rig::{Meanwhile, disks, is_released, open_all, run, scan_with};
 use crate::seeds;
 use crate::table::Rng;
 use crate::tables::Table;
@@ -46,7 +46,7 @@ fn life(seed: u64) {
             let answer = scan_with(&env, asked.request.clone(), &cache, by, meanwhile).await;
             asked.check(&table, &before, answer);
             drop(asked);
-            assert!(is_let_go(&env, &segments).await, "nothing of a scan is left behind its end");
+            assert!(is_released(&env, &segments).await, "nothing of a scan is left behind its end");
             assert!(cache.used() <= cache.size(), "{cache:?}");
         }
     });

@@ -9,7 +9,7 @@ use cellar_io::EnvExt;
 use cellar_io::sim::Sim;
 
 use crate::ask::everything;
-use crate::rig::{disks, is_let_go, nothing, open_all, run, scan_with};
+use crate::rig::{disks, is_released, nothing, open_all, run, scan_with};
 use crate::seeds;
 use crate::tables::{Bag, Table};
 
@@ -61,7 +61,7 @@ fn who_does_not_want_to_wait_any_more_need_not() {
         drop(waits);
         drop((worker, scan));
         disks[0].unhang();
-        assert!(is_let_go(&env, &segments).await, "what was on its way has ended");
+        assert!(is_released(&env, &segments).await, "what was on its way has ended");
     });
 }
 
@@ -78,7 +78,7 @@ fn a_limit_that_is_reached_ends_a_scan_though_a_disk_does_not_answer() {
             let answer = scan_with(&env, request, &Cache::new(0), (3, seed), nothing()).await;
             assert_eq!(Bag::of(&answer.sound()).count, 6000, "every worker has ended");
             disks[0].unhang();
-            assert!(is_let_go(&env, &segments).await);
+            assert!(is_released(&env, &segments).await);
         });
     });
 }

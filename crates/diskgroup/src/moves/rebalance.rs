@@ -474,7 +474,7 @@ async fn finish(moves: &Arc<Rebalance>, planned: &Plan, wishes: u64) -> Result<(
     for no in leaving {
         if !holds_anything(&lock(&moves.core).state, no) {
             // One that cannot go keeps no other.
-            kept = kept.and(let_go(moves, no).await);
+            kept = kept.and(release(moves, no).await);
         }
     }
     kept?;
@@ -520,7 +520,7 @@ fn holds_anything(state: &GroupState, no: u16) -> bool {
 }
 
 /// Takes an empty disk out of the group, then labels it as one that may be unplugged.
-async fn let_go(moves: &Arc<Rebalance>, no: u16) -> Result<(), Error> {
+async fn release(moves: &Arc<Rebalance>, no: u16) -> Result<(), Error> {
     let _labels = moves.labels.lock().await;
     let disk = moves.disk(no);
     let (all, told) = (Arc::clone(moves), Arc::new(AtomicBool::new(false)));

@@ -56,8 +56,8 @@ impl Drop for Shared {
     fn drop(&mut self) {
         // A transaction that was given up, without being rolled back.
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.database.heap.let_go(&inner.made);
-        self.database.tables.let_go(std::mem::take(&mut inner.published));
+        self.database.heap.release(&inner.made);
+        self.database.tables.release(std::mem::take(&mut inner.published));
     }
 }
 

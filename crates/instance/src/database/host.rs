@@ -44,8 +44,8 @@ impl Host for Instance {
         self.add_group(name, Arc::new(rows));
     }
 
-    fn let_go(&self, name: &str) {
-        self.scans().let_go(name, None);
+    fn release(&self, name: &str) {
+        self.scans().release(name, None);
     }
 
     fn gone(&self, name: &str) {

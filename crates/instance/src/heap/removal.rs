@@ -139,7 +139,7 @@ impl Heap {
     }
 
     /// Has what was made and never named go, soon.
-    pub(crate) fn let_go(&self, objects: &BTreeSet<u32>) {
+    pub(crate) fn release(&self, objects: &BTreeSet<u32>) {
         if objects.is_empty() {
             return;
         }

@@ -401,7 +401,7 @@ impl Tables {
     }
 
     /// As [`Tables::remove_unnamed`], of several, soon.
-    pub(crate) fn let_go(&self, published: Vec<Published>) {
+    pub(crate) fn release(&self, published: Vec<Published>) {
         if published.is_empty() {
             return;
         }
@@ -419,7 +419,7 @@ impl Tables {
     pub(crate) async fn remove_segments(&self, table: &Table) {
         let Ok(group) = self.group_of(table) else { return };
         let paths: Vec<&str> = table.segments.iter().map(|segment| segment.file.as_str()).collect();
-        self.scans.let_go(group.name(), Some(&paths));
+        self.scans.release(group.name(), Some(&paths));
         let files = table.segments.iter().map(|segment| (group.clone(), segment.file.clone()));
         remove_all(files.collect()).await;
     }

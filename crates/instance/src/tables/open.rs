@@ -31,7 +31,7 @@ impl Tables {
             self.scans.keep(place, &opened);
             // Who dropped the table meanwhile may have looked here before it was put in.
             if self.catalog().current().owner(&group, &one.file).is_none() {
-                self.scans.let_go(&group, Some(&[&one.file]));
+                self.scans.release(&group, Some(&[&one.file]));
             }
             segments.push(opened);
         }

@@ -110,7 +110,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::NoMedium`]; [`Error::MediumBusy`]; [`Error::Stopped`].
-    pub fn let_go_of(&self, name: &str) -> Result<(), Error> {
+    pub fn release(&self, name: &str) -> Result<(), Error> {
         let closed = self.0.with(|state| {
             let number = state.failed_number(name)?;
             let files = state.groups.iter_mut().map(|group| group.files[number].take());

@@ -70,7 +70,7 @@ impl Groups {
     ) -> Result<Changed> {
         self.check_writable()?;
         let mounted = self.get(group)?;
-        self.let_go(&mounted).await;
+        self.release(&mounted).await;
         let mut joining = self.joining(&mounted, &request.add, true)?;
         // Most of what is wrong is found before gigabytes are written.
         let change = self.change_of(&mounted, request, &joining)?;

@@ -140,7 +140,7 @@ impl Groups {
                 _ => unknown("a rebalance is under way; ask again in a while"),
             };
         }
-        self.let_go(&mounted).await;
+        self.release(&mounted).await;
         let joining = self.joining(&mounted, &request.add, true)?;
         let change = self.change_of(&mounted, request, &joining)?;
         let (targets, _open) = self.targets(&joining).await?;

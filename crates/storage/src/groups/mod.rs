@@ -168,7 +168,7 @@ impl Groups {
     }
 
     /// Closes the disks that have left a group, and has disk_string forget them.
-    async fn let_go(&self, mounted: &Mounted) {
+    async fn release(&self, mounted: &Mounted) {
         let gone = mounted.close_gone();
         if gone.is_empty() {
             return;

@@ -121,7 +121,7 @@ impl Groups {
                 let mut tried = returning::Tried::default();
                 let mut spares = spares::SparesTried::default();
                 while mounted.group.probe_disks().await {
-                    this.let_go(&mounted).await;
+                    this.release(&mounted).await;
                     this.return_found(&mounted, &mut tried).await;
                     this.take_spares(&mounted, &mut spares).await;
                     this.redo().give_up_failed_media(&mounted);
@@ -207,7 +207,7 @@ impl Groups {
         if !force {
             self.redo().check_no_redo(mounted.group.name(), 15027, "disk group not dismounted")?;
         }
-        self.host().let_go(mounted.group.name());
+        self.host().release(mounted.group.name());
         match mounted.group.dismount().await {
             Ok(()) => {}
             Err(_) if force => mounted.group.abandon(),
@@ -215,7 +215,7 @@ impl Groups {
         }
         self.forget(mounted.group.name());
         // A query that began before has perhaps opened a segment meanwhile.
-        self.host().let_go(mounted.group.name());
+        self.host().release(mounted.group.name());
         Ok(())
     }
 
@@ -228,8 +228,8 @@ impl Groups {
     pub(crate) async fn dismount_all(&self) -> Result<()> {
         let mut failure = Ok(());
         for mounted in self.all() {
-            self.let_go(&mounted).await;
-            self.host().let_go(mounted.group.name());
+            self.release(&mounted).await;
+            self.host().release(mounted.group.name());
             if let Err(error) = mounted.group.dismount().await {
                 failure = Err(Error::from(error));
             }

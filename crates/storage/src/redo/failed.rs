@@ -28,7 +28,7 @@ impl RedoManager {
         // Whoever changes the log now is followed by another look.
         let Some(_changing) = self.shared().changing.try_lock() else { return };
         for place in self.failed_places(log, mounted.group.name()) {
-            log.let_go(&place, None);
+            log.release(&place, None);
             for group in log.log().groups() {
                 // One that cannot be removed now is tried again with the next look.
                 let _ = self.remove_redo_file(&place, group.group, None).await;

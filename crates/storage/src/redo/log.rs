@@ -205,19 +205,19 @@ impl RedoLog {
     }
 
     /// Closes the files of a medium: of one log group, or of all.
-    pub(super) fn let_go(&self, place: &Place, number: Option<u32>) {
+    pub(super) fn release(&self, place: &Place, number: Option<u32>) {
         let goes =
             |file: &mut OwnFile| file.0 == *place && number.is_none_or(|number| number == file.1);
         let gone: Vec<OwnFile> = lock(&self.files).extract_if(.., goes).collect();
         // With no lock held: to close a file may take as long as its file system likes.
-        gone.iter().for_each(|file| file.2.let_go());
+        gone.iter().for_each(|file| file.2.release());
     }
 
     /// Has a log that has stopped or was closed let go of its files, whoever has it still, and its
     /// archiver end: files of a directory are locked, and the next log is to open them.
     pub(super) fn end(&self) {
         let files = std::mem::take(&mut *lock(&self.files));
-        files.iter().for_each(|file| file.2.let_go());
+        files.iter().for_each(|file| file.2.release());
         self.wake.notify(usize::MAX);
     }
 

@@ -24,7 +24,7 @@ impl HeldFile {
     }
 
     /// Closes it; what is under way ends first.
-    pub fn let_go(&self) {
+    pub fn release(&self) {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
         // With no lock held: closing a file may wait for its file system.
         drop(file);

@@ -65,7 +65,7 @@ impl RedoManager {
             match added.map_err(Error::from) {
                 // Nobody asks for its files, and whoever says the same again has no use for them.
                 Err(error) if !is_there => {
-                    log.let_go(&place, None);
+                    log.release(&place, None);
                     return Err(with_more(error, self.take_away(made).await));
                 }
                 added => {
@@ -104,10 +104,10 @@ impl RedoManager {
         let sizes: Vec<(u32, u64)> = groups.iter().map(|group| (group.group, group.size)).collect();
         // Not where it takes part, or has not answered.
         if is_known {
-            log.log().let_go_of(&place.to_string())?;
+            log.log().release(&place.to_string())?;
         }
         // What a medium that is not known has left is of nobody.
-        log.let_go(place, None);
+        log.release(place, None);
         let mut opened = match is_known {
             true => {
                 let own = decoded(log.control())?.database;
@@ -151,7 +151,7 @@ impl RedoManager {
         for word in words {
             let place = named(&log, word)?;
             log.log().drop_medium(&place.to_string()).await?;
-            log.let_go(&place, None);
+            log.release(&place, None);
             for group in log.log().groups() {
                 left.extend(self.removed_or_left(&place, group.group, own).await);
             }
@@ -173,8 +173,8 @@ impl RedoManager {
             return Ok(());
         }
         let own = decoded(log.control())?.database;
-        log.log().let_go_of(&lost.to_string())?;
-        log.let_go(&lost, None);
+        log.log().release(&lost.to_string())?;
+        log.release(&lost, None);
         for group in log.log().groups() {
             // One that stays is told by the disk group: nothing of it can be read.
             self.removed_or_left(&lost, group.group, own).await;

@@ -129,7 +129,7 @@ impl RedoManager {
         match added.await {
             // One that stopped meanwhile may know the group.
             Err(error) if !error.has(340) && !error.has(70152) => {
-                places.iter().for_each(|place| log.let_go(place, Some(number)));
+                places.iter().for_each(|place| log.release(place, Some(number)));
                 Err(with_more(error, self.take_away(files).await))
             }
             added => {
@@ -309,7 +309,7 @@ impl RedoManager {
             log.log().drop_group(*number).await?;
             // The log does not know them any more; what is left of them takes room alone.
             for place in &places {
-                log.let_go(place, Some(*number));
+                log.release(place, Some(*number));
                 left.extend(self.removed_or_left(place, *number, own).await);
             }
         }

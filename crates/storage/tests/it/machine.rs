@@ -111,7 +111,7 @@ impl Host for Above {
         self.hears(&format!("mounted {}", mounted.number), name);
     }
 
-    fn let_go(&self, name: &str) {
+    fn release(&self, name: &str) {
         self.hears("let go", name);
     }
 
