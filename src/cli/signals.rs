@@ -1,4 +1,4 @@
-//! The wish of the user or of the system that a command ends: Ctrl-C, SIGTERM, a terminal that goes
+//! The request of the user or of the system that a command ends: Ctrl-C, SIGTERM, a terminal that goes
 //! away. Whoever hears it removes what was made, or leaves it as it is to be found.
 
 use std::future::poll_fn;

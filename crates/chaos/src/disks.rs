@@ -97,13 +97,13 @@ impl ChaosDisks {
         lost
     }
 
-    /// The power of all files goes at that moment. There is one such wish at a time.
+    /// The power of all files goes at that moment. There is one such request at a time.
     pub fn cut_when(&self, when: When, cut: Cut) {
         self.shared.lock().arm(None, when, cut);
     }
 
     /// The power of one file goes at that moment, counted by its own requests. There is one such
-    /// wish at a time.
+    /// request at a time.
     ///
     /// # Errors
     /// There is no such file.

@@ -110,8 +110,8 @@ fn direct() -> FopenFlags {
 impl Filesystem for Server {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Kernels without one of them serve well enough.
-        for wish in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_PARALLEL_DIROPS] {
-            let _ = config.add_capabilities(wish);
+        for flag in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_PARALLEL_DIROPS] {
+            let _ = config.add_capabilities(flag);
         }
         let _ = config.set_max_write(WRITE_MAX);
         let _ = config.set_max_background(1024);

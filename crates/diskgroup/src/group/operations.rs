@@ -32,7 +32,7 @@ impl Group {
     /// The power is out of its range, or the group has stopped.
     #[boxed]
     pub async fn rebalance(&self, power: u32) -> Result<(), Error> {
-        self.inner.rebalance.wish(power).await
+        self.inner.rebalance.request_at(power).await
     }
 
     /// Waits until no rebalance is wanted, or it is stopped or stuck.
@@ -65,7 +65,7 @@ impl Group {
     /// Another one is under way; no such file or disk; the group cannot be written.
     #[boxed]
     pub async fn scrub(&self, spec: ScrubSpec) -> Result<(), Error> {
-        self.inner.scrub.wish(spec).await
+        self.inner.scrub.request(spec).await
     }
 
     /// SCRUB STOP: whether there was one.

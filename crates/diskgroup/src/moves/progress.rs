@@ -94,7 +94,7 @@ impl PassProgress {
 pub(super) struct Progress {
     passes: [Counts; 2],
     pub(super) meter: Option<Meter>,
-    /// For which wishes a rebalance that was stopped was planned.
+    /// For which requests a rebalance that was stopped was planned.
     pub(super) told_for: Option<u64>,
     pub(super) error: Option<Error>,
 }

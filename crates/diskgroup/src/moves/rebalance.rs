@@ -55,8 +55,8 @@ pub(crate) struct Rebalance {
     closing: AtomicBool,
     /// Whether the task is at work.
     working: AtomicBool,
-    /// Counts the wishes, with the core held: one that came after a plan is not met by it.
-    wishes: AtomicU64,
+    /// Counts the requests, with the core held: one that came after a plan is not met by it.
+    requests: AtomicU64,
     /// Probes under way: they write to free AUs.
     probes: AtomicUsize,
     /// Grows when probes are to end.
@@ -95,7 +95,7 @@ impl Rebalance {
             ended: Notify::new(),
             closing: AtomicBool::new(false),
             working: AtomicBool::new(false),
-            wishes: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
             probes: AtomicUsize::new(0),
             probe_turn: AtomicU64::new(0),
             progress: Mutex::default(),
@@ -126,7 +126,7 @@ impl Rebalance {
 
     /// Something more is wanted. Said with the core held.
     pub fn request(&self) {
-        self.wishes.fetch_add(1, Ordering::SeqCst);
+        self.requests.fetch_add(1, Ordering::SeqCst);
         lock(&self.progress).error = None;
         self.wanted.notify(usize::MAX);
     }
@@ -319,7 +319,7 @@ pub(crate) async fn run(moves: Arc<Rebalance>) {
         // Said before it is asked: who closes first tells, and then looks whether we work.
         moves.working.store(true, Ordering::SeqCst);
         let works = !stuck && may_work(&moves);
-        let wishes = moves.wishes.load(Ordering::SeqCst);
+        let requests = moves.requests.load(Ordering::SeqCst);
         let result = if works { round(&moves).await } else { Ok(()) };
         if !works && !stuck && may_read(&moves) {
             plan_only(&moves);
@@ -328,7 +328,7 @@ pub(crate) async fn run(moves: Arc<Rebalance>) {
         if let Err(error) = result {
             let mut progress = lock(&moves.progress);
             // What came meanwhile deserves a try of its own.
-            if moves.wishes.load(Ordering::SeqCst) == wishes {
+            if moves.requests.load(Ordering::SeqCst) == requests {
                 progress.error = Some(error);
             }
         }
@@ -344,10 +344,10 @@ pub(crate) async fn run(moves: Arc<Rebalance>) {
 
 /// Tells what a rebalance that was stopped would do.
 fn plan_only(moves: &Rebalance) {
-    let wishes = moves.wishes.load(Ordering::SeqCst);
+    let requests = moves.requests.load(Ordering::SeqCst);
     let snapshot = {
         let core = lock(&moves.core);
-        let known = lock(&moves.progress).told_for == Some(wishes);
+        let known = lock(&moves.progress).told_for == Some(requests);
         if core.state.rebalance != Some(0) || known {
             return;
         }
@@ -356,22 +356,22 @@ fn plan_only(moves: &Rebalance) {
     let planned = plan(&snapshot.input());
     let mut progress = lock(&moves.progress);
     progress.plan(&planned.moves);
-    progress.told_for = Some(wishes);
+    progress.told_for = Some(requests);
 }
 
 /// Plans and moves; when nothing is left to move, lets go of what is empty.
 async fn round(moves: &Arc<Rebalance>) -> Result<(), Error> {
-    let (planned, wishes) = {
-        let (snapshot, wishes) = {
+    let (planned, requests) = {
+        let (snapshot, requests) = {
             let core = lock(&moves.core);
-            (Snapshot::of(&core), moves.wishes.load(Ordering::SeqCst))
+            (Snapshot::of(&core), moves.requests.load(Ordering::SeqCst))
         };
         let mut planned = plan(&snapshot.input());
         spread_out(&mut planned);
-        (planned, wishes)
+        (planned, requests)
     };
     if planned.moves.is_empty() {
-        return finish(moves, &planned, wishes).await;
+        return finish(moves, &planned, requests).await;
     }
     lock(&moves.progress).plan(&planned.moves);
     let moved = move_all(moves, planned.moves).await?;
@@ -464,7 +464,7 @@ async fn move_all(moves: &Arc<Rebalance>, wanted: Vec<Move>) -> Result<u64, Erro
 
 /// Nothing is left to move: disks that are empty and leaving are let go of, and the rebalance is
 /// over.
-async fn finish(moves: &Arc<Rebalance>, planned: &Plan, wishes: u64) -> Result<(), Error> {
+async fn finish(moves: &Arc<Rebalance>, planned: &Plan, requests: u64) -> Result<(), Error> {
     let leaving: Vec<u16> = {
         let core = lock(&moves.core);
         let disks = core.state.disks.iter();
@@ -479,14 +479,14 @@ async fn finish(moves: &Arc<Rebalance>, planned: &Plan, wishes: u64) -> Result<(
     }
     kept?;
     shrink::finish(moves).await?;
-    if moves.wishes.load(Ordering::SeqCst) != wishes {
+    if moves.requests.load(Ordering::SeqCst) != requests {
         return Ok(());
     }
     if let Some(unplaced) = planned.unplaced.first() {
         return Err(stuck(moves, unplaced));
     }
     let over = moves.change(|core| {
-        let met = moves.wishes.load(Ordering::SeqCst) == wishes;
+        let met = moves.requests.load(Ordering::SeqCst) == requests;
         let over = met && core.state.rebalance.is_some();
         Ok((over, if over { vec![Op::Rebalance { power: None }] } else { vec![] }))
     });
@@ -591,14 +591,14 @@ impl Rebalance {
     ///
     /// # Errors
     /// The power is out of its range, or the group has stopped.
-    pub async fn wish(&self, power: u32) -> Result<(), Error> {
+    pub async fn request_at(&self, power: u32) -> Result<(), Error> {
         check_power(power)?;
         let op = Op::Rebalance { power: Some(power) };
-        let wish = |_: &mut Core| {
+        let change = |_: &mut Core| {
             self.request();
             Ok(((), vec![op]))
         };
-        self.change(wish).await?;
+        self.change(change).await?;
         self.wake();
         Ok(())
     }

@@ -210,7 +210,7 @@ pub(crate) async fn run(scrub: Arc<Scrub>) {
             let settled = scrub.env.now().since(mounted) >= MOUNTED_MIN;
             // One that cannot be begun now is due still.
             if settled && is_due(&scrub) {
-                let _ = scrub.wish(ScrubSpec::default()).await;
+                let _ = scrub.request(ScrubSpec::default()).await;
             }
             // In this order: one that is stopped from here on is seen to be.
             let turn = scrub.turn.load(Ordering::SeqCst);
@@ -241,9 +241,9 @@ impl Scrub {
     ///
     /// # Errors
     /// Another one is under way; no such file or disk; the group cannot be written.
-    pub async fn wish(&self, spec: ScrubSpec) -> Result<(), Error> {
+    pub async fn request(&self, spec: ScrubSpec) -> Result<(), Error> {
         let record = Record { spec, began: unix_seconds(self), ..Record::default() };
-        let wish = |core: &mut Core| {
+        let change = |core: &mut Core| {
             let state = &core.state;
             match kept(&state.attributes, UNDER_WAY) {
                 // What is wanted is being done.
@@ -264,7 +264,7 @@ impl Scrub {
             let op = Op::Attribute { name: UNDER_WAY.to_owned(), value: record.text() };
             Ok(((), vec![op]))
         };
-        self.change(wish).await?;
+        self.change(change).await?;
         self.wanted.notify(usize::MAX);
         Ok(())
     }

@@ -139,7 +139,7 @@ pub struct DiskState {
     pub created_ns: u64,
     /// The AUs of its two checkpoint areas.
     pub areas: [Vec<AuRun>; 2],
-    /// RESIZE to fewer bytes: what it will have once nothing lies behind them. 0: no such wish.
+    /// RESIZE to fewer bytes: what it will have once nothing lies behind them. 0: no such request.
     pub shrink_to: u64,
     /// How it left, while it is offline or returns.
     pub offline: Offline,
