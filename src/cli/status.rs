@@ -108,7 +108,7 @@ pub fn lines(status: &GroupHealth) -> String {
     let name = status.group.as_deref().unwrap_or("-");
     let mut text = output::labelled(name, &head);
     let mut put = |label: &str, words: &str| text.push_str(&output::labelled(label, words));
-    put("action", status.action.as_deref().unwrap_or("none"));
+    put("action", &status.action.as_ref().map_or("none".to_owned(), ToString::to_string));
     if status.error.is_some() {
         let numbers = status.error_numbers.iter().map(|number| format!("CELLAR-{number:05}"));
         put("error", &numbers.collect::<Vec<_>>().join(", "));
@@ -140,7 +140,7 @@ mod tests {
             group: Some("DATA".into()),
             state: "DEGRADED",
             words: "1 of 4 disks missing; every byte still has a copy".into(),
-            action: Some("word ".repeat(40)),
+            action: Some("word ".repeat(40).into()),
             safe: "x".into(),
             writable_bytes: 1 << 30,
             ..GroupHealth::default()
@@ -161,7 +161,7 @@ mod tests {
             .hint("bring A back");
         let status = health::of_unmounted(&error);
         assert_eq!((status.group.as_deref(), status.state), (Some("DATA"), "NOT MOUNTED"));
-        assert_eq!(status.action.as_deref(), Some("bring A back"));
+        assert_eq!(status.action, Some("bring A back".into()));
         let text = lines(&status);
         assert!(text.starts_with("DATA     NOT MOUNTED  without A it is not whole\n"), "{text}");
         assert!(text.ends_with("error    CELLAR-15017, CELLAR-15040\n"), "{text}");

@@ -2,7 +2,7 @@
 //! database fills it in.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::shell;
 
@@ -27,31 +27,39 @@ pub struct NextStep(Vec<Part>);
 enum Part {
     Words(String),
     Directory,
+    /// A command of ours: its name, the directory where it is known, what follows.
+    Cellar(String, Option<PathBuf>, String),
 }
 
 impl NextStep {
     /// Goes on with words.
     #[must_use]
-    pub fn then(mut self, words: impl Into<String>) -> NextStep {
-        self.0.push(Part::Words(words.into()));
-        self
+    pub fn then(self, words: impl Into<String>) -> NextStep {
+        self.with(Part::Words(words.into()))
     }
 
     /// Goes on with the directory of the database.
     #[must_use]
-    pub fn directory(mut self) -> NextStep {
-        self.0.push(Part::Directory);
-        self
+    pub fn directory(self) -> NextStep {
+        self.with(Part::Directory)
     }
 
     /// Goes on with a command of ours: `cellar NAME DIR REST`.
     #[must_use]
     pub fn cellar(self, name: &str, rest: &str) -> NextStep {
-        let command = self.then(format!("cellar {name} ")).directory();
-        match rest.is_empty() {
-            true => command,
-            false => command.then(format!(" {rest}")),
-        }
+        self.with(Part::Cellar(name.to_owned(), None, rest.to_owned()))
+    }
+
+    /// Goes on with another step.
+    #[must_use]
+    pub fn and(mut self, other: NextStep) -> NextStep {
+        self.0.extend(other.0);
+        self
+    }
+
+    fn with(mut self, part: Part) -> NextStep {
+        self.0.push(part);
+        self
     }
 
     /// The same in the database at `dir`.
@@ -59,7 +67,8 @@ impl NextStep {
     pub fn in_directory(self, dir: &Path) -> NextStep {
         let fill = |part| match part {
             Part::Directory => Part::Words(shell::path(dir)),
-            words @ Part::Words(_) => words,
+            Part::Cellar(name, None, rest) => Part::Cellar(name, Some(dir.to_owned()), rest),
+            known @ (Part::Words(_) | Part::Cellar(..)) => known,
         };
         NextStep(self.0.into_iter().map(fill).collect())
     }
@@ -69,9 +78,23 @@ impl NextStep {
     pub fn with_words(self, change: impl Fn(String) -> String) -> NextStep {
         let changed = |part| match part {
             Part::Words(words) => Part::Words(change(words)),
+            Part::Cellar(name, dir, rest) => Part::Cellar(name, dir, change(rest)),
             Part::Directory => Part::Directory,
         };
         NextStep(self.0.into_iter().map(changed).collect())
+    }
+
+    /// The same with a remark behind each command that is one of these.
+    #[must_use]
+    pub fn with_remark(self, commands: &[&str], remark: &str) -> NextStep {
+        let is_one = |part: &Part| matches!(part, Part::Cellar(name, ..) if commands.contains(&name.as_str()));
+        let told = |part| match part {
+            command @ Part::Cellar(..) if is_one(&command) => {
+                [Some(command), Some(Part::Words(remark.to_owned()))]
+            }
+            other => [Some(other), None],
+        };
+        NextStep(self.0.into_iter().flat_map(told).flatten().collect())
     }
 }
 
@@ -92,6 +115,11 @@ impl fmt::Display for NextStep {
         self.0.iter().try_for_each(|part| match part {
             Part::Words(words) => f.write_str(words),
             Part::Directory => f.write_str(DIRECTORY),
+            Part::Cellar(name, dir, rest) => {
+                let dir = dir.as_deref().map_or(DIRECTORY.to_owned(), shell::path);
+                let blank = if rest.is_empty() { "" } else { " " };
+                write!(f, "cellar {name} {dir}{blank}{rest}")
+            }
         })
     }
 }
@@ -112,5 +140,7 @@ mod tests {
         let words = NextStep::from("DROP TABLE \"DIR\", as cellar status says")
             .in_directory(Path::new("d"));
         assert_eq!(words.to_string(), "DROP TABLE \"DIR\", as cellar status says");
+        let remark = next.cellar("sql", "-c x").with_remark(&["sql"], " (elsewhere)").to_string();
+        assert!(remark.ends_with(": cellar status DIRcellar sql DIR -c x (elsewhere)"), "{remark}");
     }
 }

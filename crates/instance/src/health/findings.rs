@@ -1,17 +1,18 @@
 //! Findings: what needs a look in a group, and what to do about it.
 
-use std::path::Path;
-
 use cellar_diskgroup::{DiskInfo, Group, ScrubResult};
-use cellar_io::shell;
 use cellar_storage::Mounted;
 use cellar_storage::size::{show_bytes, show_count};
 use cellar_storage::words::some;
 
 use super::checked::{self, Checked};
 use super::{Finding, GroupHealth, LastScrub};
+use crate::error::NextStep;
 use crate::heap::Heap;
 use crate::scrub::wrong_words;
+
+/// The command of `asm` that mends what another copy has.
+const MEND: &str = "scrub --repair --wait";
 
 pub(super) fn lost(status: &GroupHealth) -> Option<Finding> {
     let files = &status.files_lost;
@@ -23,13 +24,8 @@ pub(super) fn lost(status: &GroupHealth) -> Option<Finding> {
 }
 
 /// FORCE had but older images of parts of some files.
-pub(super) fn taken_older(
-    status: &mut GroupHealth,
-    group: &Group,
-    now: u64,
-    dir: &Path,
-) -> Option<Finding> {
-    let (older, dir) = (group.taken_older(), shell::path(dir));
+pub(super) fn taken_older(status: &mut GroupHealth, group: &Group, now: u64) -> Option<Finding> {
+    let older = group.taken_older();
     let paths = older.files.iter().map(|path| format!("+{}/{path}", group.name()));
     let paths: Vec<String> = paths.collect();
     status.files_older.clone_from(&paths);
@@ -48,23 +44,21 @@ pub(super) fn taken_older(
             checked::ago(now, older.at),
             some(&paths)
         ),
-        action: format!(
-            "see which tables can be read: cellar validate {dir}; compare them with what you \
-             know; a table made anew (CREATE TABLE .. AS, DROP) is out of this list"
+        action: NextStep::from("see which tables can be read: ").cellar("validate", "").then(
+            "; compare them with what you know; a table made anew (CREATE TABLE .. AS, DROP) is out \
+             of this list",
         ),
     })
 }
 
 /// Tables can only be read since RECOVER FORCE.
-pub(super) fn ahead(mounted: &Mounted, heap: &Heap, dir: &Path) -> Option<Finding> {
+pub(super) fn ahead(mounted: &Mounted, heap: &Heap) -> Option<Finding> {
     (mounted.number == 1 && heap.is_ahead()).then(|| Finding {
         state: "DAMAGED",
         words: "tables can only be read: the redo log was opened by force, and pages have changes that it has lost"
             .into(),
-        action: format!(
-            "copy the tables out (cellar start {}, then pg_dump; or COPY .. TO), look them over, and load them into \
-             a new database",
-            shell::path(dir)
+        action: NextStep::from("copy the tables out (").cellar("start", "").then(
+            ", then pg_dump; or COPY .. TO), look them over, and load them into a new database",
         ),
     })
 }
@@ -79,7 +73,7 @@ pub(super) fn resyncs(left: u64) -> Finding {
 }
 
 /// Disks that are much slower than the others.
-pub(super) fn slow(disks: &[DiskInfo], dir: &Path) -> Option<Finding> {
+pub(super) fn slow(disks: &[DiskInfo]) -> Option<Finding> {
     let (slow, others): (Vec<&DiskInfo>, Vec<&DiskInfo>) =
         disks.iter().filter(|d| d.in_sync).partition(|d| d.slow);
     let first = slow.first()?;
@@ -88,27 +82,22 @@ pub(super) fn slow(disks: &[DiskInfo], dir: &Path) -> Option<Finding> {
     let named: Vec<String> =
         slow.iter().map(|d| format!("{} ({:.1} ms a read)", d.name, ms(d))).collect();
     let is = if slow.len() == 1 { "is" } else { "are" };
-    let (dir, name) = (shell::path(dir), &first.name);
+    let name = &first.name;
     Some(Finding {
         state: "SLOW",
         words: format!(
             "{} {is} slow, others take at most {usual:.1} ms; reads avoid it where they can",
             some(&named)
         ),
-        action: format!(
-            "see what it does: cellar asm {dir} iostat; to do without it for a while: cellar asm \
-             {dir} offline -D {name}"
-        ),
+        action: NextStep::from("see what it does: ")
+            .cellar("asm", "iostat")
+            .then("; to do without it for a while: ")
+            .cellar("asm", &format!("offline -D {name}")),
     })
 }
 
 /// What disks did wrong since the mount, also where another copy helped.
-pub(super) fn errors(
-    status: &GroupHealth,
-    group: &Group,
-    disks: &[DiskInfo],
-    dir: &Path,
-) -> Option<Finding> {
+pub(super) fn errors(status: &GroupHealth, group: &Group, disks: &[DiskInfo]) -> Option<Finding> {
     // What a scrub has mended, or found to be mended, needs no look any more.
     let since = |d: &&DiskInfo| d.in_sync && group.errors_since_scrub(d.number) > 0;
     if status.checksum_errors + status.io_errors == 0 || !disks.iter().any(|d| since(&d)) {
@@ -129,11 +118,9 @@ pub(super) fn errors(
     if repaired > 0 {
         words.push_str(&format!(", {} repaired from another copy", show_count(repaired)));
     }
-    let dir = shell::path(dir);
-    let action = format!(
-        "find and mend what else is bad: cellar asm {dir} scrub --repair --wait; dmesg tells of \
-         the device"
-    );
+    let action = NextStep::from("find and mend what else is bad: ")
+        .cellar("asm", MEND)
+        .then("; dmesg tells of the device");
     Some(Finding { state: "DAMAGED", words, action })
 }
 
@@ -143,45 +130,41 @@ pub(super) fn left_bad(
     known: &Checked,
     scrub: &ScrubResult,
     now: u64,
-    dir: &Path,
 ) -> Option<Finding> {
     let well_since = known.bad.is_none() && known.all_read_at.is_some_and(|at| at > scrub.ended);
     if scrub.found.left == 0 || well_since {
         return None;
     }
-    let (ago, dir) = (checked::ago(now, scrub.ended), shell::path(dir));
+    let ago = checked::ago(now, scrub.ended);
     let action = match scrub.spec.repair {
-        true => format!("write these parts again; which files they are in: cellar validate {dir}"),
-        false => format!("mend it: cellar asm {dir} scrub --repair --wait"),
+        true => NextStep::from("write these parts again; which files they are in: ")
+            .cellar("validate", ""),
+        false => NextStep::from("mend it: ").cellar("asm", MEND),
     };
     let words = format!("scrub found {ago}: {}", wrong_words(group, scrub));
     Some(Finding { state: "DAMAGED", words, action })
 }
 
 /// What `validate` found, until it or a scrub finds everything well.
-pub(super) fn found_bad(
-    known: &Checked,
-    scrub: Option<&LastScrub>,
-    now: u64,
-    dir: &Path,
-) -> Option<Finding> {
+pub(super) fn found_bad(known: &Checked, scrub: Option<&LastScrub>, now: u64) -> Option<Finding> {
     let bad = known.bad.as_ref()?;
     if !bad.metadata && scrub.is_some_and(|s| s.ended >= bad.found_at && s.left == 0) {
         return None;
     }
-    let (ago, dir) = (checked::ago(now, bad.found_at), shell::path(dir));
+    let ago = checked::ago(now, bad.found_at);
     let action = match bad.mendable {
-        true => format!(
-            "mend it: cellar asm {dir} scrub --repair --wait; see the files: cellar validate {dir}"
-        ),
-        false => format!("see what to do, and when it is well: cellar validate {dir}"),
+        true => NextStep::from("mend it: ")
+            .cellar("asm", MEND)
+            .then("; see the files: ")
+            .cellar("validate", ""),
+        false => NextStep::from("see what to do, and when it is well: ").cellar("validate", ""),
     };
     let words = format!("validate found {ago}: {}", bad.words());
     Some(Finding { state: "DAMAGED", words, action })
 }
 
 /// Nothing can be written: because all is taken, or because too few failure groups are left.
-pub(super) fn full(mounted: &Mounted, dir: &Path) -> Finding {
+pub(super) fn full(mounted: &Mounted) -> Finding {
     let group = &mounted.group;
     let info = group.info();
     let copies = usize::from(info.redundancy.copies());
@@ -189,15 +172,15 @@ pub(super) fn full(mounted: &Mounted, dir: &Path) -> Finding {
     let (words, action) = if left < copies {
         (
             format!("no room: {copies} copies need {copies} failure groups, here: {left}"),
-            "nothing can be written until the missing disks are back".to_owned(),
+            "nothing can be written until the missing disks are back".into(),
         )
     } else {
-        let (dir, name) = (shell::path(dir), &info.name);
         (
             "no room: nothing can be written".to_owned(),
-            format!(
-                "see what takes the room: cellar asm {dir} du; cellar asm {dir} rm +{name}/FILE"
-            ),
+            NextStep::from("see what takes the room: ")
+                .cellar("asm", "du")
+                .then("; ")
+                .cellar("asm", &format!("rm +{}/FILE", info.name)),
         )
     };
     Finding { state: "FULL", words, action }

@@ -10,7 +10,8 @@ use cellar_storage::finder::NoDisk;
 use cellar_storage::size::{show_bytes, show_count, show_time};
 use cellar_storage::words::some;
 
-use super::{Finding, GroupHealth};
+use super::{Finding, GroupHealth, joined};
+use crate::error::NextStep;
 
 /// What a group is looked at with.
 pub struct Seen<'a> {
@@ -21,7 +22,6 @@ pub struct Seen<'a> {
     pub gone: &'a [&'a DiskInfo],
     /// Paths where no disk could be made out.
     pub no_disks: &'a [NoDisk],
-    pub dir: &'a Path,
 }
 
 /// That disks are missing, refused or on the way back; nothing where none is.
@@ -38,7 +38,7 @@ pub fn finding(status: &GroupHealth, seen: &Seen<'_>) -> Option<Finding> {
         let lowered = show_count(status.files_lowered as u64);
         words.push_str(&format!("; {lowered} {files} fewer copies than due"));
     }
-    Some(Finding { state: "DEGRADED", words, action: actions(seen).join("; ") })
+    Some(Finding { state: "DEGRADED", words, action: joined(actions(seen)).unwrap_or_default() })
 }
 
 /// How many of the disks are missing, refused, on the way back.
@@ -66,8 +66,8 @@ fn counted(seen: &Seen<'_>) -> String {
 }
 
 /// What to do, in the order of what it concerns.
-fn actions(seen: &Seen<'_>) -> Vec<String> {
-    let (group, dir) = (seen.group, shell::path(seen.dir));
+fn actions(seen: &Seen<'_>) -> Vec<NextStep> {
+    let group = seen.group;
     let of = |status: DiskStatus| -> Vec<&DiskInfo> {
         seen.gone.iter().copied().filter(|d| d.status == status).collect()
     };
@@ -78,8 +78,8 @@ fn actions(seen: &Seen<'_>) -> Vec<String> {
     });
     let (refused, absent): (Vec<&DiskInfo>, Vec<&DiskInfo>) =
         still_in.partition(|d| d.refused.is_some());
-    let mut action: Vec<String> =
-        refused.iter().filter_map(|d| Some(refused_action(d, d.refused?, &dir))).collect();
+    let mut action: Vec<NextStep> =
+        refused.iter().filter_map(|d| Some(refused_action(d, d.refused?))).collect();
     if !absent.is_empty() {
         action.push(absent_action(&absent, seen));
     }
@@ -88,23 +88,23 @@ fn actions(seen: &Seen<'_>) -> Vec<String> {
         let goes_on = operation.as_ref().is_some_and(|now| now.power > 0 && now.error.is_none());
         let held = named(&forcing);
         action.push(match goes_on {
-            true => {
-                format!("what {held} held is being made again on the others: cellar asm {dir} lsop")
+            true => NextStep::from(format!("what {held} held is being made again on the others: "))
+                .cellar("asm", "lsop"),
+            false => {
+                NextStep::from(format!("what {held} held is to be made again on the others: "))
+                    .cellar("asm", "rebal --power 1")
             }
-            false => format!(
-                "what {held} held is to be made again on the others: cellar asm {dir} rebal \
-                 --power 1"
-            ),
         });
     }
-    action.extend(seen.offline.iter().map(|away| away_action(group, away, &dir)));
+    action.extend(seen.offline.iter().map(|away| away_action(group, away)));
     if !back.is_empty() {
         let names = some(&back.iter().map(|d| d.name.clone()).collect::<Vec<_>>());
         action.push(match group.is_read_only() {
-            true => format!(
-                "{names} gets what it missed while the database is open: cellar asm {dir} lsop"
-            ),
-            false => format!("none, {names} is getting what it missed"),
+            true => {
+                NextStep::from(format!("{names} gets what it missed while the database is open: "))
+                    .cellar("asm", "lsop")
+            }
+            false => format!("none, {names} is getting what it missed").into(),
         });
     }
     action
@@ -122,88 +122,95 @@ fn named(disks: &[&DiskInfo]) -> String {
 }
 
 /// What to do about disks that are not there, and that nobody has left out yet.
-fn absent_action(absent: &[&DiskInfo], seen: &Seen<'_>) -> String {
+fn absent_action(absent: &[&DiskInfo], seen: &Seen<'_>) -> NextStep {
     let names = named(absent);
     let without = seen.no_disks.iter().take(4).map(|at| {
         let why = at.why.stack().last().map_or("", |entry| entry.message.as_str());
         match at.why.next_step() {
-            Some(next) => format!("{why} ({})", next.clone().in_directory(seen.dir)),
-            None => why.to_owned(),
+            Some(next) => NextStep::from(format!("{why} (")).and(next.clone()).then(")"),
+            None => why.into(),
         }
     });
-    let without: Vec<String> = without.collect();
-    if without.is_empty() {
-        return format!(
+    let alone = absent.len() == 1 && seen.no_disks.len() == 1;
+    let Some(without) = joined(without) else {
+        let words = format!(
             "bring {names} back before anything is written: it has missed nothing yet, and the \
              next command that may write leaves it out"
         );
-    }
-    let may_be = if absent.len() == 1 && without.len() == 1 { "it is" } else { "it may be" };
-    format!(
-        "{names} is not found; {may_be} here: {}. Mend that before anything is written: it has \
-         missed nothing yet, and the next command that may write leaves it out",
-        without.join("; ")
+        return words.into();
+    };
+    let may_be = if alone { "it is" } else { "it may be" };
+    NextStep::from(format!("{names} is not found; {may_be} here: ")).and(without).then(
+        ". Mend that before anything is written: it has missed nothing yet, and the next command \
+         that may write leaves it out",
     )
 }
 
 /// What to do about a disk that is here and of no use.
-fn refused_action(disk: &DiskInfo, why: Refused, dir: &str) -> String {
-    let (named, again) = (with_path(disk), again(disk, Some(why), dir));
-    match why {
+fn refused_action(disk: &DiskInfo, why: Refused) -> NextStep {
+    let (named, again) = (with_path(disk), again(disk, Some(why)));
+    let words = match why {
         Refused::CutOff { .. } => format!(
             "{named}: {why}; what it had is on the others, and the next command that may write \
-             leaves it out. To use it again after that: {again}"
+             leaves it out. To use it again after that: "
         ),
         _ => format!(
             "{named}: {why}. Put the disk back as it was last; if there is none, the next command \
-             that may write goes on without it, and after that all of it is copied anew by: \
-             {again}"
+             that may write goes on without it, and after that all of it is copied anew by: "
         ),
-    }
+    };
+    NextStep::from(words).and(again)
 }
 
 /// The commands that make a disk of no use a member again.
-fn again(disk: &DiskInfo, why: Option<Refused>, dir: &str) -> String {
-    let online = format!("cellar asm {dir} online -D {} --force", disk.name);
-    match (why, &disk.path) {
+fn again(disk: &DiskInfo, why: Option<Refused>) -> NextStep {
+    let words = match (why, &disk.path) {
         (Some(Refused::CutOff { due, .. }), Some(path)) => {
-            format!("truncate -s {due} {}; {online}", shell::path(Path::new(path)))
+            format!("truncate -s {due} {}; ", shell::path(Path::new(path)))
         }
-        _ => online,
-    }
+        _ => String::new(),
+    };
+    NextStep::from(words).cellar("asm", &format!("online -D {} --force", disk.name))
 }
 
 /// What to do about a disk that left.
-fn away_action(group: &Group, away: &OfflineDisk, dir: &str) -> String {
+fn away_action(group: &Group, away: &OfflineDisk) -> NextStep {
     let disks = group.disks();
     let disk = disks.iter().find(|d| d.number == away.disk);
     let named = disk.map_or_else(|| away.name.clone(), with_path);
     let name = &away.name;
-    let replace = format!("cellar asm {dir} replace {name} NEWDISK");
+    let replace = format!("replace {name} NEWDISK");
+    let online = format!("online -D {name}");
     let within = match &away.stuck {
         None => format!(" within {}", show_time(away.drop_in)),
         Some(_) => String::new(),
     };
     if away.coming {
-        return format!("none, {name} is about to get what it missed");
+        return format!("none, {name} is about to get what it missed").into();
     }
     let here = disk.filter(|d| d.path.is_some());
     let refused = here.and_then(|d| d.refused);
     if let Some(disk) = here.filter(|_| away.missed.is_none() || refused.is_some()) {
         let why = refused.map_or("what it lacks is not known".to_owned(), |why| why.to_string());
-        let again = again(disk, refused, dir);
-        return format!("{named}: {why}; copy all of it anew{within}: {again}; or {replace}");
+        return NextStep::from(format!("{named}: {why}; copy all of it anew{within}: "))
+            .and(again(disk, refused))
+            .then("; or ")
+            .cellar("asm", &replace);
     }
     if let Some(why) = &away.refused {
-        return format!(
-            "{named} does not come back ({why}): try it again{within}: cellar asm {dir} online -D \
-             {name}; or {replace}"
-        );
+        let words = format!("{named} does not come back ({why}): try it again{within}: ");
+        let tried = NextStep::from(words).cellar("asm", &online);
+        return tried.then("; or ").cellar("asm", &replace);
     }
     match (away.by_command, disk.is_some_and(|d| d.gone || d.path.is_none())) {
         // It comes back by itself when it is there again.
-        (false, true) => format!("bring {named} back{within}, or now: {replace}"),
-        _ => format!("bring {named} back{within}: cellar asm {dir} online -D {name}; or {replace}"),
+        (false, true) => {
+            NextStep::from(format!("bring {named} back{within}, or now: ")).cellar("asm", &replace)
+        }
+        _ => NextStep::from(format!("bring {named} back{within}: "))
+            .cellar("asm", &online)
+            .then("; or ")
+            .cellar("asm", &replace),
     }
 }
 

@@ -17,13 +17,12 @@ mod work;
 use std::path::Path;
 
 use cellar_diskgroup::{DiskInfo, ScrubResult};
-use cellar_io::shell;
 use cellar_storage::Mounted;
 use cellar_storage::finder::NoDisk;
 use cellar_storage::redo::Redo;
 use serde::Serialize;
 
-use crate::error::{Entry, Error};
+use crate::error::{Entry, Error, NextStep};
 use crate::heap::Heap;
 use checked::Checked;
 use missing::Seen;
@@ -46,7 +45,8 @@ pub struct GroupHealth {
     /// In words.
     pub words: String,
     /// What to do; `None` when nothing.
-    pub action: Option<String>,
+    #[serde(serialize_with = "as_text")]
+    pub action: Option<NextStep>,
     /// Why it cannot be mounted, the whole stack.
     pub error: Option<String>,
     /// The numbers of that stack, for programs, which read no messages.
@@ -138,7 +138,7 @@ impl LastScrub {
 struct Finding {
     state: &'static str,
     words: String,
-    action: String,
+    action: NextStep,
 }
 
 /// A group that is not there, from the error that tells why.
@@ -151,9 +151,7 @@ pub fn of_unmounted(error: &Error) -> GroupHealth {
         state: if group.is_some() { "NOT MOUNTED" } else { "NOT OPEN" },
         group,
         words: words.to_owned(),
-        action: Some(
-            error.next_step().map_or("bring its disks back".to_owned(), ToString::to_string),
-        ),
+        action: Some(error.next_step().cloned().unwrap_or_else(|| "bring its disks back".into())),
         error: Some(stack.collect::<Vec<_>>().join("\n")),
         error_numbers: error.stack().iter().map(|entry| entry.number).collect(),
         safe: "unknown until it is mounted".to_owned(),
@@ -204,49 +202,52 @@ pub fn of(
     }));
     found.extend(findings::lost(&status));
     let now = group.env().wall().unix_nanos / 1_000_000_000;
-    found.extend(findings::taken_older(&mut status, group, now, dir));
+    found.extend(findings::taken_older(&mut status, group, now));
     let operation = group.operation();
     let away = group.away_disks();
     (status.work, status.redo) = (work::words(mounted, &away), redo::words(mounted, redo));
-    let seen = Seen { group, offline: &away, gone: &gone, no_disks, dir };
+    let seen = Seen { group, offline: &away, gone: &gone, no_disks };
     found.extend(missing::finding(&status, &seen));
-    found.extend(findings::errors(&status, group, &disks, dir));
+    found.extend(findings::errors(&status, group, &disks));
     let known = checked::of(dir, &info.name);
     let scrub = group.last_scrub();
     (status.last_scrub, status.next_scrub) =
         (scrub.as_ref().map(LastScrub::of), group.next_scrub());
-    found.extend(findings::found_bad(&known, status.last_scrub.as_ref(), now, dir));
-    found.extend(scrub.and_then(|scrub| findings::left_bad(group, &known, &scrub, now, dir)));
+    found.extend(findings::found_bad(&known, status.last_scrub.as_ref(), now));
+    found.extend(scrub.and_then(|scrub| findings::left_bad(group, &known, &scrub, now)));
     let last = status.last_scrub.as_ref();
     status.checked_words = checked::words(&known, last, status.next_scrub, now);
     status.checked = Some(known);
-    found.extend(findings::slow(&disks, dir));
+    found.extend(findings::slow(&disks));
     found.extend((resync.bytes_left > 0).then(|| findings::resyncs(resync.bytes_left)));
     if info.writable_mb == 0 && info.stopped.is_none() {
-        found.push(findings::full(mounted, dir));
+        found.push(findings::full(mounted));
     }
-    found.extend(findings::ahead(mounted, heap, dir));
-    found.extend(redo::finding(mounted, redo, dir));
+    found.extend(findings::ahead(mounted, heap));
+    found.extend(redo::finding(mounted, redo));
     status.words = format!("{} disks, all in sync", disks.len());
     if operation.is_some_and(|now| now.power == 0) {
-        status.action = Some(format!(
-            "go on with the rebalance, which was stopped: cellar asm {} rebal --power 1",
-            shell::path(dir)
-        ));
+        let stopped = NextStep::from("go on with the rebalance, which was stopped: ");
+        status.action = Some(stopped.cellar("asm", "rebal --power 1").in_directory(dir));
     }
-    sum_up(&mut status, &found);
+    sum_up(&mut status, found, dir);
     status
 }
 
 /// What needs a look makes the state, the worst first.
-fn sum_up(health: &mut GroupHealth, found: &[Finding]) {
-    let [worst, ..] = found else { return };
+fn sum_up(health: &mut GroupHealth, found: Vec<Finding>, dir: &Path) {
+    let Some(worst) = found.first() else { return };
     health.state = worst.state;
     health.states = found.iter().map(|f| f.state).collect();
-    health.words = joined(found.iter().map(|f| f.words.as_str()));
-    health.action = Some(joined(found.iter().map(|f| f.action.as_str())));
+    health.words = found.iter().map(|f| f.words.as_str()).collect::<Vec<_>>().join("; ");
+    health.action = joined(found.into_iter().map(|f| f.action.in_directory(dir)));
 }
 
-fn joined<'a>(parts: impl Iterator<Item = &'a str>) -> String {
-    parts.collect::<Vec<_>>().join("; ")
+/// One step of several.
+fn joined(steps: impl IntoIterator<Item = NextStep>) -> Option<NextStep> {
+    steps.into_iter().reduce(|all, next| all.then("; ").and(next))
+}
+
+fn as_text<S: serde::Serializer>(action: &Option<NextStep>, to: S) -> Result<S::Ok, S::Error> {
+    action.as_ref().map(ToString::to_string).serialize(to)
 }

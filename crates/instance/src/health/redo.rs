@@ -1,13 +1,11 @@
 //! The redo log as `status` tells it.
 
-use std::path::Path;
-
 use cellar_io::shell;
 use cellar_storage::Mounted;
 use cellar_storage::redo::{Redo, RedoLog};
 
 use super::Finding;
-use crate::error::Error;
+use crate::error::{Error, NextStep};
 use crate::views;
 
 /// Where the log is and what a commit waits for; `None`: there is none, or it is not this group's to
@@ -29,7 +27,7 @@ pub fn words(mounted: &Mounted, redo: &Redo) -> Option<String> {
 }
 
 /// What of it needs a look.
-pub fn finding(mounted: &Mounted, redo: &Redo, dir: &Path) -> Option<Finding> {
+pub fn finding(mounted: &Mounted, redo: &Redo) -> Option<Finding> {
     if mounted.number != 1 {
         return None;
     }
@@ -38,7 +36,7 @@ pub fn finding(mounted: &Mounted, redo: &Redo, dir: &Path) -> Option<Finding> {
         return Some(Finding {
             state: "DAMAGED",
             words: words.collect::<Vec<_>>().join(": "),
-            action: action(&problem, dir, "see cellar inspect"),
+            action: action(&problem, "see cellar inspect"),
         });
     }
     let missing = redo.missing();
@@ -51,7 +49,7 @@ pub fn finding(mounted: &Mounted, redo: &Redo, dir: &Path) -> Option<Finding> {
                 .into(),
         });
     }
-    if let Some(finding) = redo.log().and_then(|log| of_open(&log, dir)) {
+    if let Some(finding) = redo.log().and_then(|log| of_open(&log)) {
         return Some(finding);
     }
     let mut media: Vec<(String, bool)> =
@@ -68,27 +66,26 @@ pub fn finding(mounted: &Mounted, redo: &Redo, dir: &Path) -> Option<Finding> {
             media.len(),
             failed.join(", ")
         ),
-        action: format!(
-            "bring {} back, or give it up and add another: cellar sql {} -c {}",
-            failed.first().unwrap_or(&"it"),
-            shell::path(dir),
-            shell::quoted(&format!(
-                "alter database drop logfile member '{}'; alter database add logfile member '+{}'",
-                failed.first().unwrap_or(&""),
-                mounted.group.name()
-            ))
-        ),
+        action: instead(failed.first().unwrap_or(&""), mounted.group.name()),
     })
 }
 
-/// What to do about an error in the database at `dir`.
-fn action(error: &Error, dir: &Path, otherwise: &str) -> String {
-    let next = error.next_step().cloned();
-    next.unwrap_or_else(|| otherwise.into()).in_directory(dir).to_string()
+/// What to do about a medium that has failed.
+fn instead(medium: &str, group: &str) -> NextStep {
+    let statements = format!(
+        "alter database drop logfile member '{medium}'; alter database add logfile member '+{group}'"
+    );
+    NextStep::from(format!("bring {medium} back, or give it up and add another: "))
+        .cellar("sql", &format!("-c {}", shell::quoted(&statements)))
+}
+
+/// What to do about an error.
+fn action(error: &Error, otherwise: &str) -> NextStep {
+    error.next_step().cloned().unwrap_or_else(|| otherwise.into())
 }
 
 /// What an open log itself has to say.
-fn of_open(log: &RedoLog, dir: &Path) -> Option<Finding> {
+fn of_open(log: &RedoLog) -> Option<Finding> {
     if let Some(why) = log.log().stopped() {
         return Some(Finding {
             state: "STOPPED",
@@ -102,6 +99,6 @@ fn of_open(log: &RedoLog, dir: &Path) -> Option<Finding> {
     Some(Finding {
         state: "DEGRADED",
         words: format!("redo is not archived: {}", error.stack()[0].message),
-        action: action(&error, dir, "make room where archives are kept"),
+        action: action(&error, "make room where archives are kept"),
     })
 }

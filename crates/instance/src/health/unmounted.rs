@@ -5,7 +5,7 @@ use std::path::Path;
 use cellar_io::shell;
 use cellar_storage::groups::Groups;
 
-use crate::error::Error;
+use crate::error::{Error, NextStep};
 
 /// Offers FORCE where it helps and was not given, with what it may lose.
 pub fn or_force(error: Error, dir: &Path, force: Option<&str>) -> Error {
@@ -30,7 +30,7 @@ pub fn or_force(error: Error, dir: &Path, force: Option<&str>) -> Error {
 const INCOMPLETE: u32 = 15040;
 
 /// The command that mounts a group without its missing disks, and what that costs.
-fn offer(name: &str, dir: &Path) -> String {
+fn offer(name: &str, dir: &Path) -> NextStep {
     let disks = dir.join("disks");
     let first = match std::fs::read_dir(&disks).is_ok_and(|mut found| found.next().is_some()) {
         true => format!(
@@ -39,13 +39,12 @@ fn offer(name: &str, dir: &Path) -> String {
         ),
         false => "continue".to_owned(),
     };
-    format!(
+    let statement = format!("-c 'alter diskgroup {} mount force'", name.to_lowercase());
+    NextStep::from(format!(
         "bring the missing disks back. If they are gone for good, what was written to the missing \
-         disks alone is lost; {first} permanently without them: cellar sql {} -c 'alter diskgroup {} \
-         mount force'",
-        shell::path(dir),
-        name.to_lowercase()
-    )
+         disks alone is lost; {first} permanently without them: "
+    ))
+    .cellar("sql", &statement)
 }
 
 /// Groups that are not there, each as an error that offers what mounts it in the database at `dir`.

@@ -10,7 +10,7 @@ pub fn rows(all: Vec<GroupHealth>) -> Vec<VHealth> {
         state: health.state,
         states: health.states.join(", "),
         words: health.words,
-        action: health.action,
+        action: health.action.map(|action| action.to_string()),
         work: health.work,
         safe: health.safe,
         checked: health.checked_words,
