@@ -43,7 +43,7 @@ impl Message {
     }
 
     fn in_directory(self, dir: &Path) -> Message {
-        Message { next: self.next.map(|next| next.in_directory(dir)), ..self }
+        Message { next: self.next.map(|next| followable(next.in_directory(dir))), ..self }
     }
 }
 
@@ -98,7 +98,10 @@ impl Fault {
         match self {
             Fault::Usage(message) => Fault::Usage(message.in_directory(dir)),
             Fault::Failed(message) => Fault::Failed(message.in_directory(dir)),
-            Fault::Refused(error) => Fault::Refused(Box::new(error.in_directory(dir))),
+            Fault::Refused(error) => {
+                let change = |next: NextStep| followable(next.in_directory(dir));
+                Fault::Refused(Box::new(error.map_next_step(change)))
+            }
             other => other,
         }
     }
@@ -120,6 +123,17 @@ impl Fault {
         }
     }
 }
+
+/// A next step as whoever has this program can follow it.
+pub fn followable(next: NextStep) -> NextStep {
+    match cfg!(feature = "sql") {
+        true => next,
+        false => next.with_remark(&OF_SQL, " (by a program with SQL)"),
+    }
+}
+
+/// Commands that only a program with SQL has.
+const OF_SQL: [&str; 4] = ["demo", "load", "sql", "start"];
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -180,9 +180,10 @@ fn show(args: &Args, held: &Held) -> Result<(), Fault> {
         show_room(info.writable_mb),
     );
     let dir = shell::path(&args.dir);
-    let next = match args.import.is_empty() {
-        true => format!("cellar load {dir} FILE, then cellar sql {dir}"),
-        false => format!("cellar status {dir}, then cellar sql {dir}"),
+    let next = match (cfg!(feature = "sql"), args.import.is_empty()) {
+        (true, true) => format!("cellar load {dir} FILE, then cellar sql {dir}"),
+        (true, false) => format!("cellar status {dir}, then cellar sql {dir}"),
+        (false, _) => format!("cellar status {dir}, then cellar asm {dir} lsdg"),
     };
     output::text(&format!(
         "{}\n{}\n{}",

@@ -39,12 +39,13 @@ use clap::Parser;
 
 use fault::Fault;
 
-#[derive(Debug, Parser)]
-#[command(
-    name = "cellar",
-    version,
-    about = "Mirrored disk groups that hold data, and SQL over them",
-    after_help = "Examples:
+#[cfg(feature = "sql")]
+const ABOUT: &str = "Mirrored disk groups that hold data, and SQL over them";
+#[cfg(not(feature = "sql"))]
+const ABOUT: &str = "Mirrored disk groups that hold data";
+
+#[cfg(feature = "sql")]
+const EXAMPLES: &str = "Examples:
   cellar demo                             all of it in about a minute
   cellar disks                            which disks here can be used
   cellar init mydb                        four mirrored files of 2 GB
@@ -55,7 +56,24 @@ use fault::Fault;
   cellar asm mydb lsdg                    disk groups and their room
   cellar lab run multi-disk               are two disks twice one?
 Exit codes: 0 done, 1 failed (or not well), 2 wrong usage.
-DIR may be left out where CELLAR_DIR is set. Each command has its --help."
+DIR may be left out where CELLAR_DIR is set. Each command has its --help.";
+#[cfg(not(feature = "sql"))]
+const EXAMPLES: &str = "Examples:
+  cellar disks                            which disks here can be used
+  cellar init mydb                        four mirrored files of 2 GB
+  cellar status mydb                      is it well, and what to do
+  cellar asm mydb lsdg                    disk groups and their room
+  cellar lab run multi-disk               are two disks twice one?
+Exit codes: 0 done, 1 failed (or not well), 2 wrong usage.
+DIR may be left out where CELLAR_DIR is set. Each command has its --help.
+SQL, loading, the server and the demo are in a program with SQL.";
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "cellar",
+    version,
+    about = ABOUT,
+    after_help = EXAMPLES
 )]
 struct Cellar {
     #[command(subcommand)]
@@ -301,13 +319,18 @@ mod tests {
         let names: Vec<String> =
             cellar.get_subcommands().map(|c| c.get_name().to_owned()).collect();
         let mut helps = vec![cellar.render_help().to_string()];
-        for name in names {
-            let command = cellar.find_subcommand_mut(&name).unwrap();
+        for name in &names {
+            let command = cellar.find_subcommand_mut(name).unwrap();
             helps.push(command.clone().render_help().to_string());
         }
         for help in helps.iter().map(|h| output::fold_help(h)) {
             assert!(help.contains("Example"), "no example in {help}");
             assert!(help.lines().all(|l| l.chars().count() <= 80), "{help}");
+            for behind in help.split("cellar ").skip(1) {
+                let name = behind.split(|c: char| !c.is_ascii_lowercase()).next().unwrap();
+                let is_one = name.is_empty() || names.iter().any(|own| own == name);
+                assert!(is_one, "this program has no command {name}: {help}");
+            }
         }
     }
 }

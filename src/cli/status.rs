@@ -7,7 +7,7 @@ use cellar_instance::health::{self, GroupHealth};
 use cellar_storage::size::show_room;
 
 use super::database::{Database, Place};
-use super::fault::Fault;
+use super::fault::{Fault, followable};
 use super::output::{self, Format};
 
 /// Arguments of `status`.
@@ -55,10 +55,11 @@ impl Args {
 /// [`Fault::NotWell`] when a group needs a look.
 pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(), Fault> {
     let all = database.inner.health().await;
-    tell(args, &all)?;
+    let well = all.iter().all(GroupHealth::is_well);
+    tell(args, all)?;
     #[cfg(feature = "sql")]
     broken_tables(database).await?;
-    if all.iter().all(GroupHealth::is_well) { Ok(()) } else { Err(Fault::NotWell) }
+    if well { Ok(()) } else { Err(Fault::NotWell) }
 }
 
 /// Tells which tables over files in place cannot be used now, and why.
@@ -74,7 +75,8 @@ async fn broken_tables(database: &Database) -> Result<(), Fault> {
     Ok(())
 }
 
-fn tell(args: &Args, all: &[GroupHealth]) -> Result<(), Fault> {
+fn tell(args: &Args, mut all: Vec<GroupHealth>) -> Result<(), Fault> {
+    all.iter_mut().for_each(|status| status.action = status.action.take().map(followable));
     if args.is_json() {
         return output::json(&all);
     }
@@ -96,7 +98,7 @@ pub fn not_open(args: &Args, fault: Fault) -> Fault {
     if !args.is_json() && status.group.is_none() {
         return fault;
     }
-    match tell(args, &[status]) {
+    match tell(args, vec![status]) {
         Ok(()) => Fault::NotWell,
         Err(closed) => closed,
     }

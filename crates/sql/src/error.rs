@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::path::Path;
 
 pub use cellar_instance::NextStep;
 use cellar_instance::catalog::name;
@@ -152,16 +151,6 @@ impl Error {
     /// The next step of the deepest entry that has one: it knows best what helps.
     pub fn what_helps(&self) -> Option<&NextStep> {
         self.stack().filter_map(|entry| entry.next_step.as_ref()).last()
-    }
-
-    /// The same of the database at `dir`: what is to be done next names it.
-    #[must_use]
-    pub fn in_directory(self, dir: &Path) -> Error {
-        Error {
-            next_step: self.next_step.map(|step| step.in_directory(dir)),
-            cause: self.cause.map(|cause| Box::new(cause.in_directory(dir))),
-            ..self
-        }
     }
 }
 

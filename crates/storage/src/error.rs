@@ -162,10 +162,10 @@ impl Error {
         self.hint.as_ref()
     }
 
-    /// The same of the database at `dir`: what is to be done next names it.
+    /// The same with the next step as `change` makes it.
     #[must_use]
-    pub fn in_directory(self, dir: &Path) -> Error {
-        Error { hint: self.hint.map(|hint| hint.in_directory(dir)), ..self }
+    pub fn map_next_step(self, change: impl FnOnce(NextStep) -> NextStep) -> Error {
+        Error { hint: self.hint.map(change), ..self }
     }
 
     /// The number of the cause, the last line.

@@ -49,6 +49,6 @@ fn offer(name: &str, dir: &Path) -> NextStep {
 
 /// Groups that are not there, each as an error that offers what mounts it in the database at `dir`.
 pub fn not_mounted(groups: &Groups, dir: &Path) -> Vec<Error> {
-    let told = |error| or_force(error, dir, None).in_directory(dir);
+    let told = |error| or_force(error, dir, None).map_next_step(|next| next.in_directory(dir));
     groups.not_mounted().into_iter().map(told).collect()
 }
