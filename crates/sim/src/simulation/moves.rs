@@ -113,14 +113,21 @@ impl Moves {
     }
 }
 
-/// What may be refused at any time, for want of room or of failure groups.
+/// What a change may be refused for: where it drops disks, for want of failure groups, too.
+fn change_may_be(result: Result<(), Error>, w: &World, change: &AlterDisks, what: &str) {
+    match result {
+        Err(error @ Error::FailGroups { .. }) if !change.drop.is_empty() => {
+            w.say(format!("{what}: {error}"));
+        }
+        other => may_be(other, w, what),
+    }
+}
+
+/// What may be refused at any time, for want of room.
 fn may_be(result: Result<(), Error>, w: &World, what: &str) {
     match result {
         Ok(()) => w.say(format!("{what}: done")),
         Err(Error::NoSpace { why, .. }) => w.say(format!("{what}: no space, {why}")),
-        Err(error @ Error::FailGroups { .. }) if what.contains("drop [DropDisk") => {
-            w.say(format!("{what}: {error}"));
-        }
         // What only the lost leg had cannot be moved.
         Err(error @ (Error::NoCopy { .. } | Error::Lost { .. } | Error::Io(_))) if w.lost.get() => {
             w.say(format!("{what}: {error}"));
@@ -214,7 +221,7 @@ async fn add(w: &World, moves: &Moves, group: &Group) {
         }
         other => other,
     };
-    may_be(result, w, &what);
+    change_may_be(result, w, &change, &what);
 }
 
 fn any_online(w: &World, moves: &Moves, group: &Group) -> Option<DropDisk> {
@@ -245,7 +252,7 @@ async fn drop_some(w: &World, moves: &Moves, group: &Group) {
     let change = AlterDisks { drop, power: power(moves), ..Default::default() };
     let what = format!("drop {:?}, power {:?}", change.drop, change.power);
     w.say(what.clone());
-    may_be(group.alter_disks(&change).await, w, &what);
+    change_may_be(group.alter_disks(&change).await, w, &change, &what);
 }
 
 /// A size for a disk: smaller or larger than it is, or what its device has.
@@ -290,7 +297,7 @@ async fn resize_some(w: &World, moves: &Moves, group: &Group) {
     match group.alter_disks(&change).await {
         // The device has no more, or it is to be smaller than a disk may be; or it left meanwhile.
         Err(Error::DiskUnusable { number, .. }) if [15057, 15036, 15084].contains(&number) => {}
-        other => may_be(other, w, &what),
+        other => change_may_be(other, w, &change, &what),
     }
     if moves.below(3) == 0 && power_is_on(group) {
         wait(w, group).await;
