@@ -330,7 +330,8 @@ fn left_out(group: &cellar_diskgroup::Group, no_disks: &[NoDisk], dir: &Path) {
     ));
     // One of these may be what is missing.
     for at in no_disks.iter().filter(|_| absent) {
-        output::notice(&format!("Notice: {}", at.why));
+        let why = at.why.clone().map_next_step(|next| next.in_directory(dir));
+        output::notice(&format!("Notice: {why}"));
     }
 }
 

@@ -99,7 +99,8 @@ pub async fn run(format: Option<Format>, database: &Database, place: &Place) -> 
             Ok(None) => Ok(()),
             Err(fault) => Err(fault),
         };
-        lines.told(result)?;
+        let dir = database.inner.directory().path();
+        lines.told(result.map_err(|fault| fault.in_directory(dir)))?;
     }
     Ok(())
 }
