@@ -170,7 +170,10 @@ async fn at(command: Command, place: &database::Place) -> Result<ExitCode, Fault
     let done = |()| ExitCode::SUCCESS;
     match command {
         #[cfg(feature = "sql")]
-        Command::Demo(args) => demo::run(args, place).await.map(done),
+        Command::Demo(args) => {
+            let dir = args.dir.clone();
+            demo::run(args, place).await.map(done).map_err(|fault| fault.in_directory(&dir))
+        }
         Command::Init(args) => init::run(args, place).await.map(done),
         Command::Inspect(args) => inspect::run(args, place).await.map(done),
         Command::Status(status::Args { alert: Some(ref run), .. }) => {
