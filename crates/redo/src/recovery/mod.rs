@@ -12,6 +12,8 @@ pub(crate) mod judge;
 mod open;
 pub(crate) mod read;
 mod records;
+#[cfg(test)]
+mod tests;
 pub(crate) mod walk;
 
 use std::sync::Arc;

@@ -21,3 +21,4 @@ mod scoreboard;
 mod simulation;
 mod support;
 mod threads;
+mod without_writes;
