@@ -15,6 +15,9 @@ pub(crate) const MAGIC: [u8; 4] = *b"CLHD";
 /// Bytes before the numbers in the first page of a slot.
 pub(crate) const HEAD_BYTES: usize = 32;
 
+/// Numbers of batches are below.
+const BATCH_MAX: u64 = 1 << 62;
+
 /// Where a page is in the file, in bytes.
 fn offset_of(page: u32) -> u64 {
     u64::from(page) * PAGE_BYTES as u64
@@ -106,7 +109,7 @@ impl Ring {
         for slot in 0..geometry.ring_batches {
             let first = geometry.ring_slot(u64::from(slot));
             let pages = read_slot(device, first, geometry.ring_slot_pages()).await;
-            let found = Slot::of(store, pages);
+            let found = Slot::of(store, pages).and_then(|found| found.checked(geometry, slot));
             lacks_any |= found.as_ref().is_none_or(|slot| slot.lacks_any);
             slots.extend(found.map(|slot| (slot.batch, slot.pages)));
         }
@@ -209,5 +212,19 @@ impl Slot {
         }
         let lacks_any = whole.len() < count;
         Some(Slot { batch: long(16), pages: whole, lacks_any })
+    }
+
+    /// `None` where its number is none of this slot's, or so high that none can follow. Only pages of extents are
+    /// ever written by way of the ring.
+    fn checked(mut self, geometry: &Geometry, slot: u32) -> Option<Slot> {
+        if geometry.ring_slot(self.batch) != geometry.ring_slot(u64::from(slot))
+            || self.batch >= BATCH_MAX
+        {
+            return None;
+        }
+        let (first, count) = (geometry.first_page(geometry.system_extents()), self.pages.len());
+        self.pages.retain(|(number, _)| *number >= first);
+        self.lacks_any |= self.pages.len() < count;
+        Some(self)
     }
 }

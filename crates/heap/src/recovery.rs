@@ -152,7 +152,8 @@ impl Replay<'_> {
             held.push(read?);
         }
         let newest = held.iter().map(|frame| frame.current().lsn()).max().unwrap_or(0);
-        self.done.newest = self.done.newest.max(newest);
+        // No log comes so far, and the next one is asked for.
+        self.done.newest = self.done.newest.max(newest.min(u64::MAX - 1));
         Ok(held)
     }
 }

@@ -10,6 +10,9 @@ use crate::recovery::Replayed;
 /// Pages that are read at once.
 const PAGES: usize = 128;
 
+/// No log comes so far.
+const LSN_MAX: u64 = u64::MAX >> 2;
+
 /// The newest LSN of a page in its place, 0 where there is none, and whether all pages could be read. Pages that are
 /// damaged have none: no record is ever applied to one.
 pub(super) async fn newest_page(device: &dyn Device, store: u64) -> (u64, bool) {
@@ -36,7 +39,7 @@ pub(super) async fn newest_page(device: &dyn Device, store: u64) -> (u64, bool) 
             if let Ok(raw) = bytes[..].try_into()
                 && check(raw, store, number).is_ok()
             {
-                newest = newest.max(PageRef::new(raw).lsn());
+                newest = newest.max(PageRef::new(raw).lsn().min(LSN_MAX));
             }
         }
         first += count as u32;

@@ -43,7 +43,9 @@ impl Store {
         let OpenAlone { env, waits, device, options, gives_log_up } = open;
         let session = waits.session("store recovery", Kind::Background);
         let mut header = Header::read(&*device).await?;
-        let Header { store, geometry, extents, checkpoint, .. } = header;
+        let Header { store, geometry, checkpoint, .. } = header;
+        // What a header says of pages that the file does not have is not believed.
+        let extents = header.extents.min(geometry.extents(device.geometry().size));
         if header.ahead == 0 && !gives_log_up {
             return Ok(None);
         }

@@ -10,6 +10,9 @@ use crate::pace::Rates;
 const MAGIC: [u8; 4] = *b"CLHS";
 const VERSION: u16 = 1;
 
+/// Generations and LSNs are below: no store comes so far, and what is counted on from there does not overflow.
+const NUMBERS_MAX: u64 = 1 << 62;
+
 /// The feature: pages are ahead of the log. A program that does not know it refuses the store.
 const AHEAD: u64 = 1;
 
@@ -96,7 +99,7 @@ impl Header {
         if !geometry.is_possible() {
             return Err(format!("its sizes cannot be: {geometry:?}"));
         }
-        Ok(Header {
+        let header = Header {
             generation: long(24),
             store: long(32),
             database: u128::from(long(40)) | u128::from(long(48)) << 64,
@@ -105,7 +108,22 @@ impl Header {
             checkpoint: long(72),
             rates: Rates { redo: long(80), pages: long(88) }.sane(),
             ahead: long(96),
-        })
+        };
+        header.check()?;
+        Ok(header)
+    }
+
+    /// Whether a store can be so: the map of one with fewer extents would be made anew, over the one that it has.
+    fn check(&self) -> Result<(), String> {
+        let least = self.geometry.extents(self.geometry.least_bytes());
+        if self.extents < least {
+            return Err(format!("it has {} extents, {least} are the least", self.extents));
+        }
+        let numbers = [self.generation, self.checkpoint, self.ahead];
+        match numbers.into_iter().find(|number| *number >= NUMBERS_MAX) {
+            Some(number) => Err(format!("its numbers cannot be: {number:#x}")),
+            None => Ok(()),
+        }
     }
 
     /// Reads both copies and takes the newer whole one.
