@@ -52,4 +52,4 @@ pub use transaction::{
     Isolation, LockedRow, LocksOf, RangeScan, RowBatch, RowKey, Savepoint, StatementView,
     TableScan, TableShares, Transaction,
 };
-pub use verify::{Finding, KeysOf, Report, TableOf};
+pub use verify::{Finding, KeysOf, Known, LongValue, LongsOf, Report, TableOf};

@@ -120,6 +120,67 @@ pub enum Finding {
         /// The index.
         index: u32,
     },
+    /// A page of a long value is marked as one of rows: rows would be put into it.
+    #[error(
+        "page {page} of object {object} is of a long value, and its space page {space} does not say so"
+    )]
+    NotMarkedLong {
+        /// The page.
+        page: u32,
+        /// The space page.
+        space: u32,
+        /// The table.
+        object: u32,
+    },
+    /// A page of a long value is not there.
+    #[error("page {page} of table {table} is no part of {}, which leads to it", value_of(*row))]
+    LongLost {
+        /// The table.
+        table: u32,
+        /// The row that has the value, where it is known.
+        row: Option<RowId>,
+        /// The page that should be a part of it.
+        page: u32,
+    },
+    /// A page is of a long value, and of another one or of this one twice.
+    #[error("page {page} of table {table} is of {}, and another way leads to it too", value_of(*row))]
+    LongShared {
+        /// The table.
+        table: u32,
+        /// The row that has the value that came second, where it is known.
+        row: Option<RowId>,
+        /// The page.
+        page: u32,
+    },
+    /// A long value is shorter or longer than its row says.
+    #[error(
+        "{row} of table {table} has a long value of {length} bytes in page {page} and others, and these have {bytes}"
+    )]
+    LongLength {
+        /// The table.
+        table: u32,
+        /// The row.
+        row: RowId,
+        /// The first page of the value.
+        page: u32,
+        /// The length that the row has, in bytes.
+        length: u32,
+        /// The length that its pages have.
+        bytes: usize,
+    },
+    /// A page is marked as in use by a long value, and no row leads to it.
+    #[error(
+        "page {page} is leaked: space page {space} says that a long value has it, and no row of table {table} leads \
+         to it"
+    )]
+    LongLeaked {
+        /// The table.
+        table: u32,
+        /// The page.
+        page: u32,
+        /// The space page.
+        space: u32,
+    },
     /// A slot or its cell cannot be in such a page.
     #[error("slot {slot} of page {page} of object {object} cannot be")]
     Cell {
@@ -297,9 +358,14 @@ impl Finding {
             | Finding::FirstExtents { object, .. }
             | Finding::NotThere { object, .. }
             | Finding::MarkedFree { object, .. }
+            | Finding::NotMarkedLong { object, .. }
             | Finding::Cell { object, .. } => Some(object),
             Finding::Forward { table, .. }
             | Finding::Moved { table, .. }
+            | Finding::LongLost { table, .. }
+            | Finding::LongShared { table, .. }
+            | Finding::LongLength { table, .. }
+            | Finding::LongLeaked { table, .. }
             | Finding::RowUnreadable { table, .. } => Some(table),
             Finding::Leaked { index, .. }
             | Finding::Outside { index, .. }
@@ -327,6 +393,10 @@ fn kind_name(kind: Option<Kind>) -> &'static str {
         Kind::Space => "a space page",
         Kind::Free => "a free page",
     })
+}
+
+fn value_of(row: Option<RowId>) -> String {
+    row.map_or_else(|| "a long value".to_owned(), |row| format!("the long value of {row}"))
 }
 
 fn leaf_name(page: Option<u32>) -> String {

@@ -7,6 +7,7 @@
 mod agree;
 mod finding;
 mod index;
+mod long;
 mod pages;
 mod space;
 mod table;
@@ -26,6 +27,7 @@ use crate::transaction::RowKey;
 
 use agree::{Agree, Expected};
 pub use finding::Finding;
+pub use long::{LongValue, LongsOf};
 use pages::Pages;
 use space::Objects;
 
@@ -40,6 +42,22 @@ pub struct TableOf {
 
 /// The keys of a row of a table, by its bytes; `None` where they cannot be read as a row of that table.
 pub type KeysOf<'a> = dyn Fn(u32, &[u8]) -> Option<Vec<RowKey>> + Send + Sync + 'a;
+
+/// What the caller knows of the bytes of rows.
+#[derive(Clone, Copy, Default)]
+pub struct Known<'a> {
+    /// Their keys. Without, rows and entries are compared by the rows' places only, one entry for each row.
+    pub keys: Option<&'a KeysOf<'a>>,
+    /// Their long values. Without, no page of one is missed.
+    pub longs: Option<&'a LongsOf<'a>>,
+}
+
+impl std::fmt::Debug for Known<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (keys, longs) = (self.keys.is_some(), self.longs.is_some());
+        f.debug_struct("Known").field("keys", &keys).field("longs", &longs).finish()
+    }
+}
 
 /// Is told of bytes of pages that were looked at, as they come.
 pub type Read<'a> = dyn Fn(u64) + Send + Sync + 'a;
@@ -76,6 +94,7 @@ struct Verify<'a> {
     view: &'a View,
     session: &'a Session,
     keys: Option<&'a KeysOf<'a>>,
+    longs: Option<&'a LongsOf<'a>>,
     read: &'a Read<'a>,
     report: Report,
     /// The page that was looked at last: it is often asked for again at once.
@@ -116,8 +135,24 @@ impl View {
         keys: Option<&KeysOf<'_>>,
         read: &Read<'_>,
     ) -> Result<Report, Error> {
-        let (report, last) = (Report::default(), None);
-        let mut verify = Verify { view: self, session, keys, read, report, last };
+        self.verify_knowing(session, tables, Known { keys, longs: None }, read).await
+    }
+
+    /// The same; where the long values of rows are known each is followed from its row, and pages that none leads to
+    /// are found.
+    ///
+    /// # Errors
+    /// As [`View::verify`].
+    #[boxed]
+    pub async fn verify_knowing<'a>(
+        &'a self,
+        session: &'a Session,
+        tables: &'a [TableOf],
+        known: Known<'a>,
+        read: &'a Read<'a>,
+    ) -> Result<Report, Error> {
+        let (report, last, Known { keys, longs }) = (Report::default(), None, known);
+        let mut verify = Verify { view: self, session, keys, longs, read, report, last };
         verify.run(tables).await?;
         Ok(verify.report)
     }

@@ -4,13 +4,18 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::geometry::Geometry;
+use crate::space::allocate::LONG;
 
+/// A long value has it.
+const CLAIMED: u8 = 0x10;
 /// Nobody knows whether it is in use.
 const UNKNOWN: u8 = 0x20;
 /// What is in it cannot be used; that was said.
 const BAD: u8 = 0x40;
 /// Something leads to it; whether it may be in use was looked at.
 const REACHED: u8 = 0x80;
+/// What was found of it.
+const FOUND: u8 = CLAIMED | BAD | REACHED;
 
 /// What its space page has of a page, and what was found of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +31,23 @@ impl Mark {
     pub const UNKNOWN: Mark = Mark(UNKNOWN);
 
     pub fn is_in_use(self) -> bool {
-        self.0 & !(BAD | REACHED | UNKNOWN) != 0
+        self.0 & !(FOUND | UNKNOWN) != 0
     }
 
     pub fn is_free(self) -> bool {
-        self.0 & !(BAD | REACHED) == 0
+        self.0 & !FOUND == 0
+    }
+
+    pub fn is_long(self) -> bool {
+        self.0 & !FOUND == LONG
+    }
+
+    pub fn is_unknown(self) -> bool {
+        self.0 & UNKNOWN != 0
+    }
+
+    pub fn is_claimed(self) -> bool {
+        self.0 & CLAIMED != 0
     }
 
     pub fn is_bad(self) -> bool {
@@ -49,11 +66,24 @@ pub(super) struct Pages {
     extents: BTreeMap<u32, Box<[Mark]>>,
     /// Extents of which nobody knows whose they are.
     dark: Vec<Range<u32>>,
+    /// A row does not say which long values it has.
+    has_unfollowed: bool,
 }
 
 impl Pages {
     pub fn new(object: u32, geometry: Geometry, dark: Vec<Range<u32>>) -> Pages {
-        Pages { object, geometry, extents: BTreeMap::new(), dark }
+        Pages { object, geometry, extents: BTreeMap::new(), dark, has_unfollowed: false }
+    }
+
+    pub fn set_unfollowed(&mut self) {
+        self.has_unfollowed = true;
+    }
+
+    /// Whether all rows could be seen, and all of their long values.
+    pub fn is_all_followed(&self) -> bool {
+        let mut marks = self.extents.values().flat_map(|marks| marks.iter());
+        let is_dark = marks.any(|mark| mark.is_bad() || mark.is_unknown());
+        !is_dark && self.dark.is_empty() && !self.has_unfollowed
     }
 
     /// Adds an extent, whose first page says this of each of its pages.
@@ -80,6 +110,10 @@ impl Pages {
 
     pub fn set_bad(&mut self, page: u32) {
         self.set(page, BAD);
+    }
+
+    pub fn set_claimed(&mut self, page: u32) {
+        self.set(page, CLAIMED);
     }
 
     pub fn set_reached(&mut self, page: u32) {

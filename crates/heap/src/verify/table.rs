@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cellar_page::{Cell, CellKind, Kind, PageRef};
 
 use super::agree::Expected;
-use super::pages::Pages;
+use super::pages::{Mark, Pages};
 use super::{Finding, Verify};
 use crate::error::Error;
 use crate::frames::Image;
@@ -40,10 +40,16 @@ impl Verify<'_> {
         let mut next = pages.next_in_use(0);
         while let Some(number) = next {
             next = pages.next_in_use(number + 1);
+            // Those of long values come with their rows, or behind them.
+            if pages.get(number).is_some_and(Mark::is_long) {
+                continue;
+            }
             let Looked::Page(image) = self.table_page(pages, number).await? else { continue };
             pages.set_reached(number);
             self.report.pages += 1;
             if image.page().kind() != Some(Kind::Heap) {
+                let (space, object) = (pages.space_of(number), pages.object);
+                self.report.find(Finding::NotMarkedLong { page: number, space, object });
                 continue;
             }
             if let Some(slot) = overlapping(image.page()) {
@@ -55,9 +61,10 @@ impl Verify<'_> {
                 let Some(row) = self.cell(pages, at, cell).await? else { continue };
                 self.report.rows += 1;
                 self.expect(pages.object, expected, at, &row);
+                self.follow_longs(pages, at, &row).await?;
             }
         }
-        Ok(())
+        self.other_longs(pages).await
     }
 
     /// A page of the table. One that is marked as in use and is not a page of rows is a finding.

@@ -27,3 +27,4 @@ mod statistics;
 mod support;
 mod threads;
 mod verify;
+mod verify_long;
