@@ -23,8 +23,8 @@ pub(crate) enum Change<'a> {
     /// Bytes of a page without cells, by their place in it.
     Bytes { at: usize, bytes: &'a [u8] },
     /// No change: this page and those behind it, so many, were written around the log. Redo alone does not
-    /// make them.
-    Unlogged { pages: usize },
+    /// make them; a file has them whose header has this generation, or a later one.
+    Unlogged { pages: usize, generation: u64 },
 }
 
 /// Why bytes are no change, or one that the page cannot take.
@@ -39,7 +39,9 @@ const REMOVE: u8 = 5;
 const TRUNCATE: u8 = 6;
 const SPLICE: u8 = 7;
 const BYTES: u8 = 8;
-const UNLOGGED: u8 = 9;
+/// Without a generation: only read.
+const UNLOGGED_BEFORE: u8 = 9;
+const UNLOGGED: u8 = 10;
 
 /// The most bytes that a change takes in redo beside the bytes of its cell.
 pub(crate) const CHANGE_BYTES: usize = 16;
@@ -92,9 +94,10 @@ impl<'a> Change<'a> {
                 short(out, bytes.len());
                 out.extend_from_slice(bytes);
             }
-            Change::Unlogged { pages } => {
+            Change::Unlogged { pages, generation } => {
                 out.push(UNLOGGED);
                 short(out, pages);
+                out.extend_from_slice(&generation.to_le_bytes());
             }
         }
     }
@@ -122,7 +125,12 @@ impl<'a> Change<'a> {
                 Change::Splice { slot, kind, at, removed, bytes: reader.cell()? }
             }
             BYTES => Change::Bytes { at: reader.short()?, bytes: reader.cell()? },
-            UNLOGGED => Change::Unlogged { pages: reader.short()? },
+            UNLOGGED_BEFORE => Change::Unlogged { pages: reader.short()?, generation: 0 },
+            UNLOGGED => {
+                let pages = reader.short()?;
+                let (low, high) = (reader.long()?, reader.long()?);
+                Change::Unlogged { pages, generation: u64::from(high) << 32 | u64::from(low) }
+            }
             _ => return Err(Unfit("kind of a change")),
         };
         Ok((page, change, reader.0))
@@ -251,7 +259,8 @@ mod tests {
             4 => (short.clone(), kind, 0usize..20, 0usize..20, bytes.clone()).prop_map(
                 |(slot, kind, at, removed, bytes)| Change::Splice { slot, kind, at, removed, bytes }
             ),
-            1 => (0usize..9000).prop_map(|pages| Change::Unlogged { pages }),
+            1 => (0usize..9000, any::<u64>())
+                .prop_map(|(pages, generation)| Change::Unlogged { pages, generation }),
             1 => (0usize..9000, bytes).prop_map(|(at, bytes)| Change::Bytes { at, bytes }),
         ]
     }
@@ -276,7 +285,11 @@ mod tests {
         let splice = Change::Splice { slot: 1, kind: moved, at: 2, removed: 3, bytes: b"z" };
         assert_eq!(bytes(splice), *b"\x07\x03\x01\0\x02\0\x03\0\x01\0z");
         assert_eq!(bytes(Change::Bytes { at: 48, bytes: &[1] }), [8, 48, 0, 1, 0, 1]);
-        assert_eq!(bytes(Change::Unlogged { pages: 63 }), [9, 63, 0]);
+        let unlogged = Change::Unlogged { pages: 63, generation: 513 };
+        assert_eq!(bytes(unlogged), [10, 63, 0, 1, 2, 0, 0, 0, 0, 0, 0]);
+        let before = Change::decode(&[2, 1, 0, 0, 9, 63, 0]);
+        let unlogged = Change::Unlogged { pages: 63, generation: 0 };
+        assert_eq!(before, Ok((0x0102, unlogged, &[][..])));
     }
 
     proptest! {

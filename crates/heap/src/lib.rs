@@ -11,6 +11,7 @@ mod doublewrite;
 mod error;
 mod frames;
 mod geometry;
+mod header;
 mod index;
 mod inspect;
 mod lane;

@@ -17,6 +17,7 @@ use crate::change::{Change, Unfit};
 use crate::dirty::Dirty;
 use crate::error::Error;
 use crate::frames::{Frame, Frames, raw_mut};
+use crate::header::Header;
 use crate::lane::COMMIT;
 use crate::pace::Rates;
 
@@ -97,12 +98,15 @@ impl Replay<'_> {
         let (start, mut last) = (self.env.now(), self.from);
         loop {
             let (mut records, mut bytes, mut pages) = (Vec::new(), 0, BTreeMap::new());
+            let mut unlogged = None;
             while bytes < CHUNK_BYTES {
                 let Some(record) = recovery.next().await? else { break };
                 last = last.max(record.lsn.0);
                 if record.kind == COMMIT && record.lsn.0 >= self.from {
                     bytes += record.body.len() + RECORD_BYTES;
-                    note_pages(&record, &mut pages)?;
+                    let generation = note_pages(&record, &mut pages)?;
+                    unlogged =
+                        unlogged.max(generation.map(|generation| (generation, record.lsn.0)));
                     records.push(record);
                 }
                 if pages.len() >= CHUNK_PAGES {
@@ -115,6 +119,9 @@ impl Replay<'_> {
                 self.done.time = self.env.now().since(start);
                 return Ok(self.done);
             }
+            if let Some((generation, lsn)) = unlogged {
+                self.check_generation(generation, lsn).await?;
+            }
             // Held, so that they stay in memory.
             let begun = self.env.now();
             let held = self.read(pages).await?;
@@ -125,6 +132,19 @@ impl Replay<'_> {
                 open.apply(self.frames.store(), record, &mut self.done)?;
             }
             open.close(self.dirty);
+        }
+    }
+
+    /// Refuses a file that is older than what was written around the log before this record: redo would have others
+    /// read what was there before.
+    async fn check_generation(&self, generation: u64, lsn: u64) -> Result<(), Error> {
+        let header = Header::read(&**self.frames.device()).await?;
+        match generation <= header.generation {
+            true => Ok(()),
+            false => {
+                let (what, other) = ("the store", "the log");
+                Err(Error::Older { what, other, end: header.checkpoint, lsn })
+            }
         }
     }
 
@@ -158,17 +178,19 @@ impl Replay<'_> {
     }
 }
 
-/// Notes the pages of a record, and of each whether its first change makes it anew.
-fn note_pages(record: &Record, pages: &mut BTreeMap<u32, bool>) -> Result<(), Error> {
+/// Notes the pages of a record, and of each whether its first change makes it anew. Returns the generation of the
+/// header that has what was written around the log before, if anything was.
+fn note_pages(record: &Record, pages: &mut BTreeMap<u32, bool>) -> Result<Option<u64>, Error> {
+    let mut unlogged = None;
     for change in changes(&record.body) {
         let (page, change) = change.map_err(|unfit| unfit_at(record, 0, unfit))?;
-        // What was written around the log was durable before.
-        if matches!(change, Change::Unlogged { .. }) {
+        if let Change::Unlogged { generation, .. } = change {
+            unlogged = unlogged.max(Some(generation));
             continue;
         }
         pages.entry(page).or_insert(matches!(change, Change::Format { .. }));
     }
-    Ok(())
+    Ok(unlogged)
 }
 
 /// A page to which redo is applied.

@@ -127,9 +127,9 @@ impl<'a> Bundle<'a> {
         last
     }
 
-    /// Says that these pages were written around the log.
-    pub fn note_unlogged(&mut self, first: u32, pages: usize) {
-        Change::Unlogged { pages }.encode(first, &mut self.body);
+    /// Says that these pages were written around the log, and which generation of the header has them.
+    pub fn note_unlogged(&mut self, first: u32, pages: usize, generation: u64) {
+        Change::Unlogged { pages, generation }.encode(first, &mut self.body);
     }
 
     /// Changes a page that can take it.

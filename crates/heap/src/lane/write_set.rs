@@ -49,8 +49,9 @@ pub(crate) enum Operation {
     FreeLong { table: u32, pages: Vec<u32> },
     /// An extent becomes an object's; the first of an index has its root.
     TakeExtent { extent: u32, object: u32, kind: allocate::Use, is_first: bool },
-    /// An extent, whose pages were written by the direct path, becomes an object's.
-    AdoptExtent { extent: u32, object: u32, kind: allocate::Use },
+    /// An extent, whose pages were written by the direct path, becomes an object's; the header has had this
+    /// generation since.
+    AdoptExtent { extent: u32, object: u32, kind: allocate::Use, generation: u64 },
     /// Entries of an index, in their order, of rows that were written by the direct path.
     AddEntries { index: Index, entries: Vec<(Bytes, RowId)> },
     /// An index that has nothing gets these cells in its root.
@@ -131,8 +132,8 @@ impl Operation {
                 rows::free_long(bundle, spares, *table, pages)?;
                 Ok(None)
             }
-            Operation::AdoptExtent { extent, object, kind } => {
-                allocate::adopt_extent(bundle, *extent, *object, *kind)?;
+            Operation::AdoptExtent { extent, object, kind, generation } => {
+                allocate::adopt_extent(bundle, *extent, (*object, *kind), *generation)?;
                 Ok(None)
             }
             Operation::AddEntries { index, entries } => {

@@ -96,18 +96,19 @@ pub(crate) fn take_extent(
     Ok(())
 }
 
-/// Makes an extent whose pages were written by the direct path an object's.
+/// Makes an extent whose pages were written by the direct path an object's; this generation of the header has them.
 pub(crate) fn adopt_extent(
     bundle: &mut Bundle<'_>,
     extent: u32,
-    object: u32,
-    kind: Use,
+    (object, kind): (u32, Use),
+    generation: u64,
 ) -> Result<(), Refused> {
     let geometry = bundle.geometry();
     let (map, at) = geometry.map_entry(extent);
     let [a, b, c, d] = object.to_le_bytes();
     bundle.change(map, Change::Bytes { at, bytes: &[a, b, c, d, kind as u8, 0] })?;
-    bundle.note_unlogged(geometry.first_page(extent), geometry.extent_pages as usize);
+    let (first, pages) = (geometry.first_page(extent), geometry.extent_pages as usize);
+    bundle.note_unlogged(first, pages, generation);
     Ok(())
 }
 

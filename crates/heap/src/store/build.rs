@@ -187,7 +187,7 @@ impl Inner {
         built: Vec<Built>,
         Together { added, changes, values, locks }: Together,
     ) -> Result<Queued, Error> {
-        self.empty_ring().await?;
+        let generation = self.begin_adoption().await?;
         let mut plan = Plan::new(self, session);
         plan.hold(locks);
         if !values.is_empty() {
@@ -200,8 +200,8 @@ impl Inner {
             plan.push(operation, Vec::new());
         }
         let mut finished = Vec::new();
-        for mut built in built {
-            for operation in std::mem::take(&mut built.finished.operations) {
+        for built in built {
+            for operation in built.finished.operations(generation) {
                 let mut held = Vec::new();
                 if let Operation::AdoptExtent { extent, .. } = &operation {
                     let (map, _) = self.pages.geometry.map_entry(*extent);

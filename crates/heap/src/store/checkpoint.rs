@@ -212,8 +212,9 @@ impl Inner {
     }
 
     /// Has the ring name no page: where one is rotten that was written around it, an image of what the page was
-    /// before would be taken for it.
-    pub(super) async fn empty_ring(&self) -> Result<(), Error> {
+    /// before would be taken for it. And has the header be of a new generation, which is returned: a file with an
+    /// older one may lack what was written around the log.
+    pub(super) async fn begin_adoption(&self) -> Result<u64, Error> {
         let turn = self.turn().await;
         self.check_running()?;
         let ended = Ended(self);
@@ -221,12 +222,20 @@ impl Inner {
         for _ in 0..self.pages.geometry.ring_batches {
             result = result.and(self.writer.pass_slot().await);
         }
+        let header = {
+            let mut header = self.header.lock().unwrap_or_else(PoisonError::into_inner);
+            header.generation += 1;
+            *header
+        };
+        if result.is_ok() {
+            result = header.write(&**self.pages.frames.device()).await;
+        }
         std::mem::forget(ended);
         if let Err(error) = &result {
             self.stop(error);
         }
         drop(turn);
-        result
+        result.map(|()| header.generation)
     }
 
     async fn write_all(&self) -> Result<(), Error> {

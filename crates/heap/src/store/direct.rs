@@ -260,12 +260,8 @@ impl DirectPages {
         }
         let kind =
             if self.kind == Kind::Heap { allocate::Use::Table } else { allocate::Use::Index };
-        let object = self.object;
-        let adopt =
-            |extent: &Extent| Operation::AdoptExtent { extent: extent.number, object, kind };
-        let operations = self.extents.iter().map(adopt).collect();
         let DirectPages { inner, taken, object, extents, .. } = self;
-        Ok(Finished { inner, taken, object, extents, operations })
+        Ok(Finished { inner, taken, object, kind, extents })
     }
 }
 
@@ -290,11 +286,23 @@ pub(super) struct Finished {
     inner: Arc<Inner>,
     taken: TakenExtents,
     object: u32,
+    kind: allocate::Use,
     extents: Vec<Extent>,
-    pub operations: Vec<Operation>,
 }
 
 impl Finished {
+    /// What a commit must do; the header has had this generation since they are durable.
+    pub fn operations(&self, generation: u64) -> Vec<Operation> {
+        let (object, kind) = (self.object, self.kind);
+        let adopt = |extent: &Extent| Operation::AdoptExtent {
+            extent: extent.number,
+            object,
+            kind,
+            generation,
+        };
+        self.extents.iter().map(adopt).collect()
+    }
+
     /// The commit is in the log: the extents are the object's.
     pub fn adopt(self) {
         self.taken.keep();

@@ -26,5 +26,6 @@ mod statement;
 mod statistics;
 mod support;
 mod threads;
+mod unlogged;
 mod verify;
 mod verify_long;
