@@ -35,6 +35,9 @@ pub enum Damage {
         /// What it says.
         found: u8,
     },
+    /// The device cannot read it; of a mirrored file no copy is good.
+    #[error("it cannot be read")]
+    Unreadable,
     /// A page of zeros where there should be a written one.
     #[error("it was never written")]
     Empty,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 
-use cellar_io::{Buffer, Device, Io, SharedEnv};
-use cellar_page::{Kind, PAGE_BYTES, PageMut, check};
+use cellar_io::{Buffer, Device, Io, IoError, IoErrorKind, SharedEnv};
+use cellar_page::{Damage, Kind, PAGE_BYTES, PageMut, check};
 use cellar_wait::{Event, Session};
 use futures_util::future::join_all;
 use quick_cache::sync::{Cache, DefaultLifecycle, PlaceholderGuard};
@@ -290,8 +290,26 @@ impl Frames {
         wait.end(self.env.now().0);
         match read {
             Err(_) if self.goes_past_damage() => Ok(self.read_each(first, count).await),
+            Err(IoError { kind: IoErrorKind::Media, .. }) => self.read_named(first, count).await,
             read => Ok(read?),
         }
+    }
+
+    /// Reads one page after the other, so that the one that cannot be read is named.
+    async fn read_named(&self, first: u32, count: usize) -> Result<Vec<Buffer>, Error> {
+        let mut pages = Vec::with_capacity(count);
+        for page in (first..).take(count) {
+            let offset = u64::from(page) * PAGE_BYTES as u64;
+            let buffers = vec![Buffer::new(PAGE_BYTES)];
+            match self.device.read(Io::FOREGROUND, offset, buffers).await {
+                Ok(read) => pages.extend(read),
+                Err(IoError { kind: IoErrorKind::Media, .. }) => {
+                    return Err(Error::PageDamaged { page, damage: Damage::Unreadable });
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(pages)
     }
 
     /// Reads one page after the other; one that cannot be read is as one that was never written.

@@ -22,6 +22,7 @@ mod read_only;
 mod refused;
 mod ring;
 mod spilled;
+mod rot;
 mod statement;
 mod statistics;
 mod support;

@@ -19,17 +19,17 @@ use crate::support::Rig;
 
 const TABLE: u32 = 3;
 const INDEX: u32 = 4;
-const FILE: &str = "heap";
+pub const FILE: &str = "heap";
 const DISKS: usize = 3;
 
 /// The rows: by their numbers, where they are and what they are.
 type Rows = BTreeMap<u64, (RowId, Bytes)>;
 
-struct Life {
+pub struct Life {
     seed: u64,
     rng: Rng,
-    rig: Arc<Rig>,
-    disks: Vec<Arc<SimDisk>>,
+    pub rig: Arc<Rig>,
+    pub disks: Vec<Arc<SimDisk>>,
     rows: Rows,
     /// What the commit that was not answered would have made of a row.
     pending: Option<(u64, Option<Bytes>)>,
@@ -42,7 +42,7 @@ fn key(number: u64) -> Key {
 }
 
 impl Life {
-    fn new(seed: u64) -> Life {
+    pub fn new(seed: u64) -> Life {
         let mut rng = Rng::stream(seed, 21);
         let mut rig = Rig::new(seed, 1 << 20, 1 << 20);
         rig.options.cache_pages = rng.within(30..=200) as usize;
@@ -58,7 +58,7 @@ impl Life {
     }
 
     /// Makes the group, and an empty store in it.
-    async fn create(&self) {
+    pub async fn create(&self) {
         let new = |disk: &Arc<SimDisk>| NewDisk {
             device: disk.clone(),
             path: disk.name().to_string(),
@@ -88,7 +88,7 @@ impl Life {
         group.dismount().await.unwrap();
     }
 
-    async fn mount(&self) -> Group {
+    pub async fn mount(&self) -> Group {
         let here = self.disks.iter().enumerate().filter(|(at, _)| Some(*at) != self.away);
         let found =
             here.map(|(_, disk)| FoundDisk { device: disk.clone(), path: disk.name().to_string() });
