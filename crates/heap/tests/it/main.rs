@@ -23,6 +23,7 @@ mod refused;
 mod ring;
 mod spilled;
 mod rot;
+mod small_scope;
 mod statement;
 mod statistics;
 mod support;
