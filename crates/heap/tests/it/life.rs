@@ -1,15 +1,20 @@
 //! Lives of a store from a seed: many committers, power cuts at any I/O, also in recovery, against a model
-//! of rows. What was acknowledged is there, each commit whole or not at all, and index and table agree.
+//! of rows, on one medium of the log or two, on disks that fail meanwhile and come back or on sound ones. What was
+//! acknowledged is there, each commit whole or not at all, and index and table agree.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_heap::{Change, Error, Key, RowId, Store, TableOf};
-use cellar_io::EnvExt;
-use cellar_io::sim::Rng;
-use cellar_wait::Session;
+use cellar_heap::{
+    Change, Error, Finding, Key, NewStore, OpenStore, Replayed, RowId, Store, TableOf,
+};
+use cellar_io::sim::{Rng, SimDisk, SimDiskOptions};
+use cellar_io::{Device, EnvExt, SharedEnv};
+use cellar_redo::on_disk::DatabaseId;
+use cellar_redo::{CreateLog, Medium, NewGroup, OpenLog, Quorum, Recovery};
+use cellar_wait::{Kind, Session};
 
 use crate::spilled;
 use crate::support::Rig;
@@ -40,12 +45,17 @@ struct Life {
     seed: u64,
     rng: Rng,
     rig: Rig,
+    /// The disks of another medium of the log, if there is one.
+    second: Vec<Arc<SimDisk>>,
+    /// Disks fail, and come back.
+    has_faults: bool,
     own: Vec<Arc<Mutex<Own>>>,
     commits: Arc<Mutex<u64>>,
 }
 
 #[derive(Default, Debug, Clone, Copy)]
 struct Counts {
+    left_out: u64,
     openings: u64,
     crashes: u64,
     in_recovery: u64,
@@ -76,12 +86,78 @@ impl Life {
         }
         rig.data.tear_sectors(rng.coin());
         let own = (0..rng.within(1..=6)).map(|_| Arc::default()).collect();
-        Life { seed, rng, rig, own, commits: Arc::default() }
+        let disk = |group: &Arc<SimDisk>| {
+            let options =
+                SimDiskOptions { size: group.geometry().size, ..SimDiskOptions::default() };
+            rig.sim.disk(&format!("{}.2", group.name()), options)
+        };
+        let second: Vec<_> = match seed % 2 {
+            0 => Vec::new(),
+            _ => rig.groups.iter().map(disk).collect(),
+        };
+        for disk in rig.groups.iter().chain(&second) {
+            disk.tear_sectors(rng.coin());
+        }
+        let (has_faults, commits) = (seed.is_multiple_of(3), Arc::default());
+        Life { seed, rng, rig, second, has_faults, own, commits }
+    }
+
+    fn media(&self) -> Vec<Medium> {
+        let medium = |name: &str, disks: &[Arc<SimDisk>]| {
+            let file = |disk: &Arc<SimDisk>| Arc::clone(disk) as Arc<dyn Device>;
+            Medium { name: name.to_owned(), files: (1..).zip(disks.iter().map(file)).collect() }
+        };
+        let second = (!self.second.is_empty()).then(|| medium("log2", &self.second));
+        [medium("log", &self.rig.groups)].into_iter().chain(second).collect()
+    }
+
+    /// All disks.
+    fn disks(&self) -> Vec<Arc<SimDisk>> {
+        self.rig.groups.iter().chain(&self.second).chain([&self.rig.data]).cloned().collect()
+    }
+
+    async fn recovery(&self) -> Result<Recovery, Error> {
+        let media = self.media();
+        let log = OpenLog {
+            env: self.rig.sim.env(),
+            session: self.rig.waits.session("redo", Kind::Background),
+            control: Arc::clone(&self.rig.control),
+            // Those that have failed take part again.
+            returning: media.iter().map(|medium| medium.name.clone()).collect(),
+            media,
+            options: cellar_redo::Options::default(),
+            force: false,
+        };
+        Ok(Recovery::start(log).await?)
+    }
+
+    async fn create(&self) {
+        let size = self.rig.groups[0].geometry().size;
+        let new = CreateLog {
+            database: DatabaseId(42),
+            block_size: 512,
+            quorum: Quorum::Auto,
+            archiving: false,
+            groups: (1..=3).map(|number| NewGroup { number, size }).collect(),
+            media: self.media(),
+        };
+        cellar_redo::create(&self.rig.sim.env(), &self.rig.control, new).await.unwrap();
+        let from = self.recovery().await.unwrap().checkpoint();
+        let new = NewStore { store: 7, database: 42, geometry: self.rig.geometry, from };
+        let device = Arc::clone(&self.rig.data) as Arc<dyn Device>;
+        cellar_heap::create(&device, new).await.unwrap();
+    }
+
+    async fn try_open(&self) -> Result<(Store, Replayed), Error> {
+        let (env, waits) = (self.rig.sim.env(), self.rig.waits.clone());
+        let (device, options) = (Arc::clone(&self.rig.data) as _, self.rig.options.clone());
+        let recovery = self.recovery().await?;
+        Store::open(OpenStore { env, waits, device, recovery, options, growth: None }).await
     }
 
     fn run(mut self) -> Counts {
         let mut counts = Counts::default();
-        self.rig.run(self.rig.create());
+        self.rig.run(self.create());
         for round in 0..6 {
             let store = self.open(&mut counts);
             if round == 0 {
@@ -92,8 +168,12 @@ impl Life {
                 });
             }
             self.check(&store, &mut counts);
-            self.work(store);
+            self.work(store.clone());
+            counts.left_out +=
+                store.log().media().iter().filter(|medium| !medium.active).count() as u64;
+            drop(store);
             counts.crashes += 1;
+            self.disks().iter().for_each(|disk| disk.heal());
             self.rig.sim.crash();
             self.rig.sim.crash_never();
             self.rig.sim.restart();
@@ -111,7 +191,7 @@ impl Life {
                 self.rig.sim.crash_after(self.rng.within(1..=60));
             }
             counts.openings += 1;
-            let opened = self.rig.sim.run(self.rig.open());
+            let opened = self.rig.sim.run(self.try_open());
             self.rig.sim.crash_never();
             match opened {
                 Some(Ok((store, replayed))) => {
@@ -156,8 +236,13 @@ impl Life {
                 session: self.rig.session(),
                 own: self.own.clone(),
                 env: self.rig.sim.env(),
+                has_faults: self.has_faults,
             };
             env.spawn("reader", Box::pin(reader.run()));
+        }
+        if self.has_faults {
+            let (disks, rng) = (self.disks(), Rng::stream(self.seed, self.rng.bits()));
+            env.spawn("faults", Box::pin(fail(disks, self.rig.sim.env(), rng)));
         }
         drop(store);
         let _ = self.rig.sim.run(async move {
@@ -313,13 +398,33 @@ impl Committer {
     }
 }
 
+/// Has disks fail for a while.
+async fn fail(disks: Vec<Arc<SimDisk>>, env: SharedEnv, mut rng: Rng) {
+    for _ in 0..40 {
+        env.sleep(Duration::from_micros(rng.below(4000))).await;
+        let disk = &disks[rng.below(disks.len() as u64) as usize];
+        let at = rng.below(disk.geometry().size / 4096) * 4096;
+        match rng.below(7) {
+            0 | 1 => disk.fail_reads_until_written(at..at + (64 << 10)),
+            2 => disk.fail_writes(at..at + (64 << 10)),
+            3 => disk.vanish(),
+            4 => disk.slow(50),
+            5 => disk.hang(),
+            _ => disk.fail_flushes(true),
+        }
+        env.sleep(Duration::from_micros(rng.below(2000))).await;
+        disk.heal();
+    }
+}
+
 /// Takes views and reads them, now and later.
 struct Reader {
+    has_faults: bool,
     rng: Rng,
     store: Store,
     session: Session,
     own: Vec<Arc<Mutex<Own>>>,
-    env: cellar_io::SharedEnv,
+    env: SharedEnv,
 }
 
 impl Reader {
@@ -333,7 +438,11 @@ impl Reader {
             if self.rng.one_in(4) {
                 let tables = [TableOf { table: TABLE, indexes: vec![INDEX] }];
                 let Ok(report) = view.verify(&self.session, &tables, None).await else { return };
-                assert_eq!(report.findings, [], "a view of a store that changes");
+                let is_fault = |finding: &Finding| {
+                    self.has_faults && matches!(finding, Finding::PageDamaged { .. })
+                };
+                let wrong = report.findings.iter().find(|finding| !is_fault(finding));
+                assert_eq!(wrong, None, "a view of a store that changes");
             }
             for _ in 0..self.rng.below(3) {
                 let pause = if self.rng.one_in(4) { 60_000 } else { 3000 };
@@ -375,9 +484,11 @@ fn lives_from_seeds() {
         all.repaired += counts.repaired;
         all.undecided += counts.undecided;
         all.happened += counts.happened;
+        all.left_out += counts.left_out;
         all.seen += counts.seen;
     }
     println!("{seeds} lives: {all:?}");
     assert!(all.commits > 10 * seeds && all.in_recovery > seeds / 2, "{all:?}");
+    assert!(seeds < 20 || all.left_out > seeds / 20, "no medium failed: {all:?}");
     assert!(all.seen > 10 * seeds && all.happened > seeds / 2, "{all:?}");
 }
