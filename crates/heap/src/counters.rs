@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::row_id::RowId;
 
 /// The number of the table that has a row for each counter.
-pub(crate) const COUNTERS: u32 = u32::MAX;
+pub const COUNTERS: u32 = u32::MAX;
 
 /// So many values are logged ahead.
 const AHEAD: i64 = 32;

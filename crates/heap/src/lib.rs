@@ -32,7 +32,7 @@ mod transaction;
 mod verify;
 mod writer;
 
-pub use counters::Steps;
+pub use counters::{COUNTERS, Steps};
 pub use error::{Error, TooMuch};
 pub use geometry::{EXTENT_PAGES_MAX, Geometry};
 pub use index::KEY_BYTES_MAX;

@@ -48,12 +48,15 @@ pub struct RecoveryEstimate {
     pub pages: u64,
     /// How long that takes at the rates of the last opening that had enough to do.
     pub time: Duration,
+    /// What it may take: pages are written so that it is not more, or as much less as the other limits ask for.
+    pub target: Duration,
+    /// The redo, as a distance of LSNs, that there may be before pages are written.
+    pub redo_max: u64,
 }
 
 /// Limits that do not change while the store is open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    pub target: Duration,
     pub rates: Rates,
     /// Changed pages that may wait to be written.
     pub dirty_max: u64,
@@ -62,9 +65,15 @@ pub(crate) struct Limits {
     pub batch_pages: u64,
 }
 
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// When pages are to be written.
 pub(crate) struct Pace {
     limits: Limits,
+    /// How long an opening may take, in nanoseconds.
+    target: AtomicU64,
     /// The most redo between the first change that a page on disk lacks and the end of the log.
     redo_max: AtomicU64,
     /// The end of the log when pages were written last.
@@ -72,8 +81,19 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub fn new(limits: Limits, end: u64) -> Pace {
-        Pace { limits, redo_max: AtomicU64::new(u64::MAX), last: AtomicU64::new(end) }
+    pub fn new(limits: Limits, target: Duration, end: u64) -> Pace {
+        let (redo_max, last) = (AtomicU64::new(u64::MAX), AtomicU64::new(end));
+        Pace { limits, target: AtomicU64::new(nanos(target)), redo_max, last }
+    }
+
+    /// How long an opening may take.
+    pub fn target(&self) -> Duration {
+        Duration::from_nanos(self.target.load(Ordering::SeqCst))
+    }
+
+    /// Has an opening take so long from now on; [`Pace::set`] is to be told next.
+    pub fn set_target(&self, target: Duration) {
+        self.target.store(nanos(target), Ordering::SeqCst);
     }
 
     pub fn limits(&self) -> &Limits {
@@ -82,15 +102,15 @@ impl Pace {
 
     /// As many changed pages are enough to be written.
     fn pages_max(&self) -> u64 {
-        let Limits { target, rates, dirty_max, cache_pages, .. } = self.limits;
-        let by_time = (target.as_secs_f64() * rates.pages as f64 / 2.0) as u64;
+        let Limits { rates, dirty_max, cache_pages, .. } = self.limits;
+        let by_time = (self.target().as_secs_f64() * rates.pages as f64 / 2.0) as u64;
         // Not below a tenth of the cache: a slow disk would be made slower.
         by_time.max(cache_pages / 10).min(dirty_max - dirty_max / 8).max(1)
     }
 
     /// Says how long the ring of the log is, as a distance of LSNs, and how many pages an opening would read.
     pub fn set(&self, ring: u64, pages: u64) {
-        let Limits { target, rates, .. } = self.limits;
+        let (target, rates) = (self.target(), self.limits.rates);
         let left = target.saturating_sub(rates.time(0, pages)).max(target / 10);
         let by_time = (left.as_secs_f64() * rates.redo as f64) as u64;
         // Of two groups the one that comes next must be free before the current one is full.
@@ -130,8 +150,8 @@ mod tests {
 
     fn pace(target: Duration, dirty_max: u64) -> Pace {
         let rates = Rates { redo: 100_000_000, pages: 10_000 };
-        let limits = Limits { target, rates, dirty_max, cache_pages: 10_000, batch_pages: 100 };
-        Pace::new(limits, 0)
+        let limits = Limits { rates, dirty_max, cache_pages: 10_000, batch_pages: 100 };
+        Pace::new(limits, target, 0)
     }
 
     /// Commits of 1,000 bytes change `pages` pages in turn: how old a page gets, in bytes of redo, and how
@@ -176,6 +196,18 @@ mod tests {
         pace.set(u64::MAX, 0);
         assert!(!pace.is_due(10, 3_499));
         assert!(pace.is_due(10, 3_500), "an eighth stays for those who commit meanwhile");
+    }
+
+    #[test]
+    fn another_target_is_obeyed_at_once() {
+        let pace = pace(Duration::from_secs(2), 100_000);
+        pace.set(u64::MAX, 0);
+        assert_eq!((pace.target(), pace.redo_max()), (Duration::from_secs(2), 200_000_000));
+        assert!(!pace.is_due(100_000_000, 50));
+        pace.set_target(Duration::from_secs(1));
+        pace.set(u64::MAX, 0);
+        assert_eq!(pace.redo_max(), 100_000_000);
+        assert!(pace.is_due(100_000_000, 50));
     }
 
     #[test]

@@ -46,6 +46,12 @@ pub struct CacheStatistics {
     pub logical_reads: u64,
     /// Pages that were read from disk, one at a time or together.
     pub physical_reads: u64,
+    /// Pages that were written to their places, behind the log.
+    pub physical_writes: u64,
+    /// Changes that commits made to pages.
+    pub block_changes: u64,
+    /// Times that somebody waited for a page that somebody else was reading.
+    pub buffer_busy_waits: u64,
 }
 
 impl ObjectStatistics {

@@ -120,11 +120,15 @@ impl Frames {
     /// What it holds, and what came of asking it.
     pub fn cache_statistics(&self) -> CacheStatistics {
         let objects = self.object_statistics();
+        let sum = |of: fn(&ObjectStatistics) -> u64| objects.iter().map(of).sum();
         CacheStatistics {
             capacity: self.cache.capacity(),
             used: self.cache.len() as u64,
-            logical_reads: objects.iter().map(|of| of.logical_reads).sum(),
-            physical_reads: objects.iter().map(ObjectStatistics::physical_reads).sum(),
+            logical_reads: sum(|of| of.logical_reads),
+            physical_reads: sum(ObjectStatistics::physical_reads),
+            physical_writes: sum(|of| of.physical_writes),
+            block_changes: sum(|of| of.block_changes),
+            buffer_busy_waits: sum(|of| of.buffer_busy_waits),
             ..CacheStatistics::default()
         }
     }

@@ -335,8 +335,9 @@ impl Inner {
         let redo = self.lane.applied_end().saturating_sub(checkpoint);
         let waiting = self.writer.dirty.count() as u64;
         let pages = waiting + self.schedule.cleaned_since(checkpoint);
-        let time = self.schedule.pace.limits().rates.time(redo, pages);
-        RecoveryEstimate { redo, pages, time }
+        let pace = &self.schedule.pace;
+        let time = pace.limits().rates.time(redo, pages);
+        RecoveryEstimate { redo, pages, time, target: pace.target(), redo_max: pace.redo_max() }
     }
 
     /// What is logged below is in the pages on disk.

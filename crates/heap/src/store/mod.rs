@@ -75,7 +75,7 @@ pub struct Options {
     /// After so long without a commit all pages are written, and older images of pages go that no view needs.
     pub checkpoint_after: Duration,
     /// Pages are written so that an opening after a crash takes about this long, or as much less as the
-    /// other limits ask for.
+    /// other limits ask for: see also [`Store::set_recovery_target`].
     pub recovery_target: Duration,
 }
 
@@ -229,6 +229,7 @@ impl Inner {
         let statistics = pages.frames.statistics();
         statistics.know(pages.space.objects().into_iter().map(|(number, ..)| number));
         let locks = Arc::new(Locks::new(Arc::clone(statistics)));
+        let pace = Pace::new(limits, options.recovery_target, header.checkpoint);
         Arc::new(Inner {
             env,
             log,
@@ -243,7 +244,7 @@ impl Inner {
             options,
             is_stopped: AtomicBool::new(false),
             stopped: Mutex::default(),
-            schedule: Schedule::new(Pace::new(limits, header.checkpoint), end, read),
+            schedule: Schedule::new(pace, end, read),
             growing: Growing::new(growth),
             spilling: Spilling::default(),
             begun_anew: AtomicU64::new(0),
@@ -374,6 +375,13 @@ impl Store {
     /// What an opening would have to do after a crash now.
     pub fn recovery_estimate(&self) -> RecoveryEstimate {
         self.0.estimate()
+    }
+
+    /// Pages are written from now on so that an opening after a crash takes about this long.
+    pub fn set_recovery_target(&self, target: Duration) {
+        self.0.schedule.pace.set_target(target);
+        self.0.set_pace();
+        self.0.wake_writer_if_due(self.0.lane.applied_end());
     }
 
     /// Writes all that has changed so far, and moves the checkpoint.

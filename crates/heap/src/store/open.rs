@@ -102,7 +102,6 @@ impl Reader {
 impl Options {
     fn limits(&self, header: &Header) -> Limits {
         Limits {
-            target: self.recovery_target,
             rates: header.rates,
             dirty_max: self.dirty_max.max(1) as u64,
             cache_pages: self.cache_pages as u64,
