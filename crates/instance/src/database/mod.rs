@@ -193,8 +193,9 @@ impl Database {
     fn heap_in(instance: &Instance, storage: &Storage) -> (Heap, Arc<KeptCatalog>) {
         let groups = storage.groups().mounted();
         let (env, sessions) = (Arc::clone(instance.env()), instance.sessions().clone());
-        let (budget, temp) = (instance.budget().clone(), Arc::clone(instance.temp()));
-        let heap = Heap::new(env, sessions, groups.clone(), budget, temp);
+        let (budget, settings) = (instance.budget().clone(), instance.settings());
+        let temp = Arc::clone(instance.temp());
+        let heap = Heap::new(env, sessions, groups.clone(), budget, temp, settings);
         let kept = Arc::new(KeptCatalog::new(groups.clone(), heap.clone()));
         (heap, kept)
     }

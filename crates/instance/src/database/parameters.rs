@@ -29,6 +29,7 @@ impl Database {
         }
         self.storage.redo().check_archive_parameter(name, Some(value))?;
         let mut altered = self.instance.alter_system_set(name, value, scope)?;
+        self.heap.obey_parameters();
         self.redo_obeys(&mut altered).await?;
         Ok(altered)
     }
@@ -45,6 +46,7 @@ impl Database {
         }
         self.storage.redo().check_archive_parameter(name, None)?;
         let mut altered = self.instance.alter_system_reset(name, scope)?;
+        self.heap.obey_parameters();
         self.redo_obeys(&mut altered).await?;
         Ok(altered)
     }

@@ -16,16 +16,18 @@ mod transaction;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use cellar_diskgroup::Group;
 use cellar_heap::{Options, Reader, Store, View};
 use cellar_io::SharedEnv;
 use cellar_redo::Log;
-use cellar_storage::MountedGroups;
+use cellar_storage::{MountedGroups, Settings};
 use cellar_wait::Session;
 
 use crate::budget::{Budget, Consumer};
 use crate::error::{Error, INTERNAL, NextStep, Result};
+use crate::parameters::definitions::RECOVERY_TARGET;
 use crate::session::Sessions;
 use crate::temp::TempSpace;
 
@@ -52,7 +54,7 @@ const PAGE: u64 = 8192;
 const IMAGES: u64 = 5;
 
 /// Of these images so many times the pages in memory may be in a file: memory knows of each where it is.
-const SPILLED: u64 = 16;
+const SPILLED: u64 = 8;
 
 /// The fewest pages that the buffer cache has.
 const PAGES_MIN: u64 = 1024;
@@ -73,6 +75,7 @@ struct Inner {
     groups: MountedGroups,
     budget: Budget,
     temp: Arc<TempSpace>,
+    settings: Arc<dyn Settings>,
     state: Mutex<State>,
     /// Whether there may be no file yet: it is made with the next opening then.
     is_new: Mutex<bool>,
@@ -102,10 +105,20 @@ impl Heap {
         groups: MountedGroups,
         budget: Budget,
         temp: Arc<TempSpace>,
+        settings: Arc<dyn Settings>,
     ) -> Heap {
-        let (state, is_new, removal) = (Mutex::default(), Mutex::new(false), Mutex::default());
-        let fresh = Fresh::default();
-        Heap(Arc::new(Inner { env, sessions, groups, budget, temp, state, is_new, removal, fresh }))
+        Heap(Arc::new(Inner {
+            env,
+            sessions,
+            groups,
+            budget,
+            temp,
+            settings,
+            state: Mutex::default(),
+            is_new: Mutex::new(false),
+            removal: Mutex::default(),
+            fresh: Fresh::default(),
+        }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -238,7 +251,19 @@ impl Heap {
             dirty_max: count(frames / 4 * 3),
             images_max: count(images),
             spilled_max: pages * SPILLED,
+            recovery_target: self.recovery_target(),
             ..Options::default()
+        }
+    }
+
+    fn recovery_target(&self) -> Duration {
+        Duration::from_secs(self.0.settings.integer(RECOVERY_TARGET))
+    }
+
+    /// Has an open store do what the parameters in force mean for it.
+    pub(crate) fn obey_parameters(&self) {
+        if let State::Open(store) = &*self.state() {
+            store.set_recovery_target(self.recovery_target());
         }
     }
 }

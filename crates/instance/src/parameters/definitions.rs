@@ -279,6 +279,8 @@ parameters! {
     LOG_BUFFER = settings::LOG_BUFFER, Kind::Size { min: 1 << 20, max: 1 << 30, zero: false }, "16M", fixed;
     /// Memory of the instance; 0 means a quarter of what this machine or container has
     MEMORY_TARGET = "memory_target", Kind::Size { min: 16 << 20, max: 1 << 50, zero: true }, "0", dynamic;
+    /// Seconds that reading tables back may take after a crash: pages are written and checkpoints move as it asks for
+    RECOVERY_TARGET = "recovery_target", integer(1, 3600, "s"), "5", dynamic;
     /// Media that must have a commit, of a redo log made afterwards, or all that are left; auto: 1 of 1, else 2
     REDO_QUORUM = settings::REDO_QUORUM, Kind::Choice(&["auto", "1", "2", "3"]), "auto", dynamic;
     /// Seconds of copying that are enough to make all mirrors agree after a crash

@@ -312,7 +312,7 @@ fn find(name: &str) -> Result<&'static Definition> {
 
 /// What does here what parameters of another database do.
 fn elsewhere(name: &str) -> Option<&'static str> {
-    let known: [(&[&str], &str); 5] = [
+    let known: [(&[&str], &str); 6] = [
         (
             &["_disk_sector_size_override"],
             "none is needed: sectors are what a disk reports, and the block of a redo log is \
@@ -335,6 +335,10 @@ fn elsewhere(name: &str) -> Option<&'static str> {
         (
             &["log_archive_dest_1", "db_recovery_file_dest"],
             "that is log_archive_dest: ALTER SYSTEM SET log_archive_dest = '+DATA'",
+        ),
+        (
+            &["fast_start_mttr_target", "log_checkpoint_timeout", "log_checkpoint_interval"],
+            "that is recovery_target, in seconds: ALTER SYSTEM SET recovery_target = 5",
         ),
     ];
     let is_it = |names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
