@@ -215,8 +215,8 @@ impl Instance {
         views::values(groups.iter().flat_map(|group| rows(&**group)))
     }
 
-    /// The rows of a view as they are now, each with one value for each of its columns. Those of v$health are
-    /// the [database](crate::Database::rows)'s to know.
+    /// The rows of a view as they are now, each with one value for each of its columns. Those of v$health, of
+    /// the catalog and of the heap are the [database](crate::Database::rows)'s to know.
     ///
     /// # Errors
     /// 00942 if no instance fills the view.

@@ -6,11 +6,14 @@ use crate::failure::distance;
 const TOLD: usize = 5;
 
 /// Views of another database, and what tells the same here.
-const ELSEWHERE: [(&[&str], &[&str]); 6] = [
+const ELSEWHERE: [(&[&str], &[&str]); 9] = [
     (&["v$process", "v$sql", "v$sqlarea", "v$instance"], &["v$session"]),
     (&["v$asm_client", "v$lock"], &["v$session"]),
     (&["v$sga", "v$sgastat", "v$pgastat", "v$sga_dynamic_components"], &["v$memory_budget"]),
     (&["v$filestat", "v$iostat_function"], &["v$iostat_file", "v$asm_disk_iostat"]),
+    (&["v$segstat", "v$segstat_name"], &["v$segment_statistics"]),
+    (&["v$buffer_pool", "v$bh", "v$db_cache_advice"], &["v$buffer_pool_statistics"]),
+    (&["v$mttr_target_advice", "v$fast_start_transactions"], &["v$instance_recovery"]),
     (&["v$archived_log"], &["v$log_history"]),
     (&["v$spparameter", "v$system_parameter"], &["v$parameter"]),
 ];

@@ -32,7 +32,7 @@ use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::instance::Instance;
 use crate::tables::Tables;
-use crate::views::{self, Row, VComment, VHealth, Value, ViewDef};
+use crate::views::{self, Value, ViewDef};
 pub use alter::{Alteration, BuildError, Keys};
 pub use definitions::{Defined, Definitions};
 pub use import::import;
@@ -266,14 +266,21 @@ impl Database {
     /// # Errors
     /// 00942 if nothing fills the view.
     pub fn rows(&self, view: &ViewDef) -> Result<Vec<Vec<Value>>> {
-        if view.name == VComment::VIEW.name {
-            let catalog = self.catalog().known()?;
-            return Ok(views::values(views::comment::rows(&catalog)));
-        }
-        if view.name != VHealth::VIEW.name {
-            return self.instance.rows(view);
-        }
-        Ok(views::values(crate::health::rows(self.health_now())))
+        Ok(match view.name {
+            "v$buffer_pool_statistics" => views::values(self.heap.buffer_pool()),
+            "v$comment" => {
+                let catalog = self.catalog().known()?;
+                views::values(views::comment::rows(&catalog))
+            }
+            "v$health" => views::values(crate::health::rows(self.health_now())),
+            "v$instance_recovery" => views::values(self.heap.instance_recovery()),
+            "v$segment_statistics" => {
+                // What is in the heap is counted also where nobody knows its names.
+                let catalog = self.catalog().known().unwrap_or_default();
+                views::values(self.heap.segment_statistics(&catalog))
+            }
+            _ => return self.instance.rows(view),
+        })
     }
 
     /// The mounted groups, by name.

@@ -29,6 +29,14 @@ const NAMES: u32 = 2;
 const SEGMENTS: u32 = 3;
 const PLACES: u32 = 4;
 
+/// The catalog's own tables and indexes, with the names that views give them.
+pub(super) const OWN_NAMES: [(u32, &str); 4] = [
+    (OBJECTS, "objects"),
+    (NAMES, "objects_schema_name"),
+    (SEGMENTS, "segments"),
+    (PLACES, "segments_table_place"),
+];
+
 /// The counter of object numbers; those below its first value are the catalog's.
 pub(super) const NUMBERS: u32 = 1;
 pub(super) const FIRST_NUMBER: i64 = 64;

@@ -12,6 +12,7 @@ mod load;
 mod log_user;
 mod removal;
 mod sequence;
+mod statistics;
 mod transaction;
 
 use std::collections::BTreeSet;

@@ -7,6 +7,7 @@
 pub(crate) mod asm;
 pub(crate) mod comment;
 mod health;
+mod heap;
 pub(crate) mod instance;
 mod library;
 mod redo;
@@ -21,6 +22,7 @@ pub use asm::{
 };
 pub use comment::VComment;
 pub use health::VHealth;
+pub use heap::{VBufferPoolStatistics, VInstanceRecovery, VSegmentStatistics};
 pub use instance::{VMemoryBudget, VParameter, VSession};
 pub use library::{VLibrarycache, VSql};
 pub use redo::{
@@ -47,6 +49,7 @@ pub const VIEWS: &[&ViewDef] = &[
     VAsmFile::VIEW,
     VAsmOperation::VIEW,
     VAsmTemplate::VIEW,
+    VBufferPoolStatistics::VIEW,
     VCellScan::VIEW,
     VCellScanFilter::VIEW,
     VComment::VIEW,
@@ -54,6 +57,7 @@ pub const VIEWS: &[&ViewDef] = &[
     VEventHistogramMicro::VIEW,
     VEventName::VIEW,
     VHealth::VIEW,
+    VInstanceRecovery::VIEW,
     VIostatFile::VIEW,
     VLibrarycache::VIEW,
     VLog::VIEW,
@@ -63,6 +67,7 @@ pub const VIEWS: &[&ViewDef] = &[
     VParameter::VIEW,
     VRedoCommit::VIEW,
     VRedoMedium::VIEW,
+    VSegmentStatistics::VIEW,
     VSession::VIEW,
     VSessionEvent::VIEW,
     VSessionWait::VIEW,

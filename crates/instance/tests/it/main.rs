@@ -8,6 +8,7 @@ mod directory;
 mod env;
 mod groups;
 mod heap_check;
+mod heap_views;
 mod instance;
 mod machine;
 mod parameters;
