@@ -374,3 +374,40 @@ fn a_snapshot_lives_through_more_changes_than_memory_has_room_for() {
         session.run(&format!("{statistic}'temp space allocated (bytes)'")) == "0"
     });
 }
+
+#[test]
+fn what_changes_and_locks_do_to_a_table_is_counted() {
+    let database = TestDatabase::new();
+    let (one, other) = (database.session(), database.session());
+    one.run("create table counted (id int primary key, n int)");
+    one.run("insert into counted select value, 0 from generate_series(1, 100)");
+    let value = |object: &str, statistic: &str| -> u64 {
+        let query = format!(
+            "select value from v$segment_statistics where owner = 'public' and object_name = '{object}' \
+             and statistic_name = '{statistic}'"
+        );
+        one.run(&query).parse().unwrap()
+    };
+    let changes = |object: &str| value(object, "db block changes");
+    let (table, index) = (changes("counted"), changes("counted_pkey"));
+    assert!(table >= 100 && index >= 100, "{table} of the table, {index} of the index");
+    for id in 1..=50 {
+        assert_eq!(
+            one.run(&format!("update counted set n = n + 1 where id = {id}")),
+            "1 row updated."
+        );
+    }
+    assert_eq!(changes("counted") - table, 50);
+    assert_eq!(changes("counted_pkey"), index, "no key was changed");
+    assert_eq!(value("counted", "row lock waits"), 0);
+    one.run("begin");
+    one.run("update counted set n = 0 where id = 1");
+    let waiting = other.begin("update counted set n = n + 5 where id = 1");
+    database.wait_for(|_| value("counted", "row lock waits") == 1);
+    one.run("commit");
+    assert_eq!(waiting.get(), "1 row updated.");
+    one.answers(&[
+        ("select n from counted where id = 1", "5"),
+        ("select count(*) from v$buffer_pool_statistics where used > 0 and hit_ratio between 0 and 1", "1"),
+    ]);
+}

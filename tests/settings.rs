@@ -60,6 +60,26 @@ fn settings_are_set_shown_and_reset() {
 }
 
 #[test]
+fn how_long_an_opening_may_take_is_a_parameter() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    let target = "select target_mttr from v$instance_recovery";
+    at.answers(&[("show parameter recovery_target", "recovery_target,5")]);
+    at.run("create table t (a int primary key)");
+    at.answers(&[(target, "5")]);
+    at.done(&["alter system set recovery_target = 20"]);
+    at.answers(&[(target, "20"), ("show parameter recovery_target", "recovery_target,20")]);
+    at.refuses(&[
+        ("alter system set recovery_target = 0", "must be between 1 and 3600 s"),
+        ("alter system set recovery_target = 'soon'", "is no integer"),
+        ("alter system set fast_start_mttr_target = 5", "that is recovery_target"),
+        ("select * from v$mttr_target_advice", "v$instance_recovery"),
+    ]);
+    at.done(&["alter system reset recovery_target"]);
+    at.answers(&[(target, "5")]);
+}
+
+#[test]
 fn a_transaction_takes_back_what_was_set_in_it() {
     let database = TestDatabase::new();
     let at = database.session();
