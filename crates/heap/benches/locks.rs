@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p cellar-heap --profile release --bench locks -- --dir DIR`. Arms alternate; each prints the
 //! medians of its rounds. Goals: 128 committers of one row make 0.6 of the commits a second of one committer
-//! who has it to himself; a change of 100 bytes is at most 200 bytes of redo; a deadlock is told within 1 ms; 100,000 changes are rolled back in 20 ms.
+//! who has it to himself; a change of 100 bytes is at most 200 bytes of redo; a deadlock is told within 1 ms;
+//! 100,000 changes are rolled back in 20 ms.
 //!
 //! "Of one" is what a committer alone does with the same transaction, a flush of the log for each commit.
 //! Locks are given on before a commit is durable, so that those who stand in line share flushes: 128 may be

@@ -24,7 +24,7 @@ pub async fn checked(database: &Database, quiet: bool) -> Option<RowsChecked> {
         bar.set(done.fetch_add(bytes, Ordering::Relaxed) + bytes);
     };
     #[cfg(feature = "sql")]
-    let knows = Some(&cellar_sql::rows::keys_of_rows as &cellar_instance::heap::KnowsKeys<'_>);
+    let knows = Some(&cellar_sql::rows::reader_of_rows as &cellar_instance::heap::KnowsRows<'_>);
     #[cfg(not(feature = "sql"))]
     let knows = None;
     let found = heap.check(database.session.waits(), knows, &progress).await;

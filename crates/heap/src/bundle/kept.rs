@@ -256,7 +256,7 @@ mod tests {
             assert_eq!(kept.images(), images(&frame) - 1);
         }
         let point = long.as_ref().map_or(0, |snapshot| snapshot.point());
-        assert_eq!(frame.at(point).0.lsn(), point - 1);
+        assert_eq!(frame.at(point).map(|(image, _)| image.lsn()), Some(point - 1));
         drop(long);
         frame.publish(page(1000), 1000, 1);
         kept.note(1000, Arc::clone(&frame));

@@ -81,7 +81,7 @@ impl Life {
         rig.options.dirty_max = rng.within(8..=64) as usize;
         rig.options.checkpoint_after = Duration::from_micros(rng.within(300..=20_000));
         rig.options.recovery_target = Duration::from_micros(rng.within(10..=100_000));
-        if seed % 2 == 1 {
+        if seed % 4 < 2 {
             spilled::spill(&mut rig, rng.within(2..=40) as usize);
         }
         rig.data.tear_sectors(rng.coin());
@@ -151,8 +151,8 @@ impl Life {
     async fn try_open(&self) -> Result<(Store, Replayed), Error> {
         let (env, waits) = (self.rig.sim.env(), self.rig.waits.clone());
         let (device, options) = (Arc::clone(&self.rig.data) as _, self.rig.options.clone());
-        let recovery = self.recovery().await?;
-        Store::open(OpenStore { env, waits, device, recovery, options, growth: None }).await
+        let (recovery, spill) = (self.recovery().await?, self.rig.spill.clone());
+        Store::open(OpenStore { env, waits, device, recovery, options, growth: None, spill }).await
     }
 
     fn run(mut self) -> Counts {

@@ -16,7 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_heap::locks::{Mode, Patience, Resource};
-use cellar_heap::{Error as HeapError, Isolation, Key, LocksOf, RowKey, RowRef, Transaction, View};
+use cellar_heap::{
+    Error as HeapError, Isolation, Key, LocksOf, LongValue, RowKey, RowRef, Transaction, View,
+};
 use cellar_page::row::{INLINE_BYTES_MAX, Type, Value, decode, encode};
 use serde::{Deserialize, Serialize};
 
@@ -363,6 +365,20 @@ pub(super) fn keys_of(table: u32, row: &[u8]) -> Option<Vec<RowKey>> {
             }
             _ => None,
         },
+        _ => None,
+    }
+}
+
+/// The long values of a row of one of the catalog's own tables; `None`: it cannot be read.
+pub(super) fn longs_of(table: u32, row: &[u8]) -> Option<Vec<LongValue>> {
+    match table {
+        OBJECTS => match decode(row, &OBJECT).ok()?.get(4) {
+            Some(Value::Overflow { page, length }) => {
+                Some(vec![LongValue { page: *page, length: *length }])
+            }
+            _ => Some(Vec::new()),
+        },
+        SEGMENTS => Some(Vec::new()),
         _ => None,
     }
 }

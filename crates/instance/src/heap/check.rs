@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
-use cellar_heap::{Finding, RowKey, TableOf};
+use cellar_heap::{Finding, Known, LongValue, RowKey, TableOf};
 use cellar_wait::Session;
 
-use super::catalog_rows::{OWN_TABLES, keys_of};
+use super::catalog_rows::{OWN_TABLES, keys_of, longs_of};
 use super::transaction::row_key;
 use super::{Heap, HeapCatalog, IndexKey, from_heap};
 use crate::catalog::{Catalog, Index, RowTable, Table, name};
@@ -17,9 +17,27 @@ use crate::error::Result;
 /// The keys of a row of a table, one for each of its indexes; `None`: it cannot be read as a row of that.
 pub type KeysOfRow = Arc<dyn Fn(&[u8]) -> Option<Vec<IndexKey>> + Send + Sync>;
 
-/// Knows the keys of the rows of a table; `None`: the catalog does not say what its columns are.
-pub type KnowsKeys<'a> =
-    dyn Fn(&Catalog, &Table, &RowTable) -> Option<KeysOfRow> + Send + Sync + 'a;
+/// The long values of a row of a table: the first page and the length in bytes of each. `None` as above.
+pub type LongsOfRow = Arc<dyn Fn(&[u8]) -> Option<Vec<(u32, u32)>> + Send + Sync>;
+
+/// What reads the rows of a table.
+#[derive(Clone)]
+pub struct RowReader {
+    /// Their keys.
+    pub keys: KeysOfRow,
+    /// Their long values.
+    pub longs: LongsOfRow,
+}
+
+impl std::fmt::Debug for RowReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RowReader")
+    }
+}
+
+/// Knows how to read the rows of a table; `None`: the catalog does not say what its columns are.
+pub type KnowsRows<'a> =
+    dyn Fn(&Catalog, &Table, &RowTable) -> Option<RowReader> + Send + Sync + 'a;
 
 /// So many findings are told of a table.
 const TOLD_MAX: usize = 3;
@@ -118,7 +136,7 @@ fn sorted(findings: &[Finding], names: &Names) -> Vec<WrongRows> {
 
 impl Heap {
     /// Checks all tables whose rows change, as they are now; `None`: there are none yet. Without `knows` it is compared
-    /// how many entries there are, not their keys. `progress` is told of bytes that were looked at, and of how many.
+    /// how many entries there are, not their keys, and long values are not followed from their rows. `progress` is told of bytes that were looked at, and of how many.
     ///
     /// # Errors
     /// The heap is not open; 01555 so much was changed meanwhile that what it looks at is gone; the device.
@@ -126,23 +144,23 @@ impl Heap {
     pub async fn check(
         &self,
         session: &Session,
-        knows: Option<&KnowsKeys<'_>>,
+        knows: Option<&KnowsRows<'_>>,
         progress: &(dyn Fn(u64, u64) + Send + Sync),
     ) -> Result<Option<RowsChecked>> {
         let view = self.view()?;
         let Some(catalog) = HeapCatalog(self.clone()).at(&view).await? else { return Ok(None) };
         let (names, tables) = (names_of(&catalog), tables_of(&catalog));
-        let mut known: HashMap<u32, (&RowTable, Option<KeysOfRow>)> = HashMap::new();
+        let mut known: HashMap<u32, (&RowTable, Option<RowReader>)> = HashMap::new();
         for (table, rows) in
             catalog.tables.iter().filter_map(|table| Some((table, table.rows.as_ref()?)))
         {
-            let keys = knows.and_then(|knows| knows(&catalog, table, rows));
-            known.insert(rows.object, (rows, keys));
+            let reader = knows.and_then(|knows| knows(&catalog, table, rows));
+            known.insert(rows.object, (rows, reader));
         }
         let keys_of_row = |table: u32, row: &[u8]| -> Option<Vec<RowKey>> {
             match known.get(&table) {
-                Some((rows, Some(keys))) => {
-                    let keys = keys(row)?;
+                Some((rows, Some(reader))) => {
+                    let keys = (reader.keys)(row)?;
                     Some(
                         rows.indexes
                             .iter()
@@ -155,10 +173,26 @@ impl Heap {
                 None => keys_of(table, row),
             }
         };
+        let longs_of_row = |table: u32, row: &[u8]| -> Option<Vec<LongValue>> {
+            match known.get(&table) {
+                Some((_, reader)) => {
+                    let longs = (reader.as_ref()?.longs)(row)?;
+                    Some(
+                        longs
+                            .into_iter()
+                            .map(|(page, length)| LongValue { page, length })
+                            .collect(),
+                    )
+                }
+                None => longs_of(table, row),
+            }
+        };
         let total = view.bytes();
         let read = |bytes: u64| progress(bytes, total);
         let keys = knows.map(|_| &keys_of_row as &cellar_heap::KeysOf<'_>);
-        let report = view.verify_telling(session, &tables, keys, &read).await.map_err(from_heap)?;
+        let longs = knows.map(|_| &longs_of_row as &cellar_heap::LongsOf<'_>);
+        let report = view.verify_knowing(session, &tables, Known { keys, longs }, &read).await;
+        let report = report.map_err(from_heap)?;
         let mut wrong = sorted(&report.findings, &names);
         if let Some(last) = wrong.last_mut() {
             last.more += report.left_out;

@@ -35,7 +35,7 @@ use crate::temp::TempSpace;
 pub use advisory::{AdvisoryKey, AdvisoryLocks, AdvisoryMode};
 use catalog_rows::NUMBERS;
 pub(crate) use catalog_rows::{HeapCatalog, check_names};
-pub use check::{KeysOfRow, KnowsKeys, RowsChecked, WrongRows};
+pub use check::{KeysOfRow, KnowsRows, LongsOfRow, RowReader, RowsChecked, WrongRows};
 pub(crate) use error::from_heap;
 pub use file::HEAP_PATH;
 use fresh::{Fresh, Leaving};

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use cellar_diskgroup::File;
 use cellar_instance::Database;
 use cellar_instance::catalog::{Catalog, RowTable, Table};
-use cellar_instance::heap::{HEAP_PATH, IndexKey, KeysOfRow, RowsChecked};
+use cellar_instance::heap::{HEAP_PATH, IndexKey, RowReader, RowsChecked};
 use cellar_io::{Device, DeviceExt, Durability, Io};
 use cellar_page::{Kind, PAGE_BYTES, PageRef};
 
@@ -16,12 +16,13 @@ use crate::row_tables;
 
 /// The keys that [`row_tables::insert`] gives to its rows.
 #[expect(clippy::unnecessary_wraps, reason = "as who knows keys answers")]
-fn knows(_: &Catalog, _: &Table, rows: &RowTable) -> Option<KeysOfRow> {
+fn knows(_: &Catalog, _: &Table, rows: &RowTable) -> Option<RowReader> {
     let count = rows.indexes.len();
-    Some(Arc::new(move |row: &[u8]| {
+    let keys = Arc::new(move |row: &[u8]| {
         let bytes = Bytes::copy_from_slice(row.get(..8)?);
         Some(vec![IndexKey { bytes, has_null: false }; count])
-    }))
+    });
+    Some(RowReader { keys, longs: Arc::new(|_: &[u8]| Some(Vec::new())) })
 }
 
 async fn checked(database: &Database) -> RowsChecked {

@@ -1,15 +1,21 @@
-//! Keys of rows for who checks indexes: as changes of the rows make them.
+//! Keys and long values of rows for who checks tables: as changes of the rows make them.
 
 use std::sync::Arc;
 
 use cellar_instance::catalog::{Catalog, RowTable, Table};
-use cellar_instance::heap::KeysOfRow;
+use cellar_instance::heap::RowReader;
 
 use super::table::RowColumns;
 use crate::instants::zoned::KEPT;
 
-/// What makes the keys of a row of a table, one for each of its indexes; `None`: its columns are not understood.
-pub fn keys_of_rows(catalog: &Catalog, table: &Table, rows: &RowTable) -> Option<KeysOfRow> {
-    let columns = RowColumns::of(table, rows, (&KEPT.into(), catalog)).ok()?;
-    Some(Arc::new(move |row: &[u8]| columns.keys(row).ok()))
+/// What reads the rows of a table; `None`: its columns are not understood.
+pub fn reader_of_rows(catalog: &Catalog, table: &Table, rows: &RowTable) -> Option<RowReader> {
+    let columns = Arc::new(RowColumns::of(table, rows, (&KEPT.into(), catalog)).ok()?);
+    let of = Arc::clone(&columns);
+    let keys = Arc::new(move |row: &[u8]| columns.keys(row).ok());
+    let longs = Arc::new(move |row: &[u8]| {
+        let longs = of.long_values(row).ok()?;
+        Some(longs.into_iter().map(|long| (long.page, long.length)).collect())
+    });
+    Some(RowReader { keys, longs })
 }

@@ -39,7 +39,7 @@ pub(crate) use define::{Definition, NewSequence, added, defined, identity, name_
 pub(crate) use exec::HeapScanExec;
 pub(crate) use foreign::References;
 pub(crate) use foreign_key::NewForeignKey;
-pub use keys::keys_of_rows;
+pub use keys::reader_of_rows;
 pub(crate) use naming::free_name;
 pub(crate) use ordered::InOrderOfIndex;
 pub(crate) use provider::{HeapTable, default_expr, default_value, defaults};
