@@ -22,11 +22,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_heap::{Change, Key, Options, RowId, Store};
-use cellar_io::Env;
+use cellar_io::real::RealEnv;
+use cellar_io::{Env, Instant};
 use cellar_wait::{Kind, Session, Waits};
 
 use archive::{Archiver, Directory};
-use rig::{Kept, Rig, arguments, cpu, sleeps};
+use rig::{Kept, Rig, arguments, cpu};
 
 /// As servers do: what a commit allocates is too long for the quick lists of the C library's allocator.
 #[global_allocator]
@@ -163,6 +164,57 @@ fn main() {
     }
 }
 
+/// Who commits, one after the other.
+struct Committer {
+    store: Store,
+    env: Arc<RealEnv>,
+    session: Session,
+    ids: Arc<Vec<RowId>>,
+    arm: Arm,
+    number: u64,
+    rows: u64,
+    /// From the begin of one to that of the next, at least.
+    pause: Option<Duration>,
+}
+
+impl Committer {
+    async fn run(self, start: Instant, end: Instant) -> Vec<Answered> {
+        let Committer { store, env, session, ids, arm, number, rows, pause } = self;
+        let mut times = Vec::new();
+        let mut random = number * 2 + 1;
+        let mut now = env.now();
+        let mut turn = now;
+        while now < end {
+            if let Some(pause) = pause {
+                turn = turn.plus(pause);
+                if turn > now {
+                    env.sleep_until(turn).await;
+                    now = env.now();
+                }
+            }
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let body = Bytes::from(vec![random as u8; ROW_BYTES]);
+            // Committers have rows of their own: there are no locks yet.
+            let row = (random >> 16) % (rows / 64) * 64 + number;
+            commit(&store, &session, arm, &ids, row, body).await;
+            let done = env.now();
+            times.push(Answered {
+                nanos: done.since(now).as_nanos().try_into().unwrap_or(u32::MAX),
+                second: done.since(start).as_secs() as u32,
+            });
+            now = done;
+            let log = store.log();
+            let looks = arm == Arm::Log && times.len() % 64 == 0;
+            if looks && matches!(log.ring(), (used, all) if used * 2 > all) {
+                log.set_checkpoint(log.durable_lsn()).await.unwrap();
+            }
+        }
+        times
+    }
+}
+
 impl Bench {
     /// Ends the store as a crash would, and opens it again.
     fn reopen(&self, store: Store, kept: &Kept) {
@@ -276,7 +328,7 @@ impl Bench {
 
     fn run(&self, load: Load) -> Measured {
         let Load { arm, committers, most, archives } = load;
-        let (store, control) = self.rig.create_with(archives);
+        let (store, control) = self.rig.create(archives);
         let kept = store.clone();
         let directory = self.directory.join("archives");
         let pause = most.map(|most| Duration::from_secs_f64(committers as f64 / most));
@@ -292,45 +344,18 @@ impl Bench {
             let (start, cpu_before) = (env.now(), cpu());
             let end = start.plus(time);
             let waits = Waits::new();
+            let committer = |number| Committer {
+                store: store.clone(),
+                env: Arc::clone(&env),
+                session: waits.session("committer", Kind::User),
+                ids: Arc::clone(&ids),
+                arm,
+                number: number as u64,
+                rows,
+                pause,
+            };
             let tasks: Vec<_> = (0..committers)
-                .map(|number| {
-                    let (store, env, ids) = (store.clone(), Arc::clone(&env), Arc::clone(&ids));
-                    let session = waits.session("committer", Kind::User);
-                    tokio::spawn(async move {
-                        let mut times = Vec::new();
-                        let mut random = number as u64 * 2 + 1;
-                        let mut now = env.now();
-                        let mut turn = now;
-                        while now < end {
-                            if let Some(pause) = pause {
-                                turn = turn.plus(pause);
-                                if turn > now {
-                                    env.sleep_until(turn).await;
-                                    now = env.now();
-                                }
-                            }
-                            random ^= random << 13;
-                            random ^= random >> 7;
-                            random ^= random << 17;
-                            let body = Bytes::from(vec![random as u8; ROW_BYTES]);
-                            // Committers have rows of their own: there are no locks yet.
-                            let row = (random >> 16) % (rows / 64) * 64 + number as u64;
-                            commit(&store, &session, arm, &ids, row, body).await;
-                            let done = env.now();
-                            times.push(Answered {
-                                nanos: done.since(now).as_nanos().try_into().unwrap_or(u32::MAX),
-                                second: done.since(start).as_secs() as u32,
-                            });
-                            now = done;
-                            let log = store.log();
-                            let looks = arm == Arm::Log && times.len() % 64 == 0;
-                            if looks && matches!(log.ring(), (used, all) if used * 2 > all) {
-                                log.set_checkpoint(log.durable_lsn()).await.unwrap();
-                            }
-                        }
-                        times
-                    })
-                })
+                .map(|number| tokio::spawn(committer(number).run(start, end)))
                 .collect();
             let mut times = Vec::new();
             for task in tasks {
@@ -351,6 +376,17 @@ impl Bench {
         };
         measured
     }
+}
+
+/// How often a thread of this process has slept so far, as it had to wait for something.
+fn sleeps() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+    let count = |status: String| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        line.trim().parse().ok()
+    };
+    status.filter_map(count).sum()
 }
 
 /// What the commits make.

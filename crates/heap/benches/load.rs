@@ -63,7 +63,7 @@ fn main() {
 
 /// Rows a second of the load, and of an index that is built then.
 fn run(rig: &Rig, arm: Arm, rows: u64, bytes: usize) -> (f64, f64) {
-    let (store, kept) = rig.create();
+    let (store, kept) = rig.create(false);
     let before = cpu();
     rig.runtime.block_on(async {
         let session = Waits::new().session("load", Kind::User);

@@ -103,7 +103,7 @@ fn main() {
     let cache_pages = (megabytes << 20) as usize / 8192;
     let options = Options { cache_pages, dirty_max: cache_pages / 4 * 3, ..Options::default() };
     let rig = Rig::new(&PathBuf::from(&values["--dir"]), megabytes, options);
-    let ((store, kept), waits) = (rig.create(), Waits::new());
+    let ((store, kept), waits) = (rig.create(false), Waits::new());
     let bench = Bench { rig, store, waits, rows };
     let session = bench.session();
     let fill = keyed::fill(&bench.store, &session, rows, ROW_BYTES);

@@ -98,7 +98,7 @@ fn main() {
     let rig =
         Rig::new(&PathBuf::from(&values["--dir"]), 64 + pages * 8192 * 2 / 1_000_000, options);
     for bytes in sizes {
-        let (store, kept) = rig.create();
+        let (store, kept) = rig.create(false);
         let (waits, time) = (Waits::new(), Duration::from_millis(number("--millis")));
         let bench =
             Bench { rig: &rig, store, waits, rows: number("--rows"), bytes: bytes as usize, time };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cellar_diskgroup::{File, Group, MountOptions, Redundancy};
-use cellar_io::{DeviceExt, Durability, EnvExt, Io};
+use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io};
 
 use crate::Options;
 use crate::report::Report;

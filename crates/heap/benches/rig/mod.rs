@@ -63,17 +63,6 @@ pub fn cpu() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// How often a thread of this process has slept so far, as it had to wait for something.
-pub fn sleeps() -> u64 {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
-    let count = |status: String| -> Option<u64> {
-        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-        line.trim().parse().ok()
-    };
-    status.filter_map(count).sum()
-}
-
 /// The options of the command line, which these are by default.
 pub fn arguments(defaults: &[(&'static str, &str)]) -> Option<BTreeMap<&'static str, String>> {
     let mut values: BTreeMap<&str, String> =
@@ -108,13 +97,8 @@ impl Rig {
         Rig { runtime, env, files, data, options }
     }
 
-    /// A new log with nothing in it, and a new store.
-    pub fn create(&self) -> (Store, Kept) {
-        self.create_with(false)
-    }
-
-    /// As [`Rig::create`], of a log that is archived.
-    pub fn create_with(&self, archiving: bool) -> (Store, Kept) {
+    /// A new log with nothing in it, which may be archived, and a new store.
+    pub fn create(&self, archiving: bool) -> (Store, Kept) {
         let kept = Kept(Arc::new(MemoryControl::default()));
         let env = self.runtime.env();
         let spec = CreateLog {

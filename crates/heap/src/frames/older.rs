@@ -22,15 +22,11 @@ const SHARE: usize = 32;
 /// The page and the LSN of an image: it never changes.
 type Key = (u32, u64);
 
+type Hash = BuildHasherDefault<PageHasher>;
+
 /// Images that were read back, as pages that lead to others are asked for again and again.
 pub(super) struct Reread(
-    Cache<
-        Key,
-        Arc<Image>,
-        UnitWeighter,
-        BuildHasherDefault<PageHasher>,
-        DefaultLifecycle<Key, Arc<Image>>,
-    >,
+    Cache<Key, Arc<Image>, UnitWeighter, Hash, DefaultLifecycle<Key, Arc<Image>>>,
 );
 
 impl Reread {

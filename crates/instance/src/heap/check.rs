@@ -136,7 +136,8 @@ fn sorted(findings: &[Finding], names: &Names) -> Vec<WrongRows> {
 
 impl Heap {
     /// Checks all tables whose rows change, as they are now; `None`: there are none yet. Without `knows` it is compared
-    /// how many entries there are, not their keys, and long values are not followed from their rows. `progress` is told of bytes that were looked at, and of how many.
+    /// how many entries there are, not their keys, and long values are not followed from their rows. `progress` is
+    /// told of bytes that were looked at, and of how many.
     ///
     /// # Errors
     /// The heap is not open; 01555 so much was changed meanwhile that what it looks at is gone; the device.

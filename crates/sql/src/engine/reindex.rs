@@ -67,7 +67,7 @@ impl Engine {
             }
             None => {
                 let text = format!("index \"{name}\" does not exist");
-                Err(Error::new(1418, "42704", text))
+                Err(Error::new(1418, "42P01", text))
             }
         }
     }
