@@ -364,7 +364,8 @@ impl Bench {
             let (seconds, used) = (env.now().since(start).as_secs_f64(), cpu() - cpu_before);
             let mut measured = measured(&times, seconds, used);
             let commits = times.len() as f64;
-            measured.sleeps = (sleeps() - slept) as f64 / commits;
+            // Threads that have ended are not counted any more.
+            measured.sleeps = sleeps().saturating_sub(slept) as f64 / commits;
             measured.anew = (store.begun_anew() - anew) as f64 / commits;
             measured.archives = archiver.map_or(0, |archiver| archiver.written());
             measured.worst = worst_second(&times, seconds, series);

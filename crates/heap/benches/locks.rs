@@ -182,7 +182,10 @@ impl Bench {
                     let mut times = Vec::new();
                     let mut now = env.now();
                     while now < end {
-                        update(&store, &session, number, row(number, ROW_BYTES)).await;
+                        // All of it is other bytes than before, but for the number.
+                        let mut bytes = row(number, ROW_BYTES).to_vec();
+                        bytes[8..].fill(times.len() as u8);
+                        update(&store, &session, number, bytes.into()).await;
                         let done = env.now();
                         times.push(done.since(now).as_secs_f64() * 1e6);
                         now = done;

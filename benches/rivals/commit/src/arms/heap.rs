@@ -12,8 +12,8 @@ use cellar_diskgroup::{
 };
 use cellar_heap::locks::{Mode, Patience};
 use cellar_heap::{Change, Geometry, Isolation, Key, NewStore, OpenStore, Store};
-use cellar_io::Device;
 use cellar_io::real::{OpenOptions, Runtime, RuntimeOptions, open_disk};
+use cellar_io::{Device, DeviceExt, Durability, Io};
 use cellar_redo::on_disk::DatabaseId;
 use cellar_redo::{
     Control, CreateLog, Medium, NewGroup, OpenLog, Options, Quorum, Recovery, create,
@@ -119,9 +119,13 @@ async fn mirror(
         name: None,
         failgroup: None,
         size: None,
-        // It may be a disk of a run before.
-        force: true,
+        force: false,
     };
+    // One may have been a disk in a run before.
+    for disk in &disks {
+        disk.write_at(Io::BACKGROUND, 0, Bytes::from(vec![0; 1 << 20]), Durability::Durable)
+            .await?;
+    }
     let spec = CreateGroup {
         name: "RIVALS".to_owned(),
         redundancy: Redundancy::Normal,
