@@ -13,6 +13,9 @@ const VERSION: u16 = 1;
 /// Generations and LSNs are below: no store comes so far, and what is counted on from there does not overflow.
 const NUMBERS_MAX: u64 = 1 << 62;
 
+/// Pages with LSNs above are taken for ones of this: no log comes so far, and the next LSN is asked for.
+pub(crate) const LSN_MAX: u64 = NUMBERS_MAX - 2;
+
 /// The feature: pages are ahead of the log. A program that does not know it refuses the store.
 const AHEAD: u64 = 1;
 

@@ -17,7 +17,7 @@ use crate::change::{Change, Unfit};
 use crate::dirty::Dirty;
 use crate::error::Error;
 use crate::frames::{Frame, Frames, raw_mut};
-use crate::header::Header;
+use crate::header::{Header, LSN_MAX};
 use crate::lane::COMMIT;
 use crate::pace::Rates;
 
@@ -172,8 +172,7 @@ impl Replay<'_> {
             held.push(read?);
         }
         let newest = held.iter().map(|frame| frame.current().lsn()).max().unwrap_or(0);
-        // No log comes so far, and the next one is asked for.
-        self.done.newest = self.done.newest.max(newest.min(u64::MAX - 1));
+        self.done.newest = self.done.newest.max(newest.min(LSN_MAX));
         Ok(held)
     }
 }

@@ -5,13 +5,11 @@ use cellar_page::{PAGE_BYTES, PageRef, check};
 use cellar_redo::Recovery;
 
 use super::Header;
+use crate::header::LSN_MAX;
 use crate::recovery::Replayed;
 
 /// Pages that are read at once.
 const PAGES: usize = 128;
-
-/// No log comes so far.
-const LSN_MAX: u64 = u64::MAX >> 2;
 
 /// The newest LSN of a page in its place, 0 where there is none, and whether all pages could be read. Pages that are
 /// damaged have none: no record is ever applied to one.

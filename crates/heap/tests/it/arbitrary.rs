@@ -324,4 +324,19 @@ fn numbers_that_are_too_high_or_too_low_are_refused() {
         let came = open(&mut rig, way).map_err(|error| error.number());
         assert_eq!(came.err(), Some(1113), "{way:?}");
     }
+    // What is noted of such a page keeps no later opening out.
+    for (way, lsn) in [Way::ByForce, Way::Alone]
+        .iter()
+        .flat_map(|way| [1 << 62, (1 << 62) - 1, u64::MAX - 1].map(|lsn: u64| (*way, lsn)))
+    {
+        let mut rig = crashed();
+        let mut raw: Box<Raw> = page(&rig, 24).try_into().unwrap();
+        raw[16..24].copy_from_slice(&lsn.to_le_bytes());
+        seal(&mut raw);
+        put(&rig, 24, &raw[..]);
+        for _ in 0..2 {
+            let came = open(&mut rig, way).map_err(|error| error.number());
+            assert_ne!(came.err(), Some(1210), "{way:?} {lsn:#x}");
+        }
+    }
 }

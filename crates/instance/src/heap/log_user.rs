@@ -79,6 +79,8 @@ impl LogUser for Heap {
                     let answer = (store.log().clone(), store.log_report().clone());
                     self.find(&store);
                     *self.state() = State::Open(store);
+                    // They may have changed since it began to open.
+                    self.obey_parameters();
                     Ok(answer)
                 }
                 Opened::Ahead { reader, log, report } => {

@@ -14,7 +14,7 @@ use crate::statement::Reindexed;
 use super::sequences::bare;
 
 impl Engine {
-    /// Builds indexes anew. Nobody changes their tables meanwhile.
+    /// Builds indexes anew, all in one transaction. Nobody uses their tables from then on until that ends.
     pub(super) async fn reindex(
         &self,
         of: &Reindexed,
@@ -51,7 +51,7 @@ impl Engine {
             1 => "1 index built anew.".to_owned(),
             _ => format!("{built} indexes built anew."),
         };
-        let notice = "CONCURRENTLY: changes of the tables have waited while indexes were built";
+        let notice = "CONCURRENTLY: others have waited for the tables while indexes were built";
         let notices = is_concurrent.then(|| notice.to_owned()).into_iter().collect();
         Ok(Outcome::Done { message, notices })
     }
@@ -65,10 +65,7 @@ impl Engine {
                 Err(Error::new(1418, "42809", format!("\"{name}\" is no index"))
                     .next(format!("reindex table {name}")))
             }
-            None => {
-                let text = format!("index \"{name}\" does not exist");
-                Err(Error::new(1418, "42P01", text))
-            }
+            None => Err(no_index(&name)),
         }
     }
 
@@ -86,12 +83,20 @@ impl Engine {
                 (index.object, built) = (0, built + 1);
             }
         }
+        if let Some(only) = only.filter(|_| built == 0) {
+            // It has gone while the table was waited for.
+            return Err(no_index(only));
+        }
         if built > 0 {
             let table = self.carried_out(&mut altered, &mut alteration).await?;
             self.finish(alteration, table).await?;
         }
         Ok(built)
     }
+}
+
+fn no_index(name: &str) -> Error {
+    Error::new(1418, "42P01", format!("index \"{name}\" does not exist"))
 }
 
 /// Tables whose rows change that have indexes.

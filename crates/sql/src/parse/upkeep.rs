@@ -24,11 +24,17 @@ impl Cursor<'_> {
     }
 
     pub(super) fn reindex(&mut self) -> Result<Statement, Error> {
+        let from = self.at;
         self.options()?;
-        let kinds = ["INDEX", "TABLE", "SCHEMA", "DATABASE", "SYSTEM"];
+        let said = (from..self.at).any(|at| self.is_word_at(at, "CONCURRENTLY"));
+        let kinds = ["INDEX", "TABLE", "SCHEMA", "DATABASE"];
         let kind = kinds.into_iter().find(|kind| self.accept_word(kind));
-        let kind = kind.ok_or_else(|| self.expected("INDEX, TABLE, SCHEMA, DATABASE or SYSTEM"))?;
-        let is_concurrent = self.accept_word("CONCURRENTLY");
+        if kind.is_none() && self.is_word_at(self.at, "SYSTEM") {
+            return Err(Error::not_yet("REINDEX SYSTEM")
+                .next("REINDEX DATABASE is about all tables but those of the catalog"));
+        }
+        let kind = kind.ok_or_else(|| self.expected("INDEX, TABLE, SCHEMA or DATABASE"))?;
+        let is_concurrent = self.accept_word("CONCURRENTLY") || said;
         let of = match kind {
             "INDEX" => Reindexed::Index(self.object("the name of an index")?),
             "TABLE" => Reindexed::Table(self.object("the name of a table")?),
