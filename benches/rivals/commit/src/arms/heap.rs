@@ -12,8 +12,8 @@ use cellar_diskgroup::{
 };
 use cellar_heap::locks::{Mode, Patience};
 use cellar_heap::{Change, Geometry, Isolation, Key, NewStore, OpenStore, Store};
+use cellar_io::Device;
 use cellar_io::real::{OpenOptions, Runtime, RuntimeOptions, open_disk};
-use cellar_io::{Device, DeviceExt, Durability, Io};
 use cellar_redo::on_disk::DatabaseId;
 use cellar_redo::{
     Control, CreateLog, Medium, NewGroup, OpenLog, Options, Quorum, Recovery, create,
@@ -94,7 +94,12 @@ fn open(load: &Load, place: Place) -> Result<Heap, Error> {
             runtime.block_on(make(&runtime, load, control, media, data))?
         }
         Place::Mirror => {
-            let disk = |number| open(format!("cellar-disk-{number}"), bytes + SPARE);
+            let disk = |number| {
+                let name = format!("cellar-disk-{number}");
+                // One of a run before belongs to a group.
+                let _ = std::fs::remove_file(load.dir.join(&name));
+                open(name, bytes + SPARE)
+            };
             let disks = (1..=2).map(disk).collect::<Result<Vec<_>, _>>()?;
             runtime.block_on(async {
                 let data = mirror(&runtime, disks, bytes).await?;
@@ -121,11 +126,6 @@ async fn mirror(
         size: None,
         force: false,
     };
-    // One may have been a disk in a run before.
-    for disk in &disks {
-        disk.write_at(Io::BACKGROUND, 0, Bytes::from(vec![0; 1 << 20]), Durability::Durable)
-            .await?;
-    }
     let spec = CreateGroup {
         name: "RIVALS".to_owned(),
         redundancy: Redundancy::Normal,
