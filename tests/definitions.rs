@@ -520,6 +520,7 @@ fn an_index_is_built_anew_and_stays_what_it_is() {
         ("reindex table empty", "0 indexes built anew."),
         ("reindex schema s", "1 index built anew."),
         ("reindex database", "3 indexes built anew."),
+        ("reindex database cellar", "3 indexes built anew."),
         (oids, &before),
         ("select a from t where b = 'n4321'", "4321"),
         ("select count(*) from t where a between 100 and 199", "100"),

@@ -127,10 +127,15 @@ pub enum Error {
         row: RowRef,
     },
     /// User: what a view sees is kept no longer, because others have changed too much since.
-    #[error("snapshot too old: pages as of LSN {point} are kept no longer")]
+    #[error(
+        "snapshot too old: pages as of LSN {point} are kept no longer{}",
+        why_not_spilled(cause)
+    )]
     SnapshotTooOld {
         /// Where the view was.
         point: u64,
+        /// Why the file of older images takes no more, where that was the cause.
+        cause: Option<Arc<str>>,
     },
     /// Disk: an older image of a page, which a view needs, cannot be read back.
     #[error("an older image of page {page} cannot be read back: {why}")]
@@ -224,6 +229,10 @@ pub enum Error {
         /// Why.
         why: Arc<str>,
     },
+}
+
+fn why_not_spilled(cause: &Option<Arc<str>>) -> String {
+    cause.as_ref().map_or(String::new(), |why| format!(": {why}"))
 }
 
 fn because(cause: &Option<Arc<str>>) -> String {

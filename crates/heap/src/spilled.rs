@@ -67,6 +67,8 @@ pub(crate) struct Spilled {
     count: AtomicUsize,
     /// It takes no more for now.
     is_full: AtomicBool,
+    /// Why it last took no more.
+    why_full: Mutex<Option<Arc<str>>>,
     /// Nobody writes to it any more.
     is_ended: AtomicBool,
 }
@@ -101,9 +103,25 @@ impl Spilled {
         self.is_ended.store(true, Ordering::SeqCst);
     }
 
-    /// Says whether it is full.
-    pub fn set_full(&self, is_full: bool) {
-        self.is_full.store(is_full, Ordering::SeqCst);
+    /// Says that it takes no more, and why.
+    pub fn set_full(&self, why: &str) {
+        *self.why_full.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.into());
+        self.is_full.store(true, Ordering::SeqCst);
+    }
+
+    /// Says that it may take more.
+    pub fn set_open(&self) {
+        self.is_full.store(false, Ordering::SeqCst);
+    }
+
+    /// Why it last took no more; `None`: it always has.
+    pub fn why_full(&self) -> Option<Arc<str>> {
+        self.why_full.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The most images that may be there.
+    pub fn slots_max(&self) -> u64 {
+        self.slots_max
     }
 
     /// Takes up to so many slots, in order.
@@ -181,7 +199,7 @@ impl Spilled {
             for (page, slot) in some {
                 if !state.keep(page, slot, horizon) {
                     self.count.fetch_sub(1, Ordering::SeqCst);
-                    self.set_full(false);
+                    self.set_open();
                 }
             }
             if !images.is_empty() {

@@ -236,8 +236,8 @@ pub enum Reindexed {
     Table(TableReference),
     /// All of a schema.
     Schema(String),
-    /// All.
-    Database,
+    /// All of the database, by its name where that was said.
+    Database(Option<String>),
 }
 
 /// What LIKE takes of a table beside its columns.

@@ -61,20 +61,22 @@ pub fn lines(rows: &RowsChecked) -> Vec<String> {
 /// What to do about what is wrong.
 pub fn next(rows: &RowsChecked) -> Vec<String> {
     let mut words = Vec::new();
-    let is_index = |wrong: &&WrongRows| !wrong.is_table && !wrong.table.is_empty();
+    let has_name = |wrong: &WrongRows| !wrong.table.is_empty() && !wrong.is_catalog;
+    let is_index = |wrong: &&WrongRows| !wrong.is_table && has_name(wrong);
     let indexes: Vec<String> =
         rows.wrong.iter().filter(is_index).flat_map(|wrong| wrong.indexes.clone()).collect();
     if !indexes.is_empty() {
+        let each = indexes.iter().map(|index| format!("REINDEX INDEX {index}")).collect::<Vec<_>>();
         words.push(format!(
             "indexes do not agree with their tables, so writes of one or the other were lost: look whether rows are \
-             missing, then REINDEX INDEX {}",
-            some(&indexes)
+             missing, then {}",
+            each.join("; ")
         ));
     }
     let tables: Vec<String> = rows
         .wrong
         .iter()
-        .filter(|wrong| wrong.is_table && !wrong.table.is_empty())
+        .filter(|wrong| wrong.is_table && has_name(wrong))
         .map(|wrong| wrong.table.clone())
         .collect();
     if !tables.is_empty() {
@@ -83,9 +85,9 @@ pub fn next(rows: &RowsChecked) -> Vec<String> {
             some(&tables)
         ));
     }
-    if rows.wrong.iter().any(|wrong| wrong.table.is_empty()) {
-        words.push("pages of the heap are wrong of which it is not known whose they are: take all tables out \
-                    (pg_dump), and load them into a new database"
+    if rows.wrong.iter().any(|wrong| !has_name(wrong)) {
+        words.push("pages of the heap are wrong that are the catalog's, or of which it is not known whose they are: \
+                    take all tables out (pg_dump), and load them into a new database"
             .to_owned());
     }
     words
@@ -96,6 +98,7 @@ pub fn as_json(rows: &RowsChecked) -> Value {
     let wrong = rows.wrong.iter().map(|wrong| {
         json!({
             "table": wrong.table,
+            "is_catalog": wrong.is_catalog,
             "indexes": wrong.indexes,
             "is_table": wrong.is_table,
             "words": wrong.words,
@@ -119,7 +122,8 @@ mod tests {
     fn what_is_wrong_is_told_with_what_to_do() {
         let index = WrongRows {
             table: "t".into(),
-            indexes: vec!["t_pkey".into()],
+            is_catalog: false,
+            indexes: vec!["t_pkey".into(), "s.i".into()],
             is_table: false,
             words: vec!["index t_pkey of t: page 7 of index 70 has an entry".into()],
             more: 1200,
@@ -134,11 +138,14 @@ mod tests {
             ["1 table whose rows change: 12 000 rows, and 24 000 entries of indexes, agree"]
         );
         assert!(next(&rows).is_empty());
+        let catalog = WrongRows { table: "the catalog".into(), is_catalog: true, ..index.clone() };
+        rows.wrong = vec![catalog];
+        assert_eq!(next(&rows).len(), 1, "nobody can make its indexes anew");
         rows.wrong = vec![nobody, index, table];
         assert_eq!(lines(&rows).len(), 6);
         assert!(lines(&rows)[3].contains("and 1 200 more"), "{:?}", lines(&rows));
         let next = next(&rows);
-        assert!(next[0].ends_with("REINDEX INDEX t_pkey"), "{next:?}");
+        assert!(next[0].ends_with("then REINDEX INDEX t_pkey; REINDEX INDEX s.i"), "{next:?}");
         assert!(next[1].ends_with("load it again: u"), "{next:?}");
         assert!(next[2].contains("pg_dump"), "{next:?}");
     }

@@ -112,7 +112,7 @@ impl Kept {
         };
         if is_full && snapshots.end_oldest() && self.spilled.count() > 0 {
             // What was kept for it gives room, before another one ends.
-            self.spilled.set_full(false);
+            self.spilled.set_open();
         }
         let horizon = snapshots.horizon(visible);
         // As many as there are now: some come back.

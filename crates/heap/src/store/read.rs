@@ -85,7 +85,10 @@ impl View {
     /// What was read, if nothing of it can have been gone.
     pub(crate) fn check<T>(&self, read: Result<T, Error>) -> Result<T, Error> {
         match self.snapshot.is_over() {
-            true => Err(Error::SnapshotTooOld { point: self.point() }),
+            true => {
+                let cause = self.pages.frames.spilled().why_full();
+                Err(Error::SnapshotTooOld { point: self.point(), cause })
+            }
             false => read,
         }
     }

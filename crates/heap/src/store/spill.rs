@@ -85,7 +85,7 @@ impl Inner {
                 let now = env.now();
                 if now.since(looked) >= PAUSE {
                     looked = now;
-                    spilled.set_full(false);
+                    spilled.set_open();
                     if spilled.is_empty() {
                         file.clear();
                         inner.spilling.room.store(0, Ordering::SeqCst);
@@ -127,12 +127,10 @@ impl Inner {
         }
         let slots = self.take_slots(found.len()).await;
         if slots.is_empty() {
-            spilled.set_full(true);
             return Some(0);
         }
         found.truncate(slots.len());
         let (written, failed) = self.write_images(found.into_iter().zip(slots).collect()).await;
-        spilled.set_full(!failed.is_empty());
         spilled.release_slots(failed);
         let moved = written.len();
         let done = self.lane.run_errand(Errand { written, wanted: 0 }).await?;
@@ -141,22 +139,29 @@ impl Inner {
         Some(moved - unneeded)
     }
 
-    /// Takes slots for up to so many images, for which there is room.
+    /// Takes slots for up to so many images, for which there is room. None: it is said why.
     async fn take_slots(&self, count: usize) -> Vec<u64> {
         let (spilled, room) = (self.pages.frames.spilled(), &self.spilling.room);
         let mut slots = spilled.take_slots(count);
-        let (Some(last), Some(file)) = (slots.last(), spilled.file()) else { return Vec::new() };
+        let (Some(last), Some(file)) = (slots.last(), spilled.file()) else {
+            let most = spilled.slots_max();
+            spilled.set_full(&format!("{most} older images of pages are in a file, the most"));
+            return Vec::new();
+        };
         let wanted = offset_of(last + 1);
         if wanted <= room.load(Ordering::SeqCst) {
             return slots;
         }
         match file.make_room(wanted).await {
             Ok(()) => room.store(wanted, Ordering::SeqCst),
-            Err(_) => {
+            Err(why) => {
                 // Slots that were used before are where there is room.
                 let room = room.load(Ordering::SeqCst);
                 let inside = slots.partition_point(|slot| offset_of(slot + 1) <= room);
                 spilled.release_slots(slots.split_off(inside));
+                if slots.is_empty() {
+                    spilled.set_full(&why.to_string());
+                }
             }
         }
         slots
@@ -176,15 +181,18 @@ impl Inner {
             }
         }
         let writes = runs.into_iter().map(|run| async move {
-            let is_written = self.write_run(&run).await.is_ok();
-            (run, is_written)
+            let written = self.write_run(&run).await;
+            (run, written)
         });
         let mut writes = stream::iter(writes).buffer_unordered(RUNS);
         let (mut written, mut failed) = (Vec::new(), Vec::new());
-        while let Some((run, is_written)) = writes.next().await {
-            match is_written {
-                true => written.extend(run),
-                false => failed.extend(run.into_iter().map(|(_, slot)| slot)),
+        while let Some((run, outcome)) = writes.next().await {
+            match outcome {
+                Ok(()) => written.extend(run),
+                Err(why) => {
+                    self.pages.frames.spilled().set_full(&why.to_string());
+                    failed.extend(run.into_iter().map(|(_, slot)| slot));
+                }
             }
         }
         (written, failed)

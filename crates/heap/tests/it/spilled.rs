@@ -248,6 +248,8 @@ fn where_the_file_is_full_the_oldest_view_ends_and_others_go_on() {
             }
             let error = long.scan(&session, TABLE).await.unwrap_err();
             assert_eq!(error.number(), 1555, "{error}");
+            let why = if slots == 80 { ": 80 older images" } else { ": no room" };
+            assert!(error.to_string().contains(why), "{error}");
             assert!(store.spilled_images() <= 80, "{}", store.spilled_images());
             // There is room again for who comes next.
             let (view, then) = (store.view(), now.clone());

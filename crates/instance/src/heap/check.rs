@@ -62,6 +62,8 @@ pub struct RowsChecked {
 pub struct WrongRows {
     /// The table; empty for what is not known to be one's.
     pub table: String,
+    /// Whether it is of the catalog, which nobody makes anew.
+    pub is_catalog: bool,
     /// Its indexes that do not agree with it; what else is wrong is of the table itself.
     pub indexes: Vec<String>,
     /// Whether there are findings that are of none of its indexes.
@@ -109,8 +111,10 @@ fn sorted(findings: &[Finding], names: &Names) -> Vec<WrongRows> {
     for finding in findings {
         let found = finding.object().and_then(|object| names.get(&object));
         let (table, index) = found.cloned().unwrap_or_default();
+        let is_own = |object| OWN_TABLES.iter().any(|(t, index)| [*t, *index].contains(&object));
         let own = wrong.entry(table.clone()).or_insert_with(|| WrongRows {
             table: table.clone(),
+            is_catalog: finding.object().is_some_and(is_own),
             indexes: Vec::new(),
             is_table: false,
             words: Vec::new(),

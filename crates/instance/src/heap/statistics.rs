@@ -119,6 +119,7 @@ impl Heap {
             used: cache.used,
             dirty: cache.dirty,
             kept_images: cache.kept_images,
+            spilled_images: cache.spilled_images,
             logical_reads: cache.logical_reads,
             physical_reads: cache.physical_reads,
             physical_writes: cache.physical_writes,

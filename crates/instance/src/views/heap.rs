@@ -25,12 +25,14 @@ view! {
         used: u64 = "used", "Pages that it holds: more only while more than that must stay";
         dirty: u64 = "dirty", "Pages of these that are newer than on disk";
         kept_images: u64 = "kept_images", "Older images of pages that snapshots may need, beside these";
+        spilled_images: u64 = "spilled_images", "Older images that are in a TEMPFILE, as memory has no room for them";
         logical_reads: u64 = "logical_reads", "Times that somebody asked for a page";
         physical_reads: u64 = "physical_reads", "Pages that were read from disk";
         physical_writes: u64 = "physical_writes", "Pages that were written to disk, but for direct writes";
         changes: u64 = "db_block_change", "Changes that commits made to pages";
         busy_waits: u64 = "buffer_busy_wait", "Waits for a page that somebody else was reading";
-        free_waits: u64 = "free_buffer_wait", "Waits while too many pages were newer than on disk";
+        free_waits: u64 = "free_buffer_wait",
+            "Waits since the instance began: for pages to be written, or older images to the TEMPFILE";
         hit_ratio: Option<f64> = "hit_ratio",
             "Share of logical_reads that found the page in memory, 0 to 1; NULL: nobody has asked";
     }

@@ -343,7 +343,7 @@ impl Engine {
 }
 
 /// The name of the database in GRANT and REVOKE.
-const DATABASE: &str = "cellar";
+pub(super) const DATABASE: &str = "cellar";
 
 /// A name as a statement would have it.
 fn quoted_name(text: &str) -> datafusion::sql::sqlparser::ast::ObjectName {

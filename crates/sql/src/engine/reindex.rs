@@ -11,6 +11,7 @@ use crate::names::resolve::no_schema;
 use crate::rows::RowColumns;
 use crate::statement::Reindexed;
 
+use super::grants::DATABASE;
 use super::sequences::bare;
 
 impl Engine {
@@ -20,7 +21,7 @@ impl Engine {
         of: &Reindexed,
         is_concurrent: bool,
     ) -> Result<Outcome, Error> {
-        let is_many = matches!(of, Reindexed::Schema(_) | Reindexed::Database);
+        let is_many = matches!(of, Reindexed::Schema(_) | Reindexed::Database(_));
         if (is_many || is_concurrent) && self.is_in_block().await {
             let text = "REINDEX of a schema or the database, or CONCURRENTLY, cannot run inside a transaction block";
             return Err(Error::new(70173, "25001", text).next("COMMIT first"));
@@ -35,7 +36,12 @@ impl Engine {
                 }
                 in_heap(&catalog, |key| name::parts(key).0 == schema)
             }
-            Reindexed::Database => {
+            Reindexed::Database(Some(name)) if name != DATABASE => {
+                let text =
+                    format!("\"{name}\" is not the database of this session, \"{DATABASE}\"");
+                return Err(Error::new(3001, "0A000", text).next("reindex database"));
+            }
+            Reindexed::Database(_) => {
                 in_heap(&*self.catalog()?, |key| !name::is_temporary(name::parts(key).0))
             }
         };

@@ -287,7 +287,7 @@ impl Engine {
             Define::Reindex { of, .. } => match of {
                 Reindexed::Index(name) | Reindexed::Table(name) => own(name),
                 Reindexed::Schema(schema) => asking.own_schema(schema),
-                Reindexed::Database => Err(not_superuser("to build all indexes anew")),
+                Reindexed::Database(_) => Err(not_superuser("to build all indexes anew")),
             },
             Define::Lock { tables, lock, .. } => {
                 tables.iter().try_for_each(|table| may_lock(&asking, table, *lock))

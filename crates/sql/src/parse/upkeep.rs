@@ -40,11 +40,10 @@ impl Cursor<'_> {
             "TABLE" => Reindexed::Table(self.object("the name of a table")?),
             "SCHEMA" => Reindexed::Schema(self.name("the name of a schema")?),
             _ => {
-                // There is one.
-                if self.at < self.tokens.len() && self.tokens[self.at].token != Token::SemiColon {
-                    self.name("the name of the database")?;
-                }
-                Reindexed::Database
+                let is_named =
+                    self.at < self.tokens.len() && self.tokens[self.at].token != Token::SemiColon;
+                let name = is_named.then(|| self.name("the name of the database")).transpose()?;
+                Reindexed::Database(name)
             }
         };
         Ok(Statement::Define(Define::Reindex { of, is_concurrent }))
