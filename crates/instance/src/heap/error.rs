@@ -28,8 +28,8 @@ pub(crate) fn from_heap(error: HeapError) -> Error {
         }
         HeapError::OtherDatabase { .. } => "bring back the log or the group of the other database",
         HeapError::SnapshotTooOld { .. } => {
-            "run the transaction again; older images have room in the disk group of the tables, and the more of them \
-             the larger memory_target is"
+            "run the transaction again, or raise memory_target: older images of pages may take eight times the buffer \
+             cache, where the disk group has room for them"
         }
         HeapError::Serialization { .. } => "run the transaction again",
         HeapError::Spill { .. } => {
