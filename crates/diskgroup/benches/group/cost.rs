@@ -149,38 +149,41 @@ fn batches(rig: &Rig, file: &File, seconds: u64) -> f64 {
     load.iops() * BATCH as f64
 }
 
-/// Random pages of a large heap file on a mirror, with the dirty log as it is, and with room in it for each region
-/// that is ever written: it is as if there were none then.
+/// Random pages of a large heap file on a mirror: as a file that nobody else recovers, as a heap's, and with room
+/// in the dirty log for each region that is ever written, which is as if there were none then.
 pub fn pages(options: &Options, report: &mut Report) {
     let bytes = options.bytes(10 << 30);
     let Mirror { rig, place, raw, group, file, _backings } = Mirror::new(options, bytes, 0);
     drop((raw, file));
     let mut group = group;
-    let (mut with, mut without, mut marked) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..options.rounds * 2 {
+    let (mut rates, mut marked) = ([vec![], vec![], vec![]], [vec![], vec![], vec![]]);
+    for round in 0..options.rounds * 3 {
         rig.runtime.block_on(group.dismount()).unwrap();
         let mut mount = MountOptions::default();
-        let has_room = round % 2 == 1;
-        if has_room {
+        let arm = round % 3;
+        if arm == 2 {
             mount.resync_target = Duration::from_secs(1 << 20);
         }
         group = rig.mount(&place, mount);
         let file = group.open("f").unwrap();
-        // Until as many regions are dirty as there will be.
-        batches(&rig, &file, if has_room { 10 } else { 3 });
-        let rate = batches(&rig, &file, options.seconds);
-        match has_room {
-            true => {
-                marked.push(group.resync().dirty_regions as f64);
-                without.push(rate);
-            }
-            false => with.push(rate),
+        if arm == 1 {
+            file.recovered_by_owner();
         }
+        // Until as many regions are dirty as there will be.
+        batches(&rig, &file, if arm == 0 { 3 } else { 10 });
+        rates[arm].push(batches(&rig, &file, options.seconds));
+        marked[arm].push(group.resync().dirty_regions as f64);
     }
-    let with = report.arm("pages with the dirty log", "cellar", "/s", &with);
-    let without = report.arm("pages as without it", "cellar", "/s", &without);
-    report.arm("regions dirty without", "cellar", "", &marked);
-    report.at_least("pages: with the dirty log, of without", with / without, 0.97);
+    let names = ["of any file", "of a heap", "as without a dirty log"];
+    let rates: Vec<f64> = names
+        .iter()
+        .zip(&rates)
+        .map(|(name, rates)| report.arm(&format!("pages {name}"), "cellar", "/s", rates))
+        .collect();
+    for (name, marked) in names.iter().zip(&marked) {
+        report.arm(&format!("regions dirty {name}"), "cellar", "", marked);
+    }
+    report.at_least("pages of a heap, of those without a dirty log", rates[1] / rates[2], 0.97);
     rig.runtime.block_on(group.dismount()).unwrap();
 }
 

@@ -86,6 +86,12 @@ impl Checksums {
         }
     }
 
+    /// Of how many regions, with so many copies, the checksums may have changed and not be written yet, so that
+    /// there is room for others.
+    pub fn regions_max(&self, copies: u8) -> usize {
+        self.keep * 3 / 4 / usize::from(copies.max(1))
+    }
+
     fn slot(&self, key: Key) -> Arc<Cached> {
         let used = self.tick.fetch_add(1, Ordering::Relaxed);
         let mut blocks = lock(&self.blocks);

@@ -127,6 +127,12 @@ impl DirtyLog {
         }
     }
 
+    /// Whether another region has no place in it.
+    pub fn is_full(&self) -> bool {
+        let state = lock(&self.state);
+        state.place.len() >= DIRTY_BLOCKS * state.block_entries
+    }
+
     /// Whether the disks still name regions that are clean.
     pub fn is_behind(&self) -> bool {
         lock(&self.state).blocks.iter().any(|b| b.changed)

@@ -1,7 +1,7 @@
 //! Regions whose copies may differ: which are marked, which are being written, which are to be
 //! resynced.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use event_listener::Event;
 
 use crate::data::Data;
 use crate::data::dirty_log::DirtyLog;
+use crate::data::file::FileRuntime;
 use crate::disk::lock;
 use crate::error::Error;
 use crate::on_disk::dirty::{DIRTY_REGIONS_MAX, RegionKey};
@@ -28,21 +29,91 @@ pub(crate) struct Regions {
 
 struct State {
     map: BTreeMap<RegionKey, Region>,
-    cap: usize,
-    /// Of `map`, those that are held.
-    held: usize,
+    caps: Caps,
+    /// Files, with their incarnations, whose owners make equal what matters after a crash.
+    recovered_by_owner: BTreeSet<(u32, u32)>,
+    /// Of `map`, those that can be clean again: of such files, and of others.
+    counted: [usize; 2],
     /// Rounds of cleaning so far.
     rounds: u64,
 }
 
+/// How many regions may be dirty at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caps {
+    /// Of files that nobody else recovers: so many that a resync takes its target at most.
+    pub resync: usize,
+    /// Of files that their owners recover: their changed checksums are in RAM.
+    pub by_owner: usize,
+}
+
+impl Caps {
+    fn of(self, class: Class) -> usize {
+        match class {
+            Class::Resynced => self.resync,
+            Class::RecoveredByOwner => self.by_owner,
+        }
+    }
+}
+
+/// Who makes a region's copies equal after a crash, before it is read for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Resynced,
+    RecoveredByOwner,
+}
+
 impl State {
-    /// Regions that count for the cap: those that can be clean again.
-    fn counted(&self) -> usize {
-        self.map.len() - self.held
+    fn class_of(&self, key: &RegionKey) -> Class {
+        match self.recovered_by_owner.contains(&(key.file, key.incarnation)) {
+            true => Class::RecoveredByOwner,
+            false => Class::Resynced,
+        }
     }
 
-    fn count_held(&mut self) {
-        self.held = self.map.values().filter(|region| region.held).count();
+    /// Regions that count for the cap of their class: those that can be clean again.
+    fn counted(&self, class: Class) -> usize {
+        self.counted[class as usize]
+    }
+
+    fn count(&mut self) {
+        let mut counted = [0; 2];
+        for key in self.map.iter().filter(|(_, region)| !region.held).map(|(key, _)| key) {
+            counted[self.class_of(key) as usize] += 1;
+        }
+        self.counted = counted;
+    }
+
+    /// Regions of a class to be cleaned now.
+    fn due(&self, class: Class, now: Instant, idle: Duration) -> Vec<RegionKey> {
+        let pressed = self.is_pressed(class);
+        let mut due: Vec<(Instant, RegionKey)> = self
+            .map
+            .iter()
+            .filter(|(_, r)| {
+                r.writes == 0 && r.to_sync == 0 && r.marked && r.cleaning.is_none() && !r.held
+            })
+            .filter(|(key, r)| {
+                (pressed || now.since(r.used) >= idle) && self.class_of(key) == class
+            })
+            .map(|(key, r)| (r.used, *key))
+            .collect();
+        due.sort_unstable();
+        if pressed {
+            let quarter = (self.caps.of(class) / 4).max(1);
+            let long_idle = due.iter().take_while(|(used, _)| now.since(*used) >= idle).count();
+            due.truncate(quarter.max(long_idle));
+        }
+        due.into_iter().map(|(_, key)| key).collect()
+    }
+
+    fn is_full(&self, class: Class) -> bool {
+        self.counted(class) >= self.caps.of(class)
+    }
+
+    /// Whether so many are dirty that some are cleaned before they are idle.
+    fn is_pressed(&self, class: Class) -> bool {
+        self.counted(class) * 8 >= self.caps.of(class) * 7
     }
 }
 
@@ -85,8 +156,8 @@ impl Drop for WriteGuard<'_> {
 
 impl Regions {
     /// Regions found dirty at the mount, with the pieces of each that are to be made equal.
-    pub fn new(cap: usize, found: &BTreeMap<RegionKey, u64>, now: Instant) -> Regions {
-        let map = found
+    pub fn new(caps: Caps, found: &BTreeMap<RegionKey, u64>, now: Instant) -> Regions {
+        let map: BTreeMap<RegionKey, Region> = found
             .iter()
             .map(|(key, pieces)| {
                 let region = Region {
@@ -101,9 +172,12 @@ impl Regions {
                 (*key, region)
             })
             .collect();
-        let cap = cap.clamp(CAP_MIN, DIRTY_REGIONS_MAX / 2);
+        let resync = caps.resync.clamp(CAP_MIN, DIRTY_REGIONS_MAX / 2);
+        let caps = Caps { resync, by_owner: caps.by_owner.clamp(resync, DIRTY_REGIONS_MAX / 2) };
         let pieces = found.values().map(|pieces| u64::from(pieces.count_ones())).sum();
-        let state = Mutex::new(State { map, cap, held: 0, rounds: 0 });
+        let counted = [map.len(), 0];
+        let recovered_by_owner = BTreeSet::new();
+        let state = Mutex::new(State { map, caps, recovered_by_owner, counted, rounds: 0 });
         Regions { state, found: (pieces, now), moved: Event::new() }
     }
 
@@ -116,8 +190,20 @@ impl Regions {
         self.moved.notify(usize::MAX);
     }
 
+    /// How many may be dirty of files that nobody else recovers.
     pub fn cap(&self) -> usize {
-        lock(&self.state).cap
+        lock(&self.state).caps.resync
+    }
+
+    /// The owner of a file makes equal, after a crash, all that may then differ between its copies, so its regions
+    /// need no resync in time.
+    pub fn recovered_by_owner(&self, file: u32, incarnation: u32) {
+        let mut state = lock(&self.state);
+        if state.recovered_by_owner.insert((file, incarnation)) {
+            state.count();
+        }
+        drop(state);
+        self.moved.notify(usize::MAX);
     }
 
     /// Whether there is a region that could be cleaned.
@@ -203,14 +289,14 @@ impl Regions {
         Ok(Some(guard))
     }
 
-    /// Waits until another region may be dirty.
-    pub async fn room(data: &Data) -> Result<(), Error> {
+    /// Waits until another region of a file may be dirty.
+    pub async fn room(data: &Data, file: &FileRuntime) -> Result<(), Error> {
         let regions = &data.regions;
         loop {
             let listener = regions.moved.listen();
             {
                 let state = lock(&regions.state);
-                if state.counted() < state.cap {
+                if !state.is_full(state.class_of(&file.key(0))) && !data.dirty_log.is_full() {
                     return Ok(());
                 }
             }
@@ -225,7 +311,6 @@ impl Regions {
     fn enter(&self, data: &Data, (key, pieces): (RegionKey, u64), overshoot: bool) -> Enter {
         let now = data.env.now();
         let mut state = lock(&self.state);
-        let (len, cap) = (state.counted(), state.cap);
         if let Some(region) = state.map.get_mut(&key) {
             region.writes += 1;
             region.touched |= pieces;
@@ -235,10 +320,11 @@ impl Regions {
                 return Enter::In(None);
             }
         } else {
-            if len >= cap && !overshoot {
+            let class = state.class_of(&key);
+            if state.is_full(class) && !overshoot {
                 return Enter::Full;
             }
-            // The cap is half of what the log holds, but more may have been found at the mount.
+            // The caps are half of what the log holds, but more may have been found at the mount.
             let Some(ticket) = data.dirty_log.add(key) else {
                 return Enter::Full;
             };
@@ -252,7 +338,8 @@ impl Regions {
                 held: false,
             };
             state.map.insert(key, region);
-            if is_pressed(len + 1, cap) {
+            state.counted[class as usize] += 1;
+            if state.is_pressed(class) {
                 // In time, so that the cap is not met before there is room again.
                 super::clean::start(data);
             }
@@ -269,28 +356,12 @@ impl Regions {
         }
     }
 
-    /// Chooses idle regions to clean: those unused for `idle`, or, when more than seven eighths of
+    /// Chooses idle regions to clean: those unused for `idle`, or, of a class of which more than seven eighths of
     /// the cap are dirty, the longest unused quarter. With the number of this round.
     pub fn choose_to_clean(&self, now: Instant, idle: Duration) -> (u64, Vec<RegionKey>) {
         let mut state = lock(&self.state);
-        let pressed = is_pressed(state.counted(), state.cap);
-        let mut idle_regions: Vec<(Instant, RegionKey)> = state
-            .map
-            .iter()
-            .filter(|(_, r)| {
-                r.writes == 0 && r.to_sync == 0 && r.marked && r.cleaning.is_none() && !r.held
-            })
-            .filter(|(_, r)| pressed || now.since(r.used) >= idle)
-            .map(|(k, r)| (r.used, *k))
-            .collect();
-        idle_regions.sort_unstable();
-        if pressed {
-            let quarter = (state.cap / 4).max(1);
-            let long_idle =
-                idle_regions.iter().take_while(|(used, _)| now.since(*used) >= idle).count();
-            idle_regions.truncate(quarter.max(long_idle));
-        }
-        let keys: Vec<RegionKey> = idle_regions.into_iter().map(|(_, k)| k).collect();
+        let mut keys = state.due(Class::Resynced, now, idle);
+        keys.extend(state.due(Class::RecoveredByOwner, now, idle));
         state.rounds += 1;
         let round = state.rounds;
         for key in &keys {
@@ -325,6 +396,7 @@ impl Regions {
                 dirty_log.remove(key);
             }
         }
+        state.count();
         drop(state);
         self.moved.notify(usize::MAX);
     }
@@ -337,7 +409,7 @@ impl Regions {
                 (region.held, region.cleaning) = (true, None);
             }
         }
-        state.count_held();
+        state.count();
         drop(state);
         self.moved.notify(usize::MAX);
     }
@@ -350,7 +422,7 @@ impl Regions {
             (region.held, region.cleaning) = (false, None);
             region.to_sync |= region.touched & pieces_of(key);
         }
-        state.count_held();
+        state.count();
         drop(state);
         self.moved.notify(usize::MAX);
     }
@@ -377,15 +449,13 @@ impl Regions {
             state.map.remove(&key);
             dirty_log.remove(&key);
         }
-        state.count_held();
+        if from == 0 {
+            state.recovered_by_owner.remove(&(file, incarnation));
+        }
+        state.count();
         drop(state);
         self.moved.notify(usize::MAX);
     }
-}
-
-/// Whether so many dirty regions call for cleaning before they are idle.
-fn is_pressed(dirty: usize, cap: usize) -> bool {
-    dirty * 8 >= cap * 7
 }
 
 enum Enter {
@@ -403,9 +473,11 @@ mod tests {
 
     const KEY: RegionKey = RegionKey { file: 256, incarnation: 1, index: 0 };
 
+    const CAPS: Caps = Caps { resync: CAP_MIN, by_owner: 4 * CAP_MIN };
+
     /// A region that is dirty, and equal on all disks.
     fn dirty() -> (Regions, DirtyLog) {
-        let regions = Regions::new(CAP_MIN, &BTreeMap::from([(KEY, 1)]), Instant(0));
+        let regions = Regions::new(CAPS, &BTreeMap::from([(KEY, 1)]), Instant(0));
         regions.synced(&KEY, 1);
         let log = DirtyLog::new(FoundDirty::default(), ENTRIES_PER_BLOCK);
         log.add(KEY);

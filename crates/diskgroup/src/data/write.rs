@@ -80,7 +80,7 @@ impl Access<'_> {
     ) -> Result<(), Error> {
         while !self.try_write_part(offset, &bytes, durability).await? {
             // With nothing held: what makes room may want the very range.
-            Box::pin(Regions::room(self.data)).await?;
+            Box::pin(Regions::room(self.data, self.file)).await?;
         }
         Ok(())
     }

@@ -100,6 +100,14 @@ impl File {
         &self.file.attributes
     }
 
+    /// Its owner says that after a crash it reads whatever may then differ between the copies, as a store does that
+    /// has redo for each page: reading makes it equal. So many more of its regions may be dirty at once than
+    /// [`MountOptions::resync_target`](crate::MountOptions::resync_target) allows, and random writes all over a
+    /// large file do not wait for regions to become clean. For as long as the group is mounted.
+    pub fn recovered_by_owner(&self) {
+        self.inner.data.regions.recovered_by_owner(self.file.number, self.file.incarnation);
+    }
+
     /// Its size in bytes, as its owner last set it.
     pub fn size(&self) -> u64 {
         let core = lock(&self.inner.core);

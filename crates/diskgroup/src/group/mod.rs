@@ -29,7 +29,7 @@ use crate::base::{Base, BaseParts};
 use crate::data::access::Access;
 use crate::data::checksum::Checksums;
 use crate::data::dirty_log::DirtyLog;
-use crate::data::region::Regions;
+use crate::data::region::{Caps, Regions};
 use crate::data::unflushed_history::UnflushedHistory;
 use crate::data::{Data, clean, resync};
 use crate::disk::lock;
@@ -103,7 +103,11 @@ impl Group {
         for key in marked.iter().filter(|key| !dirty.contains_key(key)) {
             dirty_log.remove(key);
         }
-        let cap = region_cap(start.regions_per_second, options.resync_target);
+        let checksums = Checksums::new(options.checksum_cache_bytes);
+        let caps = Caps {
+            resync: region_cap(start.regions_per_second, options.resync_target),
+            by_owner: checksums.regions_max(start.state.header.redundancy.copies()),
+        };
         let now = env.now();
         let base = Arc::new(Base::new(BaseParts {
             env: Arc::clone(env),
@@ -120,9 +124,9 @@ impl Group {
         }));
         let inner = Arc::new(Inner::new(Data::new(
             base,
-            Regions::new(cap, &dirty, now),
+            Regions::new(caps, &dirty, now),
             dirty_log,
-            Checksums::new(options.checksum_cache_bytes),
+            checksums,
         )));
         let group = Group { inner };
         // From here on a disk that does not answer is failed, also while the mount goes on.

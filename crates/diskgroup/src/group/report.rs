@@ -193,7 +193,7 @@ pub struct Resync {
     pub since: Duration,
     /// Regions that are not clean.
     pub dirty_regions: usize,
-    /// The cap on the number of dirty regions.
+    /// The cap on those of files that [their owners do not recover](crate::File::recovered_by_owner).
     pub dirty_regions_cap: usize,
 }
 

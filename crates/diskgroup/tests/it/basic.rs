@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_diskgroup::state::FileType;
-use cellar_diskgroup::{Copies, Error, FileSpec, FoundDisk, Group, MountOptions, Redundancy};
+use cellar_diskgroup::{Copies, Error, File, FileSpec, FoundDisk, Group, MountOptions, Redundancy};
 use cellar_io::real::{OpenOptions, Runtime as RealRuntime, RuntimeOptions, open_disk};
 use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io};
 
@@ -382,6 +382,61 @@ fn more_dirty_regions_than_the_cap_are_resynced_while_writes_go_on() {
         })
         .unwrap();
     }
+}
+
+#[test]
+fn a_file_that_its_owner_recovers_does_not_wait_for_clean_regions() {
+    const REGION: u64 = 4 << 20;
+    const REGIONS: u64 = 200;
+    let shape = Shape { disks: 2, disk_bytes: 4 << 30, au_size: 4 << 20, ..Shape::default() };
+    let tight = MountOptions { resync_target: Duration::ZERO, ..MountOptions::default() };
+    let rig = Rig::new(300, &shape);
+    let write_all = async |file: &File, version| {
+        for region in 0..REGIONS {
+            let data = pattern(8192, version);
+            file.write_at(Io::SCAN, region * REGION, data, Durability::Cached).await.unwrap();
+        }
+        file.flush(Io::COMMIT).await.unwrap();
+    };
+    rig.run(async {
+        rig.create(&shape).await.unwrap();
+        let group = rig.mount_with(rig.found(), tight.clone()).await.unwrap();
+        let cap = group.resync().dirty_regions_cap;
+        let mut files = Vec::new();
+        for name in ["heap", "other"] {
+            let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+            file.set_size(REGIONS * REGION).await.unwrap();
+            write_all(&file, 1).await;
+            group.publish(&file, name, false).await.unwrap();
+            files.push(file);
+        }
+        files[0].recovered_by_owner();
+        write_all(&files[0], 2).await;
+        assert_eq!(group.resync().dirty_regions, REGIONS as usize, "none was cleaned");
+        write_all(&files[1], 2).await;
+        let dirty = group.resync().dirty_regions;
+        assert!(dirty > REGIONS as usize && dirty <= REGIONS as usize + cap, "{dirty}, {cap}");
+    })
+    .unwrap();
+    rig.sim.crash();
+    rig.sim.restart();
+    rig.run(async {
+        let group = rig.mount_with(rig.found(), tight.clone()).await.unwrap();
+        // Nobody has said yet whose they are.
+        assert!(group.resync().dirty_regions > group.resync().dirty_regions_cap);
+        let (heap, other) = (group.open("heap").unwrap(), group.open("other").unwrap());
+        heap.recovered_by_owner();
+        for file in [&heap, &other] {
+            for region in 0..REGIONS {
+                let found = file.read_at(Io::SCAN, region * REGION, 8192).await.unwrap();
+                assert_eq!(&found[..], &pattern(8192, 2)[..]);
+            }
+            write_all(file, 3).await;
+        }
+        assert!(group.resync().dirty_regions >= REGIONS as usize);
+        group.dismount().await.unwrap();
+    })
+    .unwrap();
 }
 
 /// On real threads: what happens between two of them, a simulation never shows.

@@ -99,7 +99,9 @@ impl Life {
 
     async fn open(&self) -> (Group, Store) {
         let group = self.mount().await;
-        let file: Arc<dyn Device> = Arc::new(group.open(FILE).unwrap());
+        let file = group.open(FILE).unwrap();
+        file.recovered_by_owner();
+        let file: Arc<dyn Device> = Arc::new(file);
         let (store, _) =
             self.rig.open_on(file).await.unwrap_or_else(|error| {
                 panic!("seed {}, away {:?}: {error}", self.seed, self.away)

@@ -55,7 +55,11 @@ impl Heap {
     pub(super) fn existing_file(&self) -> Result<Arc<File>> {
         let group = self.group()?;
         match group.open(HEAP_PATH) {
-            Ok(file) => Ok(Arc::new(file)),
+            Ok(file) => {
+                // Redo names each page that was written since the checkpoint.
+                file.recovered_by_owner();
+                Ok(Arc::new(file))
+            }
             Err(cellar_diskgroup::Error::NoSuchFile { .. }) => Err(missing(&group)),
             Err(error) => Err(error.into()),
         }
@@ -78,6 +82,7 @@ impl Heap {
         };
         let file = group.create_file(&spec).await?;
         file.allocate(SIZE).await?;
+        file.recovered_by_owner();
         let file = Arc::new(file);
         let device = Arc::clone(&file) as Arc<dyn Device>;
         let new = NewStore {

@@ -52,6 +52,19 @@ pub async fn mount(w: &World) -> Group {
     }
 }
 
+/// The files that have names; every other one as its owner has it who recovers it.
+fn reopened(w: &World, group: &Group) -> Vec<std::rc::Rc<Open>> {
+    let files = w.files.borrow();
+    let open = files.values().map(|model| {
+        let file = group.open_number(model.number).expect("it has a name");
+        if model.number.is_multiple_of(2) {
+            file.recovered_by_owner();
+        }
+        std::rc::Rc::new(Open { id: model.id, file, busy: Cell::new(false) })
+    });
+    open.collect()
+}
+
 /// One life of the process: from start to dismount, end, or crash.
 pub async fn life(w: &World, last: bool) {
     if let Some(bad) = &w.bad {
@@ -66,12 +79,7 @@ pub async fn life(w: &World, last: bool) {
     rot::begin(w, &group).await;
     let look = last || w.below(4) > 0;
     verify(w, &group, look).await;
-    let open = RefCell::new(Vec::new());
-    let numbers: Vec<(u32, u32)> = w.files.borrow().values().map(|f| (f.id, f.number)).collect();
-    for (id, number) in numbers {
-        let file = group.open_number(number).expect("it has a name");
-        open.borrow_mut().push(std::rc::Rc::new(Open { id, file, busy: Cell::new(false) }));
-    }
+    let open = RefCell::new(reopened(w, &group));
     let work = if last { 2 } else { w.load.rounds(w) };
     for _ in 0..work {
         some_work(w, &group, &open).await;

@@ -144,6 +144,9 @@ pub async fn create_file(w: &World, group: &Group) -> Option<Open> {
     if knew {
         w.departed.set(true);
     }
+    if file.number().is_multiple_of(2) {
+        file.recovered_by_owner();
+    }
     let id = w.next_file.get();
     w.next_file.set(id + 1);
     let (copies, checksums) = (spec.copies.unwrap_or(1), spec.checksums == Some(true));

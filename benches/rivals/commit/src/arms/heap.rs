@@ -144,6 +144,7 @@ async fn mirror(
     let spec = FileSpec { unit, checksums: Some(true), ..FileSpec::new(FileType::Datafile) };
     let file = group.create_file(&spec).await?;
     file.allocate(bytes).await?;
+    file.recovered_by_owner();
     group.publish(&file, "heap", false).await?;
     Ok(Arc::new(file))
 }
