@@ -16,13 +16,6 @@ pub const ALIGNMENT: usize = SMALLEST;
 /// Gives its chunk back to the pool when the last piece goes.
 struct Shared(Option<Chunk>);
 
-impl Shared {
-    #[inline]
-    fn start(&self) -> NonNull<u8> {
-        self.0.as_ref().expect("the chunk is there until drop").start()
-    }
-}
-
 impl Drop for Shared {
     fn drop(&mut self) {
         if let Some(chunk) = self.0.take() {
@@ -34,15 +27,22 @@ impl Drop for Shared {
 /// An exclusive, aligned run of bytes. Its contents start unspecified (but initialised).
 pub struct Buffer {
     shared: Arc<Shared>,
-    offset: usize,
+    /// In the chunk; here, so that a reader need not go there for it.
+    start: NonNull<u8>,
     length: usize,
 }
+
+// SAFETY: a buffer is the only one to use its part of the chunk, which may be used on any thread.
+unsafe impl Send for Buffer {}
+// SAFETY: `&Buffer` only reads.
+unsafe impl Sync for Buffer {}
 
 impl Buffer {
     /// `length` bytes of unspecified contents, aligned to [`ALIGNMENT`].
     pub fn new(length: usize) -> Buffer {
         let chunk = Chunk::new(length);
-        Buffer { shared: Arc::new(Shared(Some(chunk))), offset: 0, length }
+        let start = chunk.start();
+        Buffer { shared: Arc::new(Shared(Some(chunk))), start, length }
     }
 
     /// `length` zero bytes.
@@ -78,15 +78,18 @@ impl Buffer {
     /// Cuts off and returns the first `at` bytes; `self` keeps the rest.
     pub fn split_to(&mut self, at: usize) -> Buffer {
         assert!(at <= self.length, "split inside the buffer");
-        let head = Buffer { shared: Arc::clone(&self.shared), offset: self.offset, length: at };
-        self.offset += at;
+        let head = Buffer { shared: Arc::clone(&self.shared), start: self.start, length: at };
+        // SAFETY: at most the end of this piece, which lies in the chunk.
+        self.start = unsafe { self.start.add(at) };
         self.length -= at;
         head
     }
 
     /// Joins a piece that was cut off just behind this one. Gives it back if it was not.
     pub fn unsplit(&mut self, tail: Buffer) -> Result<(), Buffer> {
-        if Arc::ptr_eq(&self.shared, &tail.shared) && self.offset + self.length == tail.offset {
+        // SAFETY: the end of this piece, which lies in the chunk.
+        let end = unsafe { self.start.add(self.length) };
+        if Arc::ptr_eq(&self.shared, &tail.shared) && end == tail.start {
             self.length += tail.length;
             return Ok(());
         }
@@ -103,8 +106,7 @@ impl Buffer {
 
     /// Where the bytes are, for an engine.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
-        // SAFETY: `offset` is inside the chunk by construction.
-        unsafe { self.shared.start().as_ptr().add(self.offset) }
+        self.start.as_ptr()
     }
 }
 
@@ -114,9 +116,7 @@ impl Deref for Buffer {
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: the range lies in the chunk, is initialised, and no other piece overlaps it.
-        unsafe {
-            std::slice::from_raw_parts(self.shared.start().as_ptr().add(self.offset), self.length)
-        }
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }
 
@@ -124,12 +124,7 @@ impl DerefMut for Buffer {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`; `&mut self` makes the access exclusive.
-        unsafe {
-            std::slice::from_raw_parts_mut(
-                self.shared.start().as_ptr().add(self.offset),
-                self.length,
-            )
-        }
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
 }
 

@@ -332,7 +332,7 @@ impl Frames {
     }
 
     /// A free page.
-    fn nobodys(&self, page: u32) -> Image {
+    fn free_page(&self, page: u32) -> Image {
         let mut bytes = Buffer::zeroed(PAGE_BYTES);
         PageMut::format(raw_mut(&mut bytes), self.store, page, Kind::Free, 0);
         Image::new(bytes, 0, None)
@@ -348,7 +348,7 @@ impl Frames {
         let raw = bytes[..].try_into().expect("a page");
         if let Err(damage) = check(raw, self.store, page) {
             return match self.goes_past_damage() {
-                true => Ok(self.nobodys(page)),
+                true => Ok(self.free_page(page)),
                 false => Err(Error::PageDamaged { page, damage }),
             };
         }

@@ -125,7 +125,7 @@ impl Extents<'_> {
                 }
             };
             let last = end.min(first.saturating_add(EXTENTS_PER_MAP));
-            let told = (first + 1..last).filter_map(|extent| self.take_in(extent, &raw));
+            let told = (first + 1..last).filter_map(|extent| self.add_extent(extent, &raw));
             let bad = told.collect();
             let value = format!("extents {}", text::run(&(first..=last - 1)));
             let name = format!("{} in page {number}", Kind::ExtentMap.name());
@@ -135,7 +135,7 @@ impl Extents<'_> {
     }
 
     /// Takes in what the map says of an extent; shows what cannot be.
-    fn take_in(&mut self, extent: u32, raw: &Raw) -> Option<Inspection> {
+    fn add_extent(&mut self, extent: u32, raw: &Raw) -> Option<Inspection> {
         let entry = Entry::at(raw, self.header.geometry.map_entry(extent).1);
         match entry {
             Entry::Free => self.free.push(extent),

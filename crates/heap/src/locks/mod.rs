@@ -94,8 +94,8 @@ impl Held {
         *held = held.with(mode);
     }
 
-    /// Lets go of a lock.
-    pub fn let_go_of(&mut self, resource: Resource) {
+    /// Releases a lock.
+    pub fn release(&mut self, resource: Resource) {
         self.resources.remove(&resource);
         self.locks.release(self.owner, resource);
     }
@@ -201,7 +201,7 @@ impl Locks {
         Asked::Waits { granted: receiver, is_held: held.is_some() }
     }
 
-    /// Lets go of a lock.
+    /// Releases a lock.
     pub fn release(&self, owner: Owner, resource: Resource) {
         release_in(&mut self.shard(place(&resource)), owner, resource);
     }

@@ -72,35 +72,35 @@ impl SessionLocks {
         Ok(())
     }
 
-    /// Lets go of one that the session holds; whether it did. One that is held both ways is let go of by the last.
+    /// Releases one that the session holds; whether it did. One that is held both ways is released with the last.
     pub fn unlock(&mut self, what: (bool, u64), is_shared: bool) -> bool {
         let resource = Resource::Advisory(what.0, what.1);
         let Some(count) = self.counts.get_mut(&resource) else { return false };
         let count = &mut count.session[usize::from(is_shared)];
         let has = *count > 0;
         *count -= u64::from(has);
-        self.let_go();
+        self.release_unneeded();
         has
     }
 
-    /// Lets go of all that the session holds.
+    /// Releases all that the session holds.
     pub fn unlock_all(&mut self) {
         self.counts.values_mut().for_each(|count| count.session = [0; 2]);
-        self.let_go();
+        self.release_unneeded();
     }
 
     /// The transaction has ended.
     pub fn end_transaction(&mut self) {
         self.counts.values_mut().for_each(|count| count.transaction = [0; 2]);
-        self.let_go();
+        self.release_unneeded();
         self.join(None);
     }
 
-    fn let_go(&mut self) {
+    fn release_unneeded(&mut self) {
         let Self { counts, held, .. } = self;
         counts.retain(|resource, count| {
             if count.is_none() {
-                held.let_go_of(*resource);
+                held.release(*resource);
             }
             !count.is_none()
         });

@@ -67,7 +67,7 @@ impl Space {
             let frame = frames.load(session, geometry.first_page(first)).await?;
             let image = frame.current();
             for extent in first + 1..extents.min(first + EXTENTS_PER_MAP) {
-                state.take_in(geometry, extent, image.raw());
+                state.add_extent(geometry, extent, image.raw());
             }
         }
         Ok(Space { geometry, state: Mutex::new(state) })
@@ -83,7 +83,7 @@ impl Space {
     }
 
     /// The file has grown, and the extent map tells of all extents up to these.
-    pub fn take_in(&self, known: u32, extents: u32) {
+    pub fn adopt(&self, known: u32, extents: u32) {
         let mut state = self.lock();
         let maps: BTreeSet<u32> = map::with_maps(self.geometry, extents).collect();
         state.free_extents.extend((known..extents).filter(|extent| !maps.contains(extent)));
@@ -359,7 +359,7 @@ impl State {
     }
 
     /// What the map says of an extent.
-    fn take_in(&mut self, geometry: Geometry, extent: u32, map: &cellar_page::Raw) {
+    fn add_extent(&mut self, geometry: Geometry, extent: u32, map: &cellar_page::Raw) {
         let (_, at) = geometry.map_entry(extent);
         let object = u32::from_le_bytes([map[at], map[at + 1], map[at + 2], map[at + 3]]);
         let Some(kind) = Use::from_number(map[at + 4]).filter(|_| object != 0) else {

@@ -137,7 +137,7 @@ impl Inner {
         for extents in wanted {
             let bytes = u64::from(extents) * extent_bytes(geometry);
             match growth.grow(bytes).await.map(|bytes| geometry.extents(bytes)) {
-                Ok(extents) if extents > known => return self.take_in(known, extents).await,
+                Ok(extents) if extents > known => return self.adopt(known, extents).await,
                 Ok(_) => {}
                 Err(error) => why = error.to_string().into(),
             }
@@ -147,7 +147,7 @@ impl Inner {
 
     /// Takes in extents of a file that has grown: their map is durable, then the header, then they are used. A
     /// crash before the last leaves a file that is longer than the header says, as an opening takes it in.
-    async fn take_in(&self, known: u32, extents: u32) -> Grown {
+    async fn adopt(&self, known: u32, extents: u32) -> Grown {
         let turn = self.turn().await;
         self.check_running()?;
         let (frames, geometry) = (&self.pages.frames, self.pages.geometry);
@@ -168,7 +168,7 @@ impl Inner {
         }
         drop(turn);
         written?;
-        self.pages.space.take_in(known, extents);
+        self.pages.space.adopt(known, extents);
         Ok(None)
     }
 }

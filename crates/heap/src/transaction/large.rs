@@ -72,7 +72,7 @@ impl Transaction {
                 Err(error) => return Err(error.into()),
             }
             // It was locked just now: with others before the table would be too.
-            self.held.let_go_of(row);
+            self.held.release(row);
             locks.acquire(&env, &self.session, wanted, self.patience).await?;
             locks.weaken(self.held.owner(), table, before);
         }

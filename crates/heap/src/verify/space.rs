@@ -45,7 +45,7 @@ impl Objects {
     }
 
     /// Takes in what the map says of an extent; false where that cannot be.
-    fn take_in(&mut self, extent: u32, entry: [u8; MAP_ENTRY], is_map: bool) -> bool {
+    fn add_extent(&mut self, extent: u32, entry: [u8; MAP_ENTRY], is_map: bool) -> bool {
         let [a, b, c, d, kind, is_first, 0, 0] = entry else { return false };
         let number = u32::from_le_bytes([a, b, c, d]);
         if entry == [0; MAP_ENTRY] {
@@ -92,7 +92,7 @@ impl Verify<'_> {
             }
             for extent in told {
                 let entry = map_entry(geometry, extent, image.raw());
-                if !objects.take_in(extent, entry, extent == first) {
+                if !objects.add_extent(extent, entry, extent == first) {
                     self.report.find(Finding::MapEntry { page, extent });
                 }
             }

@@ -1,10 +1,11 @@
 //! Writing an archive: a finished group is read back from all media, checked and packed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
-use cellar_io::IoError;
+use cellar_io::{Instant, IoError};
 
 use crate::archive::{ArchiveFile, ArchiveStore, archive_name};
 use crate::error::Error;
@@ -35,10 +36,16 @@ pub struct Archived {
     pub bytes: u64,
 }
 
+/// An archive is not held back longer than this.
+const PACE_MAX: Duration = Duration::from_secs(5);
+
 /// What is needed to read a finished group.
 struct Job {
     sequence: u64,
+    first: Abn,
     end: Abn,
+    /// When it began, and how long it may take.
+    pace: (Instant, Duration),
     control: ControlData,
     files: Vec<Files>,
 }
@@ -55,9 +62,25 @@ impl State {
         self.groups.iter().position(next).filter(settled).filter(|_| wanted)
     }
 
-    fn archive_job(&mut self) -> Option<Job> {
+    /// Groups are finished about as far apart as they are archived: an archive takes half of that, so that it takes
+    /// little from those who commit at any moment and is done before the next group is full.
+    fn archive_pace(&mut self, now: Instant) -> (Instant, Duration) {
+        let before = self.archive_began.replace(now);
+        (now, before.map_or(Duration::ZERO, |before| now.since(before) / 2).min(PACE_MAX))
+    }
+
+    /// Whether an archive is wanted as soon as can be: another group waits for its turn, or the log ends.
+    fn wants_archive_now(&self) -> bool {
+        let waits = |g: &&crate::writer::GroupAt| {
+            g.sequence > self.control.archived && g.used.is_some() && g.end() <= self.durable
+        };
+        Inner::stopped(self).is_some() || self.groups.iter().filter(waits).count() > 1
+    }
+
+    fn archive_job(&mut self, now: Instant) -> Option<Job> {
         let place = self.to_archive()?;
         self.archiver = true;
+        let pace = self.archive_pace(now);
         let mut control = self.control.clone();
         for (entry, group) in control.groups.iter_mut().zip(&self.groups) {
             (entry.sequence, entry.first) = (group.sequence, Abn(group.first));
@@ -70,7 +93,8 @@ impl State {
             self.groups.iter().map(|g| file(g).filter(|_| medium.is_active())).collect()
         });
         let files = files.collect();
-        Some(Job { sequence: group.sequence, end: Abn(group.end()), control, files })
+        let (sequence, first, end) = (group.sequence, Abn(group.first), Abn(group.end()));
+        Some(Job { sequence, first, end, pace, control, files })
     }
 }
 
@@ -99,7 +123,7 @@ impl Log {
         let Some(job) = self.0.with(|state| match Inner::stopped(state) {
             Some(error) => Err(error),
             None if !state.control.archiving => Err(Error::NotArchiving),
-            None => Ok(state.archive_job()),
+            None => Ok(state.archive_job(self.0.env.now())),
         })?
         else {
             return Ok(None);
@@ -153,7 +177,7 @@ impl Log {
         job: Job,
     ) -> Result<Option<Archived>, Error> {
         let inner = &self.0;
-        let Job { sequence, end, control, files } = job;
+        let Job { sequence, first, end, pace, control, files } = job;
         let name = archive_name(sequence);
         let failed = |error: IoError| Error::Archive { archive: name.clone(), error };
         let standing = files.iter().map(|_| Standing::Whole).collect();
@@ -164,6 +188,7 @@ impl Log {
         let mut walk = Walk::new(control, standing)?;
         reader.go(walk.places().into_iter().take(1));
         let mut file = store.create(&name).await.map_err(failed)?;
+        let mut chunks = 0;
         while !walk.switched {
             match walk.step(&mut reader).await? {
                 Ok((header, block)) => {
@@ -171,6 +196,10 @@ impl Log {
                     walk.repairs.clear();
                     let crc = walk.chain.expect("a block was just read");
                     out.put(&mut *file, &header, crc, &block).await?.map_err(failed)?;
+                    if std::mem::replace(&mut chunks, out.tail.chunks) != out.tail.chunks {
+                        let share = (header.abn.0 - first.0) as f64 / (end.0 - first.0) as f64;
+                        self.keep_pace(pace, share).await;
+                    }
                 }
                 Err(_) => {
                     let (from, to) = (walk.end(), end.lsn());
@@ -191,6 +220,17 @@ impl Log {
         }
         file.publish().await.map_err(failed)?;
         Ok(Some(archived))
+    }
+}
+
+impl Log {
+    /// Waits until so much of an archive is due.
+    async fn keep_pace(&self, (began, pace): (Instant, Duration), share: f64) {
+        let due = began.plus(pace.mul_f64(share.min(1.0)));
+        let inner = &self.0;
+        if due > inner.env.now() && !inner.with(|state| state.wants_archive_now()) {
+            inner.env.sleep_until(due).await;
+        }
     }
 }
 

@@ -197,6 +197,7 @@ impl Recovery {
             pin: None,
             control_writer: false,
             archiver: false,
+            archive_began: None,
             publishing: None,
             archiver_waits: false,
             idle_timer: false,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cellar_io::{Device, IoError};
+use cellar_io::{Device, Instant, IoError};
 
 use crate::breakdown::UnitTimes;
 use crate::on_disk::control::ControlData;
@@ -223,6 +223,8 @@ pub(crate) struct State {
     /// Blocks from here on are to be copied to it: their groups are not written again.
     pub pin: Option<u64>,
     pub control_writer: bool,
+    /// When the newest archive was begun.
+    pub archive_began: Option<Instant>,
     /// A finished group is being archived.
     pub archiver: bool,
     /// Its archive is getting its name.

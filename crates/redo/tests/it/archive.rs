@@ -143,6 +143,44 @@ fn a_store_that_fails_is_named_and_asked_again() {
     .unwrap();
 }
 
+/// An archive that reads and packs as fast as it can takes what committers need, and none of it is needed soon.
+#[test]
+fn an_archive_takes_half_of_the_time_in_which_a_group_is_filled_unless_another_waits() {
+    let shape = Shape { archiving: true, blocks: 2400, ..Shape::default() };
+    let rig = Rig::new(35, shape);
+    rig.run(async {
+        rig.create().await.unwrap();
+        let (log, _, _) = rig.open().await.unwrap();
+        let (session, env) = (rig.session(), rig.env());
+        let fill = async || {
+            for i in 0..60 {
+                let done = log.commit(&session, 7, 9, body(i, 15_000)).await.unwrap();
+                log.set_checkpoint(done.lsn).await.unwrap();
+            }
+            log.switch(&session).await.unwrap();
+        };
+        let archive = async || {
+            let began = env.now();
+            assert!(log.archive(&*rig.archives).await.unwrap().is_some());
+            env.now().since(began)
+        };
+        fill().await;
+        let at_once = archive().await;
+        env.sleep(Duration::from_secs(4)).await;
+        fill().await;
+        let paced = archive().await;
+        assert!(paced > at_once * 2 && paced >= Duration::from_secs(1), "{paced:?}, {at_once:?}");
+        assert!(paced < Duration::from_secs(3), "{paced:?}");
+        env.sleep(Duration::from_secs(4)).await;
+        fill().await;
+        fill().await;
+        let hurried = archive().await;
+        assert!(hurried < paced / 2, "{hurried:?}, {paced:?}");
+        log.close().await.unwrap();
+    })
+    .unwrap();
+}
+
 #[test]
 fn a_group_that_no_medium_has_whole_is_not_archived() {
     let rig = rig(35);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::graph::{Edge, Graph, Why};
-use super::history::{End, Finding, History, Level, Read, Tick, Told};
+use super::history::{End, Finding, History, Level, Read, Record, Tick};
 
 /// Who appended a number, and where.
 #[derive(Clone, Copy)]
@@ -62,9 +62,9 @@ pub fn check(history: &History) -> Vec<Finding> {
 
 fn writers(history: &History) -> HashMap<u32, Writer> {
     let mut writers = HashMap::new();
-    for (transaction, told) in history.transactions.iter().enumerate() {
-        let kept: BTreeSet<u32> = told.appends().into_iter().map(|(_, number)| number).collect();
-        for (key, number) in told.all_appends() {
+    for (transaction, record) in history.transactions.iter().enumerate() {
+        let kept: BTreeSet<u32> = record.appends().into_iter().map(|(_, number)| number).collect();
+        for (key, number) in record.all_appends() {
             let is_undone = !kept.contains(&number);
             let before = writers.insert(number, Writer { transaction, key, is_undone });
             assert!(before.is_none(), "{number} is appended once");
@@ -83,19 +83,19 @@ impl<'a> Judge<'a> {
         self.findings.push(Finding { name, story });
     }
 
-    fn told(&self, transaction: usize) -> &'a Told {
+    fn record(&self, transaction: usize) -> &'a Record {
         &self.history.transactions[transaction]
     }
 
     /// Whose changes are there: those answered, and those that were seen though nothing was answered.
     fn happened(&self) -> Vec<bool> {
         let all = &self.history.transactions;
-        let is_answered = |told: &Told| matches!(told.end, End::Committed(_));
+        let is_answered = |record: &Record| matches!(record.end, End::Committed(_));
         let mut happened: Vec<bool> = all.iter().map(is_answered).collect();
-        for told in all {
-            for (read, own) in told.reads() {
+        for record in all {
+            for (read, own) in record.reads() {
                 let is_plain = own.is_empty() && !read.is_locking;
-                if !is_plain && !is_answered(told) {
+                if !is_plain && !is_answered(record) {
                     continue;
                 }
                 for number in base(read, &own).unwrap_or(&[]) {
@@ -110,15 +110,15 @@ impl<'a> Judge<'a> {
     /// The reads that count: what a lock shows may be taken back until the commit is answered.
     fn shown(&mut self) -> Vec<Shown<'a>> {
         let mut shown = Vec::new();
-        for (reader, told) in self.history.transactions.iter().enumerate() {
-            for (read, own) in told.reads() {
+        for (reader, record) in self.history.transactions.iter().enumerate() {
+            for (read, own) in record.reads() {
                 let Some(base) = base(read, &own) else {
                     let story = format!("{reader} appended {own:?} and read {read:?}");
                     self.find("own write not seen", story);
                     continue;
                 };
                 let is_plain = own.is_empty() && !read.is_locking;
-                let known = match told.end {
+                let known = match record.end {
                     _ if is_plain => Some(read.to),
                     End::Committed(tick) => Some(tick),
                     _ => None,
@@ -170,7 +170,7 @@ impl<'a> Judge<'a> {
         }
         let Some(last) = base.last() else { return };
         let Some(writer) = self.writers.get(last) else { return };
-        let appends = self.told(writer.transaction).appends();
+        let appends = self.record(writer.transaction).appends();
         let end = appends.iter().rfind(|(key, _)| *key == read.key);
         if let Some((_, end)) = end
             && end != last
@@ -183,17 +183,17 @@ impl<'a> Judge<'a> {
 
     /// Whether the commits that have happened are there, whole.
     fn check_commits(&mut self, versions: &BTreeMap<u8, Vec<u32>>) {
-        for (transaction, told) in self.history.transactions.iter().enumerate() {
+        for (transaction, record) in self.history.transactions.iter().enumerate() {
             if !self.has_happened[transaction] {
                 continue;
             }
             let is_there = |(key, number): &(u8, u32)| {
                 versions.get(key).is_some_and(|list| list.contains(number))
             };
-            let appends = told.appends();
+            let appends = record.appends();
             if let Some(lost) = appends.iter().find(|append| !is_there(append)) {
                 let story = format!("{lost:?} of {transaction}, of {appends:?}, is not there");
-                match told.end {
+                match record.end {
                     End::Committed(_) => self.find("lost acknowledged write", story),
                     _ => self.find("torn commit", story),
                 }
@@ -221,7 +221,7 @@ impl<'a> Judge<'a> {
             let told = missed(&known).map(|missed| (missed, true));
             let by_lock = || missed(&known_by_locks).map(|missed| (missed, false));
             let Some(((writer, (tick, by)), is_plain)) = told.or_else(by_lock) else { continue };
-            let is_own = self.told(*writer).session == self.told(*reader).session;
+            let is_own = self.record(*writer).session == self.record(*reader).session;
             let name = match by {
                 _ if read.from == last_reads[&read.key] => "taken back",
                 Some(_) if is_plain => "unseen after it was shown",
@@ -243,8 +243,8 @@ impl<'a> Judge<'a> {
     /// locking ones.
     fn known(&self, shown: &[Shown<'a>], is_plain: bool) -> Known {
         let mut known = Known::new();
-        for (transaction, told) in self.history.transactions.iter().enumerate() {
-            if let End::Committed(tick) = told.end {
+        for (transaction, record) in self.history.transactions.iter().enumerate() {
+            if let End::Committed(tick) = record.end {
                 known.insert(transaction, (tick, None));
             }
         }
@@ -284,7 +284,7 @@ impl<'a> Judge<'a> {
                     .for_each(|&from| graph.add(Edge { from, to: node, why: Why::Wr, key }));
                 after.iter().for_each(|&to| graph.add(Edge { from: node, to, why: rw, key }));
             };
-            match self.told(reader).level {
+            match self.record(reader).level {
                 Level::Snapshot => link(reader, Why::RwAtPoint),
                 Level::ReadCommitted if *is_plain => {
                     let next = self.history.transactions.len() + statements.len();

@@ -47,16 +47,16 @@ pub enum Step {
     RollbackTo(usize),
 }
 
-/// A transaction.
+/// What is on record of a transaction.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct Record {
     pub session: usize,
     pub level: Level,
     pub steps: Vec<Step>,
     pub end: End,
 }
 
-impl Told {
+impl Record {
     /// The appends that were not taken back, in their order.
     pub fn appends(&self) -> Vec<(u8, u32)> {
         let mut appends = Vec::new();
@@ -98,7 +98,7 @@ impl Told {
 /// All that is known from outside.
 #[derive(Default)]
 pub struct History {
-    pub transactions: Vec<Told>,
+    pub transactions: Vec<Record>,
     /// Answers that nobody should get, whoever else is there.
     pub surprises: Vec<String>,
     now: Tick,
@@ -120,7 +120,7 @@ impl History {
     /// A transaction begins; as long as nothing else is said it has not happened.
     pub fn begin(&mut self, session: usize, level: Level) -> usize {
         let (steps, end) = (Vec::new(), End::Aborted);
-        self.transactions.push(Told { session, level, steps, end });
+        self.transactions.push(Record { session, level, steps, end });
         self.transactions.len() - 1
     }
 
