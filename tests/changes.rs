@@ -341,7 +341,7 @@ fn explain_analyze_changes_rows() {
 #[test]
 fn a_snapshot_lives_through_more_changes_than_memory_has_room_for() {
     // A buffer cache of 10 MB, of which 2 MB are for older images.
-    let database = TestDatabase::with_memory("64M");
+    let database = TestDatabase::with_memory("36M");
     let (reader, writer) = (database.session(), database.session());
     writer.run("create table t (id int primary key, v int, pad text)");
     writer.run("insert into t select i, i, repeat('x', 900) from generate_series(1, 20000) g(i)");

@@ -368,7 +368,7 @@ impl Bench {
             measured.sleeps = sleeps().saturating_sub(slept) as f64 / commits;
             measured.anew = (store.begun_anew() - anew) as f64 / commits;
             measured.archives = archiver.map_or(0, |archiver| archiver.written());
-            measured.worst = worst_second(&times, seconds, series);
+            measured.worst = worst_second(&times, time.as_secs_f64(), series);
             measured
         });
         match self.reopens && arm != Arm::Log {

@@ -57,9 +57,11 @@ impl Consumer {
     pub const fn percent(self) -> u64 {
         match self {
             Consumer::SqlWork => 35,
+            Consumer::BufferCache => 28,
             Consumer::CellCache => 20,
-            Consumer::BufferCache => 15,
-            Consumer::IoBuffers | Consumer::Checksums | Consumer::Metadata => 10,
+            Consumer::IoBuffers => 10,
+            Consumer::Checksums => 5,
+            Consumer::Metadata => 2,
         }
     }
 }
@@ -289,24 +291,24 @@ mod tests {
         for (at, consumer) in Consumer::ALL.into_iter().enumerate() {
             assert_eq!(consumer as usize, at);
         }
-        assert_eq!(Budget::new(u64::MAX).limit(Consumer::Metadata), u64::MAX / 10);
+        assert_eq!(Budget::new(u64::MAX).limit(Consumer::Metadata), u64::MAX / 50);
     }
 
     #[test]
     fn a_share_is_kept_and_given_back() {
         let budget = Budget::new(1_000);
-        let mut held = budget.reserve(Consumer::Checksums, 60).unwrap();
-        let Err(error) = budget.reserve(Consumer::Checksums, 41) else { panic!("too much") };
+        let mut held = budget.reserve(Consumer::Checksums, 30).unwrap();
+        let Err(error) = budget.reserve(Consumer::Checksums, 21) else { panic!("too much") };
         assert_eq!((error.number(), error.sqlstate()), (4031, "53200"));
-        assert!(error.to_string().contains("41 bytes of checksum blocks: 60 of 100 bytes"));
-        held.grow(40).unwrap();
+        assert!(error.to_string().contains("21 bytes of checksum blocks: 30 of 50 bytes"));
+        held.grow(20).unwrap();
         assert!(held.grow(1).is_err());
         assert!(budget.reserve(Consumer::SqlWork, 350).is_ok(), "another's share is free");
-        held.shrink(90);
+        held.shrink(40);
         assert_eq!((held.bytes(), budget.used(Consumer::Checksums)), (10, 10));
         drop(held);
         let row = &budget.rows()[Consumer::Checksums as usize];
-        assert_eq!((row.used_bytes, row.peak_bytes, row.refused), (0, 100, 2));
+        assert_eq!((row.used_bytes, row.peak_bytes, row.refused), (0, 50, 2));
     }
 
     #[test]
