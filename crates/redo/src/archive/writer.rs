@@ -201,16 +201,7 @@ impl Log {
                         self.keep_pace(pace, share).await;
                     }
                 }
-                Err(_) => {
-                    let (from, to) = (walk.end(), end.lsn());
-                    let late = reader.late.iter().map(|m| walk.control.media[*m].name.clone());
-                    let media: Vec<String> = late.collect();
-                    if !media.is_empty() {
-                        let (known_until, causes) = (Some(to), Vec::new());
-                        return Err(Error::MediaMissing { from, known_until, media, causes });
-                    }
-                    return Err(Error::Damaged { from, to, lost_writes: Vec::new() });
-                }
+                Err(_) => return Err(unreadable(&walk, &reader, end.lsn())),
             }
         }
         let archived = out.end(&mut *file, &name).await.map_err(failed)?;
@@ -231,6 +222,17 @@ impl Log {
         if due > inner.env.now() && !inner.with(|state| state.wants_archive_now()) {
             inner.env.sleep_until(due).await;
         }
+    }
+}
+
+/// Why a group cannot be read to its end.
+fn unreadable(walk: &Walk, reader: &Reader, to: Lsn) -> Error {
+    let from = walk.end();
+    let media: Vec<String> =
+        reader.late.iter().map(|m| walk.control.media[*m].name.clone()).collect();
+    match media.is_empty() {
+        true => Error::Damaged { from, to, lost_writes: Vec::new() },
+        false => Error::MediaMissing { from, known_until: Some(to), media, causes: Vec::new() },
     }
 }
 

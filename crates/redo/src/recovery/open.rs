@@ -135,7 +135,7 @@ impl Recovery {
         self.judged.iter().enumerate().map(bad).sum()
     }
 
-    fn state(&self, control: ControlData, start: Incarnation) -> State {
+    fn groups(&self, control: &ControlData) -> Vec<GroupAt> {
         let groups = control.groups.iter().enumerate().map(|(place, entry)| GroupAt {
             files: self.judged.iter().map(|j| j.files[place].clone()).collect(),
             size: entry.size,
@@ -148,7 +148,11 @@ impl Recovery {
             prepared: false,
             dropped: false,
         });
-        let groups: Vec<GroupAt> = groups.collect();
+        groups.collect()
+    }
+
+    fn state(&self, control: ControlData, start: Incarnation) -> State {
+        let groups = self.groups(&control);
         let media = control.media.iter().enumerate().map(|(number, medium)| {
             let health = if self.is_used(number) { Health::Active } else { Health::Failed };
             MediumAt::new(medium.name.clone(), health)
