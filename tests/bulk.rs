@@ -128,6 +128,31 @@ fn many_rows_are_added_to_a_table_that_has_others() {
 }
 
 #[test]
+fn the_size_of_a_table_that_was_loaded_is_known_to_the_planner() {
+    let database = TestDatabase::new();
+    let session = database.session();
+    let expected = |query: &str| -> u64 {
+        let plan = session.run(&format!("explain {query}"));
+        let rows = plan.split("estimated: Some(").nth(1).and_then(|rest| rest.split(')').next());
+        rows.and_then(|rows| rows.parse().ok()).unwrap_or_else(|| panic!("no rows: {plan}"))
+    };
+    // Its first extent was empty before, and is nearly so afterwards.
+    session.run("create table made (a bigint, b text)");
+    session.run(&format!("insert into made select i, repeat('q', i % 200) from {MANY}"));
+    session
+        .run(&format!("create table t using heap as select i a, repeat('q', 100) b from {MANY}"));
+    session.run("insert into t select a + 300000, b from t where a <= 150000");
+    for (query, rows) in [("select * from made", 300_000), ("select * from t", 450_000)] {
+        let found = expected(query);
+        assert!(found.abs_diff(rows) < rows / 5, "{query}: {found} of {rows}");
+    }
+    session.run("delete from t where a > 1000");
+    session.run("truncate table made");
+    session.run("insert into made values (1, 'one'), (2, 'two')");
+    assert_eq!(expected("select * from made"), 2);
+}
+
+#[test]
 fn a_table_of_a_query_is_made_in_the_heap() {
     let database = TestDatabase::new();
     let session = database.session();

@@ -137,6 +137,17 @@ impl View {
         table: u32,
         extent: u32,
     ) -> Result<Vec<Page>, Error> {
+        let used = self.used_pages(session, table, extent).await?;
+        self.pages_with_rows(session, table, used).await
+    }
+
+    /// The numbers of the pages of an extent that may have rows.
+    pub(super) async fn used_pages(
+        &self,
+        session: &Session,
+        table: u32,
+        extent: u32,
+    ) -> Result<Vec<u32>, Error> {
         let (first, (map, at)) =
             (self.pages.geometry.first_page(extent), self.pages.geometry.map_entry(extent));
         // An extent that came back to the table may have been another's, or its own before a TRUNCATE.
@@ -159,9 +170,19 @@ impl View {
                     }
             })
             .map(|place| first + place);
+        Ok(used.collect())
+    }
+
+    /// Those of some pages, which ascend, that are the table's and have rows, read together.
+    pub(super) async fn pages_with_rows(
+        &self,
+        session: &Session,
+        table: u32,
+        numbers: Vec<u32>,
+    ) -> Result<Vec<Page>, Error> {
         let mut pages = Vec::new();
         let frames = &self.pages.frames;
-        let loaded = self.check(frames.load_all(session, used).await)?;
+        let loaded = self.check(frames.load_all(session, numbers).await)?;
         let images = self.check(frames.images_at(session, &loaded, self.point()).await)?;
         for (number, image) in images {
             if image.page().kind() == Some(Kind::Heap) && image.page().owner() == table {
