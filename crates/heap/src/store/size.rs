@@ -24,9 +24,9 @@ pub struct TableSize {
 }
 
 impl View {
-    /// About how large a table is: as some of its extents have pages, and some of those rows. What was loaded by the
-    /// direct path begins with an extent of its own, so that the first is often nearly empty, and the last is as full as
-    /// it may be.
+    /// About how large a table is: as some of its extents have pages, and some of those rows. What was loaded by
+    /// the direct path begins with an extent of its own, so that the first is often nearly empty, and the last is as
+    /// full as it may be.
     ///
     /// # Errors
     /// [`Error::WrongObject`], [`Error::PageDamaged`]; [`Error::SnapshotTooOld`]; those of the device.
