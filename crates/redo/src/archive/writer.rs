@@ -69,12 +69,23 @@ impl State {
         (now, before.map_or(Duration::ZERO, |before| now.since(before) / 2).min(PACE_MAX))
     }
 
-    /// Whether an archive is wanted as soon as can be: another group waits for its turn, or the log ends.
+    /// Whether an archive is wanted as soon as can be: the log has no other group to go on in behind the one that it
+    /// fills, another group waits for its turn, or the log ends.
     fn wants_archive_now(&self) -> bool {
         let waits = |g: &&crate::writer::GroupAt| {
             g.sequence > self.control.archived && g.used.is_some() && g.end() <= self.durable
         };
-        Inner::stopped(self).is_some() || self.groups.iter().filter(waits).count() > 1
+        let is_usable = |place: &usize| {
+            let group = &self.groups[*place];
+            let is_free = match *place == self.current {
+                true => group.used.is_none(),
+                false => self.next.contains(place) || self.is_free(*place).is_ok(),
+            };
+            is_free && !group.dropped
+        };
+        let usable = (0..self.groups.len()).filter(is_usable).count();
+        let waiting = self.groups.iter().filter(waits).count();
+        Inner::stopped(self).is_some() || usable < 2 || waiting > 1
     }
 
     fn archive_job(&mut self, now: Instant) -> Option<Job> {
@@ -212,9 +223,7 @@ impl Log {
         file.publish().await.map_err(failed)?;
         Ok(Some(archived))
     }
-}
 
-impl Log {
     /// Waits until so much of an archive is due.
     async fn keep_pace(&self, (began, pace): (Instant, Duration), share: f64) {
         let due = began.plus(pace.mul_f64(share.min(1.0)));

@@ -181,6 +181,31 @@ fn an_archive_takes_half_of_the_time_in_which_a_group_is_filled_unless_another_w
     .unwrap();
 }
 
+/// With two groups the one that is archived is the one that committers need next.
+#[test]
+fn an_archive_is_not_held_back_where_the_log_has_no_other_group_to_go_on_in() {
+    let rig = Rig::new(36, Shape { archiving: true, blocks: 2400, groups: 2, ..Shape::default() });
+    rig.run(async {
+        rig.create().await.unwrap();
+        let (log, _, _) = rig.open().await.unwrap();
+        let (session, env) = (rig.session(), rig.env());
+        for _ in 0..3 {
+            for i in 0..60 {
+                let done = log.commit(&session, 7, 9, body(i, 15_000)).await.unwrap();
+                log.set_checkpoint(done.lsn).await.unwrap();
+            }
+            log.switch(&session).await.unwrap();
+            let began = env.now();
+            assert!(log.archive(&*rig.archives).await.unwrap().is_some());
+            let took = env.now().since(began);
+            assert!(took < Duration::from_millis(500), "{took:?}");
+            env.sleep(Duration::from_secs(60)).await;
+        }
+        log.close().await.unwrap();
+    })
+    .unwrap();
+}
+
 #[test]
 fn a_group_that_no_medium_has_whole_is_not_archived() {
     let rig = rig(35);
