@@ -118,13 +118,13 @@ fn any_change(draws: &mut Draws, names: &[String], round: u64) -> String {
     format!("alter diskgroup data {change} rebalance power {power} wait")
 }
 
-/// `CELLAR_KILLS=n` kills so often, `CELLAR_KILL_SEED=n` begins elsewhere.
+/// `CELLAR_KILLS=n` kills so often, `CELLAR_SEED=n` begins elsewhere.
 #[test]
 fn no_kill_loses_anything_while_disks_come_go_and_change_size() {
     let number = |name: &str, usual| {
         std::env::var(name).map_or(usual, |text| text.parse::<u64>().expect("a number"))
     };
-    let (kills, seed) = (number("CELLAR_KILLS", 24), number("CELLAR_KILL_SEED", 1));
+    let (kills, seed) = (number("CELLAR_KILLS", 24), number("CELLAR_SEED", 1));
     let dir = group("4");
     let dir = dir.path();
     let mut draws = Draws(seed);

@@ -143,6 +143,8 @@ pub enum Error {
         group: String,
         /// Which members of the metadata set are missing.
         why: String,
+        /// How many members the set has; 0 where no disk tells.
+        members: usize,
     },
     /// Operator: disks went on apart from each other, and none of their histories is proven, or more
     /// than one.

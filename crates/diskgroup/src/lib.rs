@@ -28,7 +28,7 @@ pub use error::Error;
 pub use group::{
     AlterDisks, Copied, DiskInfo, DropDisk, File, FileInfo, FileSpec, Group, GroupInfo, Listed,
     Loss, OfflineDisk, OlderFiles, OnlineHow, ProbeSpec, ProbeTarget, Protection, PublishIf, Rates,
-    ResizeDisk, Resync, Template, TemplateChange, TemplateWords, Work, aus_of, is_proven,
+    ResizeDisk, Resync, STOPPED, Template, TemplateChange, TemplateWords, Work, aus_of, is_proven,
 };
 pub use inspect::{Inspection, inspect};
 pub use meta::attributes::{parse_interval, parse_repair_time};

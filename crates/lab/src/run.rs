@@ -76,6 +76,9 @@ pub struct Arm {
     pub what: String,
     /// What the figures are: `MB/s`, `s`.
     pub unit: String,
+    /// Whether two decimals tell something whatever the size: seconds, milliseconds, ratios.
+    #[serde(default)]
+    pub two_decimals: bool,
     /// What was published.
     pub published: Option<Figures>,
     /// What the model gives.

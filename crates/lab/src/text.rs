@@ -31,11 +31,9 @@ fn put(out: &mut String, label: &str, text: &str) {
 }
 
 /// A figure of an arm in few digits.
-fn amount(value: f64, unit: &str) -> String {
+fn amount(value: f64, two_decimals: bool) -> String {
     match value {
-        v if v < 0.995 || unit == "s" || unit.starts_with("time ") || unit.starts_with("ms ") => {
-            format!("{v:.2}")
-        }
+        v if v < 0.995 || two_decimals => format!("{v:.2}"),
         v if v < 9.95 => format!("{v:.1}"),
         v => format!("{v:.0}"),
     }
@@ -235,8 +233,8 @@ impl Group<'_> {
 
     fn cell(&self, arm: &Arm, layout: usize) -> String {
         match self.figure(arm, layout) {
-            Some(v) if self.star && arm.is_fitted(layout) => amount(v, &arm.unit) + "*",
-            Some(v) => amount(v, &arm.unit),
+            Some(v) if self.star && arm.is_fitted(layout) => amount(v, arm.two_decimals) + "*",
+            Some(v) => amount(v, arm.two_decimals),
             None => "-".to_owned(),
         }
     }
@@ -314,8 +312,8 @@ fn put_compared(out: &mut String, compared: &Comparison) {
             out,
             "{name}{:<9}{:>9}{:>9}{:>7.2}x{verdict}",
             row.layout,
-            amount(row.before, ""),
-            amount(row.now, ""),
+            amount(row.before, false),
+            amount(row.now, false),
             row.ratio
         );
     }

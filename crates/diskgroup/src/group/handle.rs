@@ -24,6 +24,9 @@ use crate::state::{FileAttributes, Op};
 /// checksums. Others may hold one write while they wait for the next, which wants the same range.
 const HERE_BYTES_MAX: usize = 64 << 10;
 
+/// The reason that I/O of a file gives when its group has stopped ([`IoErrorKind::Gone`]).
+pub const STOPPED: &str = "the disk group stopped";
+
 /// A handle to a file of a group. As a [`Device`] it is as large as its extents; [`File::size`] is
 /// what its owner last set. A file without a name is deleted when its last handle goes.
 pub struct File {
@@ -181,7 +184,7 @@ impl File {
             Error::ReadOnly { .. } => IoErrorKind::Permission,
             Error::NoCopy { .. } => IoErrorKind::Gone { reason: "no copy is online" },
             Error::NoSuchFile { .. } => IoErrorKind::Gone { reason: "the file was deleted" },
-            _ => IoErrorKind::Gone { reason: "the disk group stopped" },
+            _ => IoErrorKind::Gone { reason: STOPPED },
         };
         IoError::new(kind, &self.name, op, offset, length)
     }

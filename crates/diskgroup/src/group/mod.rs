@@ -54,7 +54,7 @@ pub use disks::{AlterDisks, DropDisk, Work};
 #[cfg(feature = "object-store")]
 pub(crate) use files::parts_of;
 pub use files::{FileSpec, Listed, PublishIf};
-pub use handle::File;
+pub use handle::{File, STOPPED};
 pub use probe::{ProbeSpec, ProbeTarget, Rates};
 
 pub use online::OnlineHow;

@@ -72,7 +72,7 @@ pub(crate) async fn disks_of(
             }
             _ => "no disk of it was found".to_owned(),
         };
-        return Err(Error::NotProven { group: name.to_owned(), why });
+        return Err(Error::NotProven { group: name.to_owned(), why, members: 0 });
     };
     labelled.retain(|l| l.label.group == group);
     labelled.sort_by_key(|l| (l.label.disk_no, l.label.disk));

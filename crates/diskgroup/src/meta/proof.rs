@@ -278,7 +278,10 @@ fn prove(
     force: bool,
 ) -> Result<Proof, Error> {
     let Newest { told: Replayed { state, before, .. }, history: best, source } = newest;
-    let refuse = |why: String| Err(Error::NotProven { group: name.to_owned(), why });
+    let members_of_set = state.members.len();
+    let refuse = |why: String| {
+        Err(Error::NotProven { group: name.to_owned(), why, members: members_of_set })
+    };
     let told_by = labelled.iter().find(|l| l.label.disk == *source);
     let told_by = told_by.map_or("", |l| l.label.disk_name.as_str());
     let said = |no: u16| match refused.contains_key(&no) {

@@ -76,7 +76,11 @@ impl Found<'_> {
         self.take_current(&mut here, &|_| true);
         self.check_complete(&here).map_err(|_| refused.clone())?;
         if !options.force {
-            return Err(Error::NotProven { group: self.name.to_owned(), why: words_of(refused) });
+            return Err(Error::NotProven {
+                group: self.name.to_owned(),
+                why: words_of(refused),
+                members: self.state.members.len(),
+            });
         }
         // Some extent is nowhere else; of all others the newer copy counts.
         let images = self.refused.keys().filter_map(|no| here.disks.get(no));

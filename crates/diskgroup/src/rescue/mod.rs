@@ -219,7 +219,7 @@ fn unknown(seen: &[(usize, Seen)], group: Uuid) -> Option<(String, Error)> {
     let label = seen.iter().find_map(|(_, s)| s.label.as_ref().filter(|l| l.group == group))?;
     let why = "no disk here has its metadata".to_owned();
     let name = label.group_name.clone();
-    Some((name.clone(), Error::NotProven { group: name, why }))
+    Some((name.clone(), Error::NotProven { group: name, why, members: 0 }))
 }
 
 fn why_unused(seen: &Seen) -> String {
@@ -373,7 +373,8 @@ fn who(
     }
     if !out.is_empty() && !out.contains_key(&told.source) {
         let why = format!("{} tells it, and is none of its disks", seen[told.source].1.found.path);
-        return Err(Error::NotProven { group: state.header.name.clone(), why });
+        let members = state.members.len();
+        return Err(Error::NotProven { group: state.header.name.clone(), why, members });
     }
     if !is_anchored(seen, group, told, &out) {
         // Old maps over newer contents would give out what belongs to other files.
@@ -494,7 +495,8 @@ async fn mount(
     for mounted in [&group, &doubtful] {
         if crate::disk::lock(&mounted.inner.core).state != *state {
             let why = "its disks tell different histories".to_owned();
-            return Err(Error::NotProven { group: name.clone(), why });
+            let members = state.members.len();
+            return Err(Error::NotProven { group: name.clone(), why, members });
         }
     }
     let mut missing = Vec::new();

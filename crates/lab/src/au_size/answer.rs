@@ -191,7 +191,16 @@ fn arms(
         let told = way == Way::Cell && arms.is_empty();
         let published = told.then(|| published(options, |seconds| seconds));
         let unit = "s".to_owned();
-        let arm = Arm { name: name.clone(), what, unit, published, model, here, ..Arm::default() };
+        let arm = Arm {
+            name: name.clone(),
+            what,
+            unit,
+            two_decimals: true,
+            published,
+            model,
+            here,
+            ..Arm::default()
+        };
         arms.push(finish(arm, main.spread(&name, options)));
     }
     let of = |m: Option<&Measured>| m.and_then(|m| m.place(options));
@@ -202,6 +211,7 @@ fn arms(
             name: PLACE.to_owned(),
             what: "4 MB outer, others inner".to_owned(),
             unit: "time relative to 4 MB AU".to_owned(),
+            two_decimals: true,
             published: Some(published(options, |seconds| seconds / base)),
             model,
             here,

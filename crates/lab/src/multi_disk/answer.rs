@@ -175,6 +175,7 @@ fn arm(
         name: spec.name.to_owned(),
         what: spec.what.to_owned(),
         unit: "MB/s".to_owned(),
+        two_decimals: false,
         published,
         model: model.map(|m| m.figures(spec.name, layouts)),
         here: here.map(|m| m.figures(spec.name, layouts)),

@@ -193,6 +193,7 @@ fn arms(
                 name: format!("{}{}", work.arm(), block.suffix),
                 what: work.what().to_owned(),
                 unit: block.unit.to_owned(),
+                two_decimals: block.less,
                 fitted: block.fitted && published.is_some(),
                 published,
                 model: of(model),

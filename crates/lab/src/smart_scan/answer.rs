@@ -116,6 +116,7 @@ fn arms(
             name: ways[0].arm(question.name),
             what: format!("{}, {}", question.what, ways[0].warmth()),
             unit: "ms".to_owned(),
+            two_decimals: false,
             published: None,
             model: of(model),
             here: of(here),

@@ -4,7 +4,7 @@
 //! over a pipe after it returned. Between two lives the parent may damage or take away what the
 //! quorum permits, reads the log, and compares it with what it was told.
 //!
-//! A few seconds by default. `CELLAR_KILLS=n` for so many kills, `CELLAR_KILL_SEED=n` for another
+//! A few seconds by default. `CELLAR_KILLS=n` for so many kills, `CELLAR_SEED=n` for another
 //! seed, `CELLAR_KILL_SHAPE=n` for one shape of [`shape::shapes`] alone.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
@@ -30,7 +30,7 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn what_was_acknowledged_survives_kills() {
-    let seed = number("CELLAR_KILL_SEED").unwrap_or(1);
+    let seed = number("CELLAR_SEED").unwrap_or(1);
     let only = number("CELLAR_KILL_SHAPE");
     let shapes = shape::shapes();
     let chosen: Vec<_> =
@@ -43,7 +43,7 @@ fn what_was_acknowledged_survives_kills() {
             let (round, place) = (trial.round(), trial.keep());
             panic!(
                 "seed {seed}, shape {at}, round {round}: {what}\nthe files are kept: {place}\n\
-                 again: CELLAR_KILL_SEED={seed} CELLAR_KILL_SHAPE={at} CELLAR_KILLS={each}"
+                 again: CELLAR_SEED={seed} CELLAR_KILL_SHAPE={at} CELLAR_KILLS={each}"
             );
         }
         println!("shape {at}: {}: {}", shapes[at], trial.tally);

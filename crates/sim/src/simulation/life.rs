@@ -38,9 +38,9 @@ pub async fn mount(w: &World) -> Group {
             }
             // The leg went before an epoch without it was committed, and the set was two: the
             // other one alone must not be believed. The leg comes back.
-            Err(Error::NotProven { why, .. }) if w.lost.get() && !w.departed.get() => {
+            Err(Error::NotProven { why, members, .. }) if w.lost.get() && !w.departed.get() => {
                 let fgs = w.shape.failgroups.len();
-                let two = w.shape.disks == 2 || (fgs > 0 && fgs < 3) || why.contains("its 2 ");
+                let two = w.shape.disks == 2 || (fgs > 0 && fgs < 3) || members == 2;
                 assert!(two, "not proven: {why}");
                 w.say(format!("not proven: {why}; the leg comes back"));
                 w.count(|s| s.not_proven += 1);

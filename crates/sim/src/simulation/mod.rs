@@ -11,7 +11,7 @@ use bytes::Bytes;
 use cellar_diskgroup::state::{FileType, Striping};
 use cellar_diskgroup::{Copies, Error, File, FileSpec, Group, MountOptions, Redundancy};
 use cellar_io::sim::Rng;
-use cellar_io::{Device, DeviceExt, Discard, Durability, EnvExt, Io};
+use cellar_io::{Device, DeviceExt, Discard, Durability, EnvExt, Io, IoErrorKind};
 
 use ends::{everything_goes, leftovers};
 use faults::Bad;

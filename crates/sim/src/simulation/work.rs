@@ -33,7 +33,7 @@ pub async fn write_some(w: &World, open: &Open, zero: bool) {
         open.file.write(Io::SCAN, at, vec![head, data], durability).await
     };
     match result {
-        Err(error) if w.leaving.get() && error.to_string().contains("stopped") => {
+        Err(error) if w.leaving.get() && is_stopped(&error) => {
             w.say(format!("write {id} refused"));
             return;
         }
@@ -50,11 +50,16 @@ pub async fn write_some(w: &World, open: &Open, zero: bool) {
     w.say(format!("write {id} done"));
 }
 
+/// Whether the group said that it stopped.
+fn is_stopped(error: &cellar_io::IoError) -> bool {
+    error.kind == IoErrorKind::Gone { reason: cellar_diskgroup::STOPPED }
+}
+
 pub async fn flush(w: &World, open: &Open) {
     w.asked();
     let issued = w.tick();
     match open.file.flush(Io::COMMIT).await {
-        Err(error) if w.leaving.get() && error.to_string().contains("stopped") => return,
+        Err(error) if w.leaving.get() && is_stopped(&error) => return,
         Err(_) if w.may_be_gone(open.id) => return,
         Err(error) => panic!("flush of file {}: {error}", open.id),
         Ok(()) => {}
