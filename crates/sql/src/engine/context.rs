@@ -15,6 +15,7 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
@@ -290,6 +291,8 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules.insert(0, Arc::new(OffsetAtSort));
     let at = rules.iter().position(|rule| rule.name() == "join_selection");
     rules.insert(at.unwrap_or(0), Arc::new(PlainAntiJoins));
+    // Which side of a join is built is chosen by what the scans keep: they must have their conditions by then.
+    rules.insert(at.unwrap_or(0), Arc::new(FilterPushdown::new()));
     let at = rules.iter().position(|rule| rule.name() == "EnsureCooperative");
     let at = at.unwrap_or(rules.len());
     rules.insert(at, Arc::new(InOrderOfIndex));
