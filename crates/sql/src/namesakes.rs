@@ -1,22 +1,30 @@
-//! Nodes of a plan that give several columns of one name: no filter about these goes down through them.
+//! Nodes of a plan through which no filter goes down by a name that stands for another column below.
 //!
 //! DataFusion finds the columns of a filter by their names in each node on the way down, so that a filter
 //! about the second `y` of `SELECT a.y, b.y` becomes one about the first. Around its rules that push
-//! filters down, such nodes get a lid.
+//! filters down, such nodes get a lid. So do inputs in which a name is another column than it is above them: of
+//! a union whose inputs have their columns in other orders, of a semi join whose keys have other names
+//! on its other side, of groups by something that is named as a column.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion::common::{Result, Statistics};
+use datafusion::common::{JoinType, Result, Statistics};
 use datafusion::config::ConfigOptions;
 use datafusion::execution::TaskContext;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, PhysicalExprRef};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
+use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SendableRecordBatchStream,
 };
@@ -57,9 +65,7 @@ impl PhysicalOptimizerRule for Lids {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let change = |plan: Arc<dyn ExecutionPlan>| match plan.downcast_ref::<LidExec>() {
             Some(lid) if !self.puts => Ok(Transformed::yes(Arc::clone(&lid.input))),
-            None if self.puts && has_namesakes(&plan.schema()) => {
-                Ok(Transformed::yes(Arc::new(LidExec { input: plan }) as Arc<dyn ExecutionPlan>))
-            }
+            None if self.puts => with_lids(plan),
             _ => Ok(Transformed::no(plan)),
         };
         Ok(plan.map_up(change)?.data)
@@ -74,6 +80,79 @@ impl PhysicalOptimizerRule for Lids {
     }
 }
 
+/// Puts lids on a node and its inputs, where they are needed.
+fn with_lids(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let lid = |input: &Arc<dyn ExecutionPlan>, closed: BTreeSet<String>| {
+        Arc::new(LidExec { input: Arc::clone(input), closed }) as Arc<dyn ExecutionPlan>
+    };
+    let mut out = Transformed::no(plan);
+    let closed = misleading(&out.data);
+    if closed.iter().any(|names| !names.is_empty()) {
+        let inputs = out.data.children().into_iter().zip(closed);
+        let inputs = inputs.map(|(input, names)| match names.is_empty() {
+            true => Arc::clone(input),
+            false => lid(input, names),
+        });
+        let (inputs, options) =
+            (inputs.collect(), ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep));
+        out = Transformed::yes(out.data.replace_children(inputs, options)?);
+    }
+    if has_namesakes(&out.data.schema()) {
+        out = Transformed::yes(lid(&out.data, BTreeSet::new()));
+    }
+    Ok(out)
+}
+
+/// For each input of a node, the names of its output that are other columns of that input.
+fn misleading(plan: &Arc<dyn ExecutionPlan>) -> Vec<BTreeSet<String>> {
+    let is_other = |input: &Arc<dyn ExecutionPlan>, name: &str, column: Option<usize>| {
+        input.schema().index_of(name).is_ok_and(|at| Some(at) != column)
+    };
+    if let Some(union) = plan.downcast_ref::<UnionExec>() {
+        let schema = union.schema();
+        let of = |input: &Arc<dyn ExecutionPlan>| {
+            let names = schema.fields().iter().map(|field| field.name()).enumerate();
+            let other = names.filter(|(at, name)| is_other(input, name, Some(*at)));
+            other.map(|(_, name)| name.clone()).collect()
+        };
+        return union.inputs().iter().map(of).collect();
+    }
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        let input = aggregate.input();
+        let keys = aggregate.group_expr().expr().iter();
+        let other = keys.filter(|(key, name)| is_other(input, name, column_of(key)));
+        return vec![other.map(|(_, name)| name.clone()).collect()];
+    }
+    let Some(join) = plan.downcast_ref::<HashJoinExec>() else { return Vec::new() };
+    // A filter on a key that comes out goes to the other side too, by the name that it has here.
+    let semi = |input: &Arc<dyn ExecutionPlan>, pairs: &[(PhysicalExprRef, PhysicalExprRef)]| {
+        let names = pairs.iter().filter_map(|(own, _)| own.downcast_ref::<Column>());
+        let is_key = |name: &str| {
+            let mut same = pairs.iter().filter(|(own, _)| name_of(own) == Some(name));
+            same.any(|(_, other)| !is_other(input, name, column_of(other)))
+        };
+        let other = names.map(Column::name).filter(|name| !is_key(name));
+        other.map(str::to_owned).collect::<BTreeSet<String>>()
+    };
+    match join.join_type() {
+        JoinType::LeftSemi => vec![BTreeSet::new(), semi(join.right(), join.on())],
+        JoinType::RightSemi => {
+            let turned = join.on().iter().map(|(left, right)| (right.clone(), left.clone()));
+            let turned: Vec<(PhysicalExprRef, PhysicalExprRef)> = turned.collect();
+            vec![semi(join.left(), &turned), BTreeSet::new()]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn column_of(expr: &PhysicalExprRef) -> Option<usize> {
+    expr.downcast_ref::<Column>().map(Column::index)
+}
+
+fn name_of(expr: &PhysicalExprRef) -> Option<&str> {
+    expr.downcast_ref::<Column>().map(Column::name)
+}
+
 fn has_namesakes(schema: &Schema) -> bool {
     (0..schema.fields().len()).any(|at| is_namesake(schema, at))
 }
@@ -84,10 +163,11 @@ fn is_namesake(schema: &Schema, at: usize) -> bool {
     schema.fields().iter().filter(|field| field.name() == own.name()).count() > 1
 }
 
-/// Its input, through which only filters go down whose columns have a name of their own.
+/// Its input, through which only filters go down whose columns have a name of their own, and none of these.
 #[derive(Debug)]
 struct LidExec {
     input: Arc<dyn ExecutionPlan>,
+    closed: BTreeSet<String>,
 }
 
 impl DisplayAs for LidExec {
@@ -125,7 +205,7 @@ impl ExecutionPlan for LidExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(LidExec { input })),
+            (Some(input), true) => Ok(Arc::new(LidExec { input, closed: self.closed.clone() })),
             _ => datafusion::common::internal_err!("LidExec has one input"),
         }
     }
@@ -140,7 +220,8 @@ impl ExecutionPlan for LidExec {
         // The index may be wrong already; the name is what was asked for.
         let is_clear = |filter: &Arc<dyn PhysicalExpr>| {
             collect_columns(filter).iter().all(|column| {
-                schema.fields().iter().filter(|field| field.name() == column.name()).count() == 1
+                let named = schema.fields().iter().filter(|field| field.name() == column.name());
+                named.count() == 1 && !self.closed.contains(column.name())
             })
         };
         match filters.iter().all(is_clear) {
