@@ -129,3 +129,83 @@ fn few_keys_of_a_join_are_looked_up_in_an_index() {
     let plan = session.run(&format!("explain select count(*), min(t.l) {by_c}"));
     assert!(plan.contains("probed: Some(\"t_c_idx\")"), "{plan}");
 }
+
+#[test]
+fn a_join_asks_only_for_the_groups_that_it_needs() {
+    let database = TestDatabase::new();
+    let session = database.session();
+    session.run("create table entry (account int, day int, amount int)");
+    session.run(
+        "insert into entry select a, d, a + d from generate_series(1, 2000) as x(a), \
+         generate_series(1, 20) as y(d)",
+    );
+    session.run("create index on entry (account, day)");
+    session.run("create table account (id int primary key, branch int, day int)");
+    session.run(
+        "insert into account select a, a % 400, a % 20 + 1 from generate_series(1, 2000) as g(a)",
+    );
+    let by_account = "select account, sum(amount) as total from entry group by account";
+    let by_account = format!(
+        "select id, total from account join ({by_account}) as e on e.account = id \
+         where branch = 7 order by id"
+    );
+    let by_day = "select account, day, sum(amount) as total from entry group by account, day";
+    let by_day = format!(
+        "select id, total from account as a join ({by_day}) as e \
+         on e.account = id and e.day = a.day where branch = 7 order by id"
+    );
+    session.answers(&[
+        (&by_account, "7,350 407,8350 807,16350 1207,24350 1607,32350"),
+        (&by_day, "7,15 407,415 807,815 1207,1215 1607,1615"),
+        (
+            "select count(*) from entry as o where amount > (select avg(amount) + 5 from entry as i \
+             where i.account = o.account) and account in (select id from account where branch = 7)",
+            "25",
+        ),
+        // Those that have no group keep their row.
+        (
+            "select id, (select count(*) from entry where account = id + 1990) from account \
+             where branch = 7 order by id",
+            "7,20 407,0 807,0 1207,0 1607,0",
+        ),
+        (
+            "select count(*), sum(total) from account join (select account, sum(amount) as total \
+             from entry group by rollup (account)) as e on e.account = id where branch = 7",
+            "5,81750",
+        ),
+    ]);
+    // Where NULL is a key like others, its group is asked for too.
+    session.run("insert into entry values (null, 1, 3), (null, 2, 4)");
+    session.run("create table few (account int)");
+    session.run("insert into few values (null), (7)");
+    session.answers(&[
+        (
+            "select few.account, total from few join (select account, sum(amount) as total \
+             from entry group by account) as e on e.account is not distinct from few.account \
+             order by total",
+            ",7 7,350",
+        ),
+        ("select account from few intersect select account from entry order by 1", "7 "),
+    ]);
+    for query in [by_account, by_day] {
+        let plan = session.run(&format!("explain {query}"));
+        assert!(plan.contains("sum(amount) group by account"), "{plan}");
+        assert!(plan.contains("probed: Some(\"entry_account_day_idx\")"), "{plan}");
+    }
+}
+
+#[test]
+fn groups_that_a_statement_has_twice_are_made_once() {
+    let database = TestDatabase::new();
+    let session = database.session();
+    fill(&session);
+    session.run("create view v as select a, sum(b) as total from t group by a");
+    let query = "select a from v where total = (select max(total) from v)";
+    assert_eq!(session.run(query), session.run("select a from v order by total desc limit 1"));
+    let plan = session.run(&format!("explain {query}"));
+    assert!(plan.contains("Shared"), "{plan}");
+    // Not where one of them has other rows.
+    let other = "select v.a, v.total from v join (select a, sum(b) as total from t where b > 0 \
+                 group by a) as u on u.a = v.a and u.total = v.total";
+    assert!(!session.run(&format!("explain {other}")).contains("Shared"));
+}

@@ -3,10 +3,12 @@
 //! vector code that the processor has.
 
 mod key_filter;
+mod prefetch;
 mod views;
 
 use crate::bits::{BLOCK, Lane, keep_inline, unpack_inline};
 pub use key_filter::keep_keys;
+pub use prefetch::prefetch;
 pub use views::Views;
 
 /// Numbers that are added up beside each other.

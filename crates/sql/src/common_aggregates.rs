@@ -32,6 +32,7 @@ use futures_util::future::{BoxFuture, FutureExt, Shared};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::columnar::exec::CellScanExec;
+use crate::rows::HeapScanExec;
 use crate::walk::Walk;
 
 /// Puts a [`SharedExec`] over aggregations that a plan has several times.
@@ -100,7 +101,8 @@ fn is_plain(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
         let is_known = plan.downcast_ref::<AggregateExec>().is_some()
             || plan.downcast_ref::<RepartitionExec>().is_some()
             || plan.downcast_ref::<CoalescePartitionsExec>().is_some_and(|c| c.fetch().is_none())
-            || plan.downcast_ref::<CellScanExec>().is_some();
+            || plan.downcast_ref::<CellScanExec>().is_some()
+            || plan.downcast_ref::<HeapScanExec>().is_some();
         plan.apply_expressions(&mut |expr| {
             plain &= is_same_always(expr)?;
             Ok(TreeNodeRecursion::Continue)
@@ -155,6 +157,11 @@ fn are_same_nodes(one: &Arc<dyn ExecutionPlan>, other: &Arc<dyn ExecutionPlan>) 
     }
     if let (Some(a), Some(b)) =
         (one.downcast_ref::<CellScanExec>(), other.downcast_ref::<CellScanExec>())
+    {
+        return a.is_same(b);
+    }
+    if let (Some(a), Some(b)) =
+        (one.downcast_ref::<HeapScanExec>(), other.downcast_ref::<HeapScanExec>())
     {
         return a.is_same(b);
     }

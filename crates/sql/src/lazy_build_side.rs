@@ -31,7 +31,7 @@ use datafusion::physical_plan::{
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::columnar::exec::CellScanExec;
-use crate::columnar::keys::{BuildKeys, Gather};
+use crate::columnar::keys::{BuildKeys, Gather, JoinKeys};
 use crate::rows::HeapScanExec;
 use crate::walk::Walk;
 
@@ -53,13 +53,16 @@ impl PhysicalOptimizerRule for BuildWhenAsked {
             let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
                 return Ok(Transformed::no(plan));
             };
-            let keys = key_of(join).map(|(filter, column)| {
-                let found = Arc::<BuildKeys>::default();
-                filters.insert(filter, Arc::clone(&found));
-                (column, found)
-            });
+            let mut keys = Vec::new();
+            if let Some((filter, columns)) = keys_of(join) {
+                let found = columns.iter().map(|column| column.map(|_| Arc::default()));
+                let found: JoinKeys = found.collect();
+                let columns = columns.into_iter().zip(found.iter().cloned());
+                keys.extend(columns.filter_map(|(column, found)| column.zip(found)));
+                filters.insert(filter, found);
+            }
             let begins_at_once = join.left().downcast_ref::<CoalescePartitionsExec>().is_some();
-            if !begins_at_once && keys.is_none() {
+            if !begins_at_once && keys.is_empty() {
                 return Ok(Transformed::no(plan));
             }
             let left = Arc::new(LazyExec { input: Arc::clone(join.left()), keys });
@@ -89,29 +92,32 @@ impl PhysicalOptimizerRule for BuildWhenAsked {
     }
 }
 
-/// The number of the filter that a join makes of its build side's keys, and the column that they are in:
-/// if it is one, of whole numbers, and no null equals another.
-fn key_of(join: &HashJoinExec) -> Option<(u64, usize)> {
-    let ([(key, _)], [filter]) = (join.on(), &join.dynamic_expressions_produced()[..]) else {
-        return None;
-    };
-    let column = key.downcast_ref::<Column>()?.index();
+/// The number of the filter that a join makes of its build side's keys, and the columns that these are in, each if it
+/// has whole numbers: where no null equals another.
+fn keys_of(join: &HashJoinExec) -> Option<(u64, Vec<Option<usize>>)> {
+    let [filter] = &join.dynamic_expressions_produced()[..] else { return None };
+    let schema = join.left().schema();
+    let columns = join.on().iter().map(|(key, _)| {
+        let column = key.downcast_ref::<Column>()?.index();
+        Some(column).filter(|column| schema.field(*column).data_type().is_integer())
+    });
+    let columns: Vec<Option<usize>> = columns.collect();
     let is_plain = *join.partition_mode() == PartitionMode::CollectLeft
         && join.null_equality() == NullEquality::NullEqualsNothing
         && !join.null_aware
-        && join.left().schema().field(column).data_type().is_integer();
+        && columns.iter().any(Option::is_some);
     // Where so many rows are those of a whole table, hardly a row of the other side has no partner.
     let known = StatisticsContext::new().compute(join.left().as_ref(), &StatisticsArgs::new());
     let is_whole = matches!(known.ok()?.num_rows, Precision::Exact(rows) if rows > WHOLE_ROWS);
-    Some((filter.expression_id().filter(|_| is_plain && !is_whole)?, column))
+    Some((filter.expression_id().filter(|_| is_plain && !is_whole)?, columns))
 }
 
 /// Its input, which begins when the first rows are asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct LazyExec {
     input: Arc<dyn ExecutionPlan>,
-    /// The column of the join's keys, and who wants to know them.
-    keys: Option<(usize, Arc<BuildKeys>)>,
+    /// The columns of the join's keys, and who wants to know them.
+    keys: Vec<(usize, Arc<BuildKeys>)>,
 }
 
 impl DisplayAs for LazyExec {
@@ -162,16 +168,17 @@ impl ExecutionPlan for LazyExec {
         let input = Arc::clone(&self.input);
         let begin = async move { input.execute(partition, context) };
         let rows = stream::once(begin).try_flatten();
-        let Some((column, found)) = &self.keys else {
+        if self.keys.is_empty() {
             return Ok(Box::pin(RecordBatchStreamAdapter::new(self.input.schema(), rows)));
-        };
-        let gather = Gather::new(*column, Arc::clone(found));
+        }
+        let gather = self.keys.iter().map(|(column, found)| Gather::new(*column, found.clone()));
+        let gather: Vec<Gather> = gather.collect();
         let rows = stream::unfold((Box::pin(rows), gather), |(mut rows, mut gather)| async move {
             let next = rows.next().await;
             match &next {
-                Some(Ok(batch)) => gather.take(batch),
+                Some(Ok(batch)) => gather.iter_mut().for_each(|gather| gather.take(batch)),
                 // Whoever made the filter hears of the end after this.
-                None => gather.finish(),
+                None => gather.iter_mut().for_each(Gather::finish),
                 Some(Err(_)) => {}
             }
             Some((next?, (rows, gather)))

@@ -42,6 +42,7 @@ mod enums;
 mod fast;
 mod files;
 mod grammar;
+mod grouped_build_side;
 mod guarded;
 mod in_subquery;
 mod instants;

@@ -68,13 +68,15 @@ type Exprs = Vec<Arc<dyn PhysicalExpr>>;
 /// A scan that can do an aggregation itself.
 enum Scan {
     Cell(CellScanExec),
-    Heap(HeapScanExec),
+    Heap(Box<HeapScanExec>),
 }
 
 impl Scan {
     fn of(plan: &Arc<dyn ExecutionPlan>) -> Option<Scan> {
         let cell = plan.downcast_ref::<CellScanExec>().map(|scan| Scan::Cell(scan.clone()));
-        cell.or_else(|| plan.downcast_ref::<HeapScanExec>().map(|scan| Scan::Heap(scan.clone())))
+        cell.or_else(|| {
+            plan.downcast_ref::<HeapScanExec>().map(|scan| Scan::Heap(Box::new(scan.clone())))
+        })
     }
 
     /// Whether its rows come in an order, or only some of them do.

@@ -124,6 +124,15 @@ impl KeyWriter {
         false
     }
 
+    /// The bytes of the first column of a key that [`KeyWriter::key`] made: bounds of ranges. `None`: it is no such
+    /// key.
+    pub fn first<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        let KeyColumn { column, descending } = self.columns.first()?;
+        let kind = self.layout.types[*column];
+        let (_, rest) = cellar_page::key::skip(key, kind, *descending)?;
+        key.get(..key.len() - rest.len())
+    }
+
     /// The columns whose values a key tells.
     pub fn told(&self) -> impl Iterator<Item = usize> {
         let is_told = |column: &usize| {

@@ -57,7 +57,7 @@ pub use open::{Opened, Reader};
 use read::Pages;
 pub use read::View;
 pub(crate) use scan::{Page, Place, Scan};
-pub use size::TableSize;
+pub use size::{Sample, TableSize};
 use spill::Spilling;
 
 /// Parameters of an open store.

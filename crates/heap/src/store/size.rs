@@ -1,9 +1,11 @@
 //! Sizes of a table and of a range of an index, more or less: for whoever chooses between them.
 
 use async_recursion::async_recursion as boxed;
+use bytes::Bytes;
 use cellar_wait::Session;
 
 use super::read::View;
+use super::scan::Page;
 use crate::error::Error;
 use crate::index::Cursor;
 
@@ -23,6 +25,19 @@ pub struct TableSize {
     pub rows: u64,
 }
 
+/// Rows of a sample, at most.
+const SAMPLED: usize = 512;
+
+/// About how large a table is, and some of its rows.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Sample {
+    /// About how large it is.
+    pub size: TableSize,
+    /// Rows from all over it, at most 512, as they are stored.
+    pub rows: Vec<Bytes>,
+}
+
 impl View {
     /// About how large a table is: as some of its extents have pages, and some of those rows. What was loaded by
     /// the direct path begins with an extent of its own, so that the first is often nearly empty, and the last is as
@@ -32,23 +47,48 @@ impl View {
     /// [`Error::WrongObject`], [`Error::PageDamaged`]; [`Error::SnapshotTooOld`]; those of the device.
     #[boxed]
     pub async fn size(&self, session: &Session, table: u32) -> Result<TableSize, Error> {
+        Ok(self.looked_at(session, table).await?.0)
+    }
+
+    /// The same, with some of the rows that were looked at.
+    ///
+    /// # Errors
+    /// As [`View::size`].
+    #[boxed]
+    pub async fn sample(&self, session: &Session, table: u32) -> Result<Sample, Error> {
+        let (size, pages) = self.looked_at(session, table).await?;
+        let places = || pages.iter().flat_map(|page| page.places().map(move |at| (page, at)));
+        let step = places().count().div_ceil(SAMPLED).max(1);
+        let rows = places().step_by(step);
+        let rows = rows.map(|(page, place)| Bytes::copy_from_slice(page.row(place))).collect();
+        Ok(Sample { size, rows })
+    }
+
+    /// The size of a table, and the pages that tell it.
+    async fn looked_at(
+        &self,
+        session: &Session,
+        table: u32,
+    ) -> Result<(TableSize, Vec<Page>), Error> {
         let extents = self.extents_of(table)?;
         let (ends, between) = match &extents[..] {
             [first, between @ .., last] => (vec![*first, *last], between),
             ends => (ends.to_vec(), &[][..]),
         };
-        let at_ends = self.size_of(session, table, &ends).await?;
+        let mut pages = Vec::new();
+        let at_ends = self.size_of(session, table, &ends, &mut pages).await?;
         let count = between.len();
         let sample: Vec<u32> = match count > EXTENTS {
             true => (0..EXTENTS).map(|at| between[(2 * at + 1) * count / (2 * EXTENTS)]).collect(),
             false => between.to_vec(),
         };
-        let sampled = self.size_of(session, table, &sample).await?;
+        let sampled = self.size_of(session, table, &sample, &mut pages).await?;
         let of_all = |sum: u64| sum * count as u64 / sample.len().max(1) as u64;
-        Ok(TableSize {
+        let size = TableSize {
             pages: at_ends.pages + of_all(sampled.pages),
             rows: at_ends.rows + of_all(sampled.rows),
-        })
+        };
+        Ok((size, pages))
     }
 
     /// About the size of some extents together.
@@ -57,6 +97,7 @@ impl View {
         session: &Session,
         table: u32,
         extents: &[u32],
+        looked_at: &mut Vec<Page>,
     ) -> Result<TableSize, Error> {
         let mut size = TableSize::default();
         for extent in extents {
@@ -68,6 +109,7 @@ impl View {
             let rows: u64 = pages.iter().map(|page| page.slots() as u64).sum();
             size.pages += used.len() as u64 * pages.len() as u64 / count;
             size.rows += used.len() as u64 * rows / count;
+            looked_at.extend(pages);
         }
         Ok(size)
     }

@@ -17,7 +17,7 @@ use super::{Isolation, Transaction};
 use crate::error::Error;
 use crate::locks::Mode;
 use crate::row_id::{RowId, RowRef};
-use crate::store::{Key, Page, Place, Reader, Scan, TableSize, View};
+use crate::store::{Key, Page, Place, Reader, Sample, Scan, TableSize, View};
 
 /// What a statement reads. Clones read the same, also beside each other and beside its transaction, which
 /// goes on; it stays as it is until the last of them is dropped.
@@ -194,6 +194,15 @@ impl StatementView {
     #[boxed]
     pub async fn size(&self, table: u32) -> Result<TableSize, Error> {
         self.0.view.size(&self.0.session, table).await
+    }
+
+    /// The same, with some of its rows.
+    ///
+    /// # Errors
+    /// As [`StatementView::size`].
+    #[boxed]
+    pub async fn sample(&self, table: u32) -> Result<Sample, Error> {
+        self.0.view.sample(&self.0.session, table).await
     }
 
     /// About how many rows have keys between these bounds, without what the transaction has changed itself.

@@ -671,6 +671,17 @@ impl Statement {
         Ok(TableSize { pages: size.pages, rows: size.rows })
     }
 
+    /// The same, with some of its rows, as they are stored.
+    ///
+    /// # Errors
+    /// As [`Statement::row`].
+    #[boxed]
+    pub async fn sample(&self, table: &RowTable) -> Result<(TableSize, Vec<Bytes>)> {
+        let sample = self.view.sample(table.object).await.map_err(from_heap)?;
+        let size = TableSize { pages: sample.size.pages, rows: sample.size.rows };
+        Ok((size, sample.rows))
+    }
+
     /// About how many rows have keys between these bounds.
     ///
     /// # Errors

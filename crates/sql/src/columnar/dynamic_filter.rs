@@ -12,11 +12,9 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr_common::physical_expr::snapshot_generation;
-use datafusion::physical_plan::expressions::{
-    BinaryExpr, CaseExpr, Column, DynamicFilterPhysicalExpr,
-};
+use datafusion::physical_plan::expressions::{BinaryExpr, CaseExpr, DynamicFilterPhysicalExpr};
 
-use crate::columnar::keys::BuildKeys;
+use crate::columnar::keys::{JoinKeys, columns_of};
 use crate::columnar::table::OpenTable;
 use crate::columnar::translate::{Reason, predicate};
 
@@ -33,7 +31,7 @@ pub struct NarrowingFilter {
     expr: Arc<dyn PhysicalExpr>,
     table: Arc<OpenTable>,
     /// If it is the filter of a join: the keys.
-    keys: Option<Arc<BuildKeys>>,
+    keys: Option<JoinKeys>,
     /// What it asked as of a generation: all workers of a scan ask the same.
     known: Mutex<Option<(u64, Vec<Predicate>)>>,
 }
@@ -43,18 +41,20 @@ impl NarrowingFilter {
     pub fn new(
         expr: Arc<dyn PhysicalExpr>,
         table: Arc<OpenTable>,
-        keys: Option<Arc<BuildKeys>>,
+        keys: Option<JoinKeys>,
     ) -> NarrowingFilter {
         NarrowingFilter { expr, table, keys, known: Mutex::default() }
     }
 
-    /// The keys of a join, if they are of one column of whole numbers.
-    fn members(&self) -> Option<Predicate> {
-        let [key] = self.expr.children()[..] else { return None };
-        let column = key.downcast_ref::<Column>()?.index();
-        let is_whole = self.table.schema().field(column).data_type().is_integer();
-        let members = self.keys.as_ref().filter(|_| is_whole)?.all()?;
-        Some(Predicate::Test { column, test: Test::Member(members) })
+    /// The keys of a join, of its columns of whole numbers.
+    fn members(&self) -> Vec<Predicate> {
+        let known = columns_of(&self.expr, self.keys.as_ref()).into_iter();
+        let known = known.filter_map(|(column, keys)| {
+            let is_whole = self.table.schema().field(column).data_type().is_integer();
+            let members = keys.all().filter(|_| is_whole)?;
+            Some(Predicate::Test { column, test: Test::Member(members) })
+        });
+        known.collect()
     }
 }
 
@@ -79,11 +79,12 @@ impl DynamicFilter for NarrowingFilter {
         };
         understood(&self.expr, &know, &mut out, &mut rest);
         // A filter has what is not understood only when all keys are in it.
-        if !rest.is_empty()
-            && let Some(members) = self.members()
-        {
-            out.push(members);
-            rest.clear();
+        if !rest.is_empty() {
+            let members = self.members();
+            if !members.is_empty() {
+                rest.clear();
+            }
+            out.extend(members);
         }
         for expr in rest {
             out.extend(by_domain(&expr, &self.table, &out));

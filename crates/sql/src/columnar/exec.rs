@@ -36,7 +36,7 @@ use datafusion::physical_plan::{
 use crate::columnar::dynamic_filter::NarrowingFilter;
 use crate::columnar::filter_outcome::FilterOutcome;
 use crate::columnar::groups::{columns_to_batch, to_batch};
-use crate::columnar::keys::BuildKeys;
+use crate::columnar::keys::JoinKeys;
 use crate::columnar::metrics::metrics_of;
 use crate::columnar::table::OpenTable;
 use crate::columnar::translate::predicate;
@@ -99,7 +99,7 @@ pub struct CellScanExec {
     filters: Vec<Arc<dyn PhysicalExpr>>,
     dynamic: Vec<Arc<dyn PhysicalExpr>>,
     /// Keys of joins, by the numbers of the filters that have them.
-    keys: Arc<Mutex<BTreeMap<u64, Arc<BuildKeys>>>>,
+    keys: Arc<Mutex<BTreeMap<u64, JoinKeys>>>,
     fetch: Option<usize>,
     first: Option<(usize, bool)>,
     /// Whether its rows come in the order that its properties say: those of one worker.
@@ -228,7 +228,7 @@ impl CellScanExec {
     }
 
     /// Tells where the keys of joins will be known, by the numbers of the filters that have them.
-    pub fn know_keys(&self, filters: &BTreeMap<u64, Arc<BuildKeys>>) {
+    pub fn know_keys(&self, filters: &BTreeMap<u64, JoinKeys>) {
         let ids = self.dynamic.iter().filter_map(|expr| expr.expression_id());
         let own = ids.filter_map(|id| Some((id, Arc::clone(filters.get(&id)?))));
         let own: Vec<_> = own.collect();
@@ -571,14 +571,26 @@ impl ExecutionPlan for CellScanExec {
         _: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
         let asked = result.parent_filters;
-        if self.is_bound() || asked.is_empty() {
+        let is_closed =
+            self.fetch.is_some() || (self.partial.is_some() && phase == FilterPushdownPhase::Pre);
+        if is_closed || asked.is_empty() {
             return Ok(FilterPushdownPropagation::with_parent_pushdown_result(
                 asked.iter().map(|_| PushedDown::No).collect(),
             ));
         }
         let mut plan = self.anew();
         let mut answers = Vec::with_capacity(asked.len());
+        // Of groups only those conditions are conditions on rows that ask their keys.
+        let is_of_rows = |filter: &Arc<dyn PhysicalExpr>| {
+            let columns = collect_columns(filter);
+            let mut own = columns.iter().map(|column| self.source_column(column.index()));
+            self.partial.is_none() || (!columns.is_empty() && own.all(|column| column.is_some()))
+        };
         for filter in asked {
+            if !is_of_rows(&filter.filter) {
+                answers.push(PushedDown::No);
+                continue;
+            }
             let own = self.over_table(&filter.filter)?;
             match phase {
                 FilterPushdownPhase::Pre => {
@@ -626,6 +638,12 @@ impl ExecutionPlan for CellScanExec {
 }
 
 impl CellScanExec {
+    /// The column of the table that comes out as column `at`, be it as the key of groups.
+    fn source_column(&self, at: usize) -> Option<usize> {
+        let all = self.partial.as_ref().map_or(&self.projection, |own| &own.aggregate.keys);
+        all.get(at).copied()
+    }
+
     /// An expression over what comes out as one over the table's columns.
     pub fn over_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         use datafusion::common::tree_node::Transformed;
@@ -633,7 +651,7 @@ impl CellScanExec {
             let Some(column) = expr.downcast_ref::<Column>() else {
                 return Ok(Transformed::no(expr));
             };
-            let Some(at) = self.column(column.index()) else {
+            let Some(at) = self.source_column(column.index()) else {
                 return internal_err!("{column} is not one of the scan's columns");
             };
             Ok(Transformed::yes(Arc::new(Column::new(column.name(), at)) as Arc<dyn PhysicalExpr>))

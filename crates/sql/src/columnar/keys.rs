@@ -10,6 +10,8 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use arrow::record_batch::RecordBatch;
 use cellar_format::KeyFilter;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::expressions::Column;
 
 /// More keys than these are not gathered: a set of them is too large for a processor's cache.
 const KEYS_MAX: usize = 2 << 20;
@@ -43,6 +45,22 @@ impl BuildKeys {
     pub fn list(&self) -> Option<Arc<[i64]>> {
         self.state().as_ref().and_then(|known| known.list.clone())
     }
+}
+
+/// The keys of a join, those of each of its columns apart; `None`: they are not gathered.
+pub type JoinKeys = Arc<[Option<Arc<BuildKeys>>]>;
+
+/// The columns that the filter of a join asks, each with the keys that are gathered for it.
+pub fn columns_of(
+    filter: &Arc<dyn PhysicalExpr>,
+    keys: Option<&JoinKeys>,
+) -> Vec<(usize, Arc<BuildKeys>)> {
+    let known = keys.into_iter().flat_map(|keys| keys.iter());
+    let columns = filter.children().into_iter().zip(known);
+    let of = |(column, keys): (&Arc<dyn PhysicalExpr>, &Option<Arc<BuildKeys>>)| {
+        Some((column.downcast_ref::<Column>()?.index(), Arc::clone(keys.as_ref()?)))
+    };
+    columns.filter_map(of).collect()
 }
 
 /// Gathers keys from the rows of one run.

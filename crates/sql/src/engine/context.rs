@@ -40,6 +40,7 @@ use crate::enums::{EnumCall, EnumRule};
 use crate::files::csv_format::CsvFormats;
 use crate::files::json_format::JsonFormats;
 use crate::files::parquet_format::ParquetFormats;
+use crate::grouped_build_side::ProbeGroups;
 use crate::guarded::Guarded;
 use crate::host::Host;
 use crate::in_subquery::ThreeValuedIn;
@@ -293,6 +294,9 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules.insert(at.unwrap_or(0), Arc::new(PlainAntiJoins));
     // Which side of a join is built is chosen by what the scans keep: they must have their conditions by then.
     rules.insert(at.unwrap_or(0), Arc::new(FilterPushdown::new()));
+    let at = rules.iter().position(|rule| rule.name() == "join_selection");
+    let groups = ProbeGroups { rows_max: BUILD_ROWS };
+    rules.insert(at.map_or(rules.len(), |at| at + 1), Arc::new(groups));
     let at = rules.iter().position(|rule| rule.name() == "EnsureCooperative");
     let at = at.unwrap_or(rules.len());
     rules.insert(at, Arc::new(InOrderOfIndex));

@@ -7,11 +7,10 @@ use cellar_format::rows::RowFilter;
 use cellar_format::{Predicate, Test};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr_common::physical_expr::snapshot_generation;
-use datafusion::physical_plan::expressions::Column;
 
 use super::table::{RowColumns, row_error};
 use crate::columnar::dynamic_filter::understood;
-use crate::columnar::keys::BuildKeys;
+use crate::columnar::keys::{JoinKeys, columns_of};
 use crate::columnar::translate::{Reason, predicate};
 use crate::error::Error;
 
@@ -35,38 +34,37 @@ pub(super) fn known(
 pub(super) struct Live {
     expr: Arc<dyn PhysicalExpr>,
     /// If it is the filter of a join: the keys.
-    keys: Option<Arc<BuildKeys>>,
+    keys: Option<JoinKeys>,
 }
 
 impl Live {
-    pub fn new(expr: Arc<dyn PhysicalExpr>, keys: Option<Arc<BuildKeys>>) -> Live {
+    pub fn new(expr: Arc<dyn PhysicalExpr>, keys: Option<JoinKeys>) -> Live {
         Live { expr, keys }
     }
 
-    /// The column that a join's keys are of, and each of them, where they are few and known.
-    pub fn listed(&self) -> Option<(usize, Arc<[i64]>)> {
-        let [key] = self.expr.children()[..] else { return None };
-        Some((key.downcast_ref::<Column>()?.index(), self.keys.as_ref()?.list()?))
+    /// The columns that a join's keys are of, and each of these, where they are few and known.
+    pub fn listed(&self) -> impl Iterator<Item = (usize, Arc<[i64]>)> {
+        let known = columns_of(&self.expr, self.keys.as_ref()).into_iter();
+        known.filter_map(|(column, keys)| Some((column, keys.list()?)))
     }
 
     fn add(&self, columns: &RowColumns, out: &mut Vec<Predicate>) {
         let mut rest = Vec::new();
         let know = |expr: &Arc<dyn PhysicalExpr>| known(columns, expr);
         understood(&self.expr, &know, out, &mut rest);
-        if !rest.is_empty()
-            && let Some(members) = self.members(columns)
-        {
-            out.push(members);
+        if !rest.is_empty() {
+            out.extend(self.members(columns));
         }
     }
 
-    /// The keys of a join, if they are of one column of whole numbers.
-    fn members(&self, columns: &RowColumns) -> Option<Predicate> {
-        let [key] = self.expr.children()[..] else { return None };
-        let column = key.downcast_ref::<Column>()?.index();
-        let field = columns.schema.fields().get(column)?;
-        let members = self.keys.as_ref().filter(|_| field.data_type().is_integer())?.all()?;
-        Some(Predicate::Test { column, test: Test::Member(members) })
+    /// The keys of a join, of its columns of whole numbers.
+    fn members(&self, columns: &RowColumns) -> impl Iterator<Item = Predicate> {
+        let known = columns_of(&self.expr, self.keys.as_ref()).into_iter();
+        known.filter_map(|(column, keys)| {
+            let field = columns.schema.fields().get(column)?;
+            let members = keys.all().filter(|_| field.data_type().is_integer())?;
+            Some(Predicate::Test { column, test: Test::Member(members) })
+        })
     }
 }
 

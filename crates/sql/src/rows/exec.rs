@@ -31,13 +31,15 @@ use futures_util::stream;
 
 use super::access::Access;
 use super::asked::{Asked, Live, known};
+use super::distinct::Distinct;
 use super::probes::{Choice, Probes};
 use super::read::{Reading, Shape, Source};
+use super::sample::Sample;
 use super::scope::Scope;
-use super::size::statistics;
+use super::size::{rows_until, statistics};
 use super::table::RowColumns;
 use crate::columnar::exec::Partial;
-use crate::columnar::keys::BuildKeys;
+use crate::columnar::keys::JoinKeys;
 use crate::error::Error;
 use crate::walk::Walk;
 use crate::words::{of_schema, words};
@@ -47,6 +49,8 @@ use crate::words::{of_schema, words};
 pub(crate) struct HeapScanExec {
     columns: Arc<RowColumns>,
     size: TableSize,
+    distinct: Arc<Distinct>,
+    sample: Sample,
     /// The index that is used; `None`: all rows are read.
     access: Option<Access>,
     /// Else what each partition reads of it: divided once, for it may grow meanwhile.
@@ -60,7 +64,7 @@ pub(crate) struct HeapScanExec {
     /// And those that become known while it runs.
     dynamic: Vec<Arc<dyn PhysicalExpr>>,
     /// Keys of joins, by the numbers of the filters that have them.
-    keys: Arc<Mutex<BTreeMap<u64, Arc<BuildKeys>>>>,
+    keys: Arc<Mutex<BTreeMap<u64, JoinKeys>>>,
     choice: Arc<Choice>,
     fetch: Option<usize>,
     /// Whether others count on the order of its rows.
@@ -70,10 +74,14 @@ pub(crate) struct HeapScanExec {
     properties: Arc<PlanProperties>,
 }
 
-/// What is read: the table, about how large it is, and the index that is used; `None`: all rows are read.
+/// What is read: the table, about how large it is and how many values its columns have, and the index that is used;
+/// `None`: all rows are read.
 pub(crate) struct Read {
     pub columns: Arc<RowColumns>,
     pub size: TableSize,
+    pub distinct: Distinct,
+    /// Rows from all over the table.
+    pub sample: Sample,
     pub access: Option<Access>,
 }
 
@@ -95,7 +103,7 @@ impl HeapScanExec {
         schema: SchemaRef,
         partitions: usize,
     ) -> Result<HeapScanExec> {
-        let Read { columns, size, access } = read;
+        let Read { columns, size, distinct, sample, access } = read;
         let partitions = if access.is_some() { 1 } else { partitions.max(1) };
         let shares = match access {
             Some(_) => None,
@@ -108,6 +116,8 @@ impl HeapScanExec {
         Ok(HeapScanExec {
             columns,
             size,
+            distinct: Arc::new(distinct),
+            sample,
             access,
             shares,
             scope,
@@ -150,6 +160,28 @@ impl HeapScanExec {
         self.partial.is_some() || self.fetch.is_some() || self.is_ordered
     }
 
+    /// Whether both give the same groups, or all rows of the same columns: the scans of a plan see one snapshot.
+    pub fn is_same(&self, other: &HeapScanExec) -> bool {
+        let result = match (&self.partial, &other.partial) {
+            (Some(one), Some(other)) => {
+                one.aggregate == other.aggregate && one.parts == other.parts
+            }
+            (None, None) => self.projection == other.projection,
+            _ => false,
+        };
+        let is_whole = |scan: &HeapScanExec| {
+            scan.access.is_none() && scan.dynamic.is_empty() && scan.fetch.is_none()
+        };
+        result
+            && self.columns.rows.object == other.columns.rows.object
+            && self.columns.schema == other.columns.schema
+            && self.filters == other.filters
+            && is_whole(self)
+            && is_whole(other)
+            && self.properties.partitioning.partition_count()
+                == other.properties.partitioning.partition_count()
+    }
+
     /// Whether it can compute that.
     pub fn sums_up(&self, wanted: &Aggregate) -> bool {
         RowAggregate::knows(self.columns.layout(), wanted)
@@ -186,8 +218,17 @@ impl HeapScanExec {
         self.filters.len().saturating_sub(answered)
     }
 
+    /// About how many rows are read until so many pass these conditions and so many others, of which nothing is known.
+    pub fn rows_until(&self, fetch: usize, others: usize) -> f64 {
+        let own = self.sample.share(&self.columns, &self.filters);
+        match own.filter(|_| self.access.is_none()) {
+            Some(share) => rows_until(fetch, others) / share,
+            None => rows_until(fetch, self.other_filters() + others),
+        }
+    }
+
     /// Tells where the keys of joins will be known, by the numbers of the filters that have them.
-    pub fn know_keys(&self, filters: &BTreeMap<u64, Arc<BuildKeys>>) {
+    pub fn know_keys(&self, filters: &BTreeMap<u64, JoinKeys>) {
         let ids = self.dynamic.iter().filter_map(|expr| expr.expression_id());
         let own = ids.filter_map(|id| Some((id, Arc::clone(filters.get(&id)?))));
         let own: Vec<_> = own.collect();
@@ -237,16 +278,22 @@ impl HeapScanExec {
         asked.all(|at| at == row_id || told.contains(&at))
     }
 
+    /// The column of the table that comes out as column `at`, be it as the key of groups.
+    fn source_column(&self, at: usize) -> Option<usize> {
+        let all = self.partial.as_ref().map_or(&self.projection, |own| &own.aggregate.keys);
+        all.get(at).copied()
+    }
+
     /// An expression over what comes out as one over the table's columns.
     pub fn over_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         let of_table = |expr: Arc<dyn PhysicalExpr>| {
             let Some(column) = expr.downcast_ref::<Column>() else {
                 return Ok(Transformed::no(expr));
             };
-            let Some(at) = self.projection.get(column.index()) else {
+            let Some(at) = self.source_column(column.index()) else {
                 return internal_err!("{column} is not one of the scan's columns");
             };
-            Ok(Transformed::yes(Arc::new(Column::new(column.name(), *at)) as Arc<dyn PhysicalExpr>))
+            Ok(Transformed::yes(Arc::new(Column::new(column.name(), at)) as Arc<dyn PhysicalExpr>))
         };
         Ok(Arc::clone(expr).map_up(of_table)?.data)
     }
@@ -257,13 +304,12 @@ impl HeapScanExec {
             return None;
         }
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self
-            .dynamic
-            .iter()
-            .filter(|expr| expr.expression_id().is_some_and(|id| keys.contains_key(&id)));
-        let mut indexes = known.filter_map(|expr| {
-            let [key] = expr.children()[..] else { return None };
-            Probes::index_of(&self.columns, key.downcast_ref::<Column>()?.index())
+        let mut indexes = self.dynamic.iter().filter_map(|expr| {
+            let keys = keys.get(&expr.expression_id()?)?;
+            let own = expr.children().into_iter().zip(keys.iter());
+            let mut known =
+                own.filter_map(|(key, known)| key_column(key).filter(|_| known.is_some()));
+            known.find_map(|column| Probes::index_of(&self.columns, column))
         });
         indexes.next().map(|index| &*self.columns.rows.indexes[index].name)
     }
@@ -416,11 +462,20 @@ impl ExecutionPlan for HeapScanExec {
         if args.partition().is_some() || self.partial.is_some() {
             return Ok(Arc::new(Statistics::new_unknown(&self.schema)));
         }
-        let conditions = self.other_filters() + self.dynamic.len();
-        let is_one = self.access.as_ref().is_some_and(|access| access.is_one);
-        let rows = if is_one { 1 } else { self.size.rows };
+        let share = self.sample.share(&self.columns, &self.filters);
+        let (rows, conditions) = match (&self.access, share) {
+            (Some(access), _) if access.is_one => (1, self.other_filters()),
+            (None, Some(share)) => ((self.size.rows as f64 * share).ceil() as u64, 0),
+            _ => (self.size.rows, self.other_filters()),
+        };
+        let conditions = conditions + self.dynamic.len();
         let rows = rows.min(self.fetch.map_or(u64::MAX, |fetch| fetch as u64));
-        Ok(Arc::new(statistics(&self.columns, (self.size, rows), &self.projection, conditions)))
+        Ok(Arc::new(statistics(
+            &self.columns,
+            (&self.distinct, rows),
+            &self.projection,
+            conditions,
+        )))
     }
 
     fn supports_limit_pushdown(&self) -> bool {
@@ -448,8 +503,18 @@ impl ExecutionPlan for HeapScanExec {
         let asked = result.parent_filters;
         let mut plan = self.clone();
         let mut answers = Vec::with_capacity(asked.len());
-        let is_open = self.fetch.is_none() && self.partial.is_none();
-        for filter in asked.iter().filter(|_| is_open) {
+        // Of groups only those conditions are conditions on rows that ask their keys.
+        let is_of_rows = |filter: &Arc<dyn PhysicalExpr>| {
+            let columns = collect_columns(filter);
+            let mut own = columns.iter().map(|column| self.source_column(column.index()));
+            let is_late = phase == FilterPushdownPhase::Post && !columns.is_empty();
+            self.partial.is_none() || (is_late && own.all(|column| column.is_some()))
+        };
+        for filter in &asked {
+            if self.fetch.is_some() || !is_of_rows(&filter.filter) {
+                answers.push(PushedDown::No);
+                continue;
+            }
             let own = self.over_table(&filter.filter)?;
             answers.push(match phase {
                 FilterPushdownPhase::Pre if known(&self.columns, &own).is_ok() => {
@@ -464,10 +529,14 @@ impl ExecutionPlan for HeapScanExec {
                 }
             });
         }
-        answers.resize(asked.len(), PushedDown::No);
+        plan.sample = self.sample.anew();
         Ok(FilterPushdownPropagation::with_parent_pushdown_result(answers)
             .with_updated_node(Arc::new(plan)))
     }
+}
+
+fn key_column(key: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+    key.downcast_ref::<Column>().map(Column::index)
 }
 
 fn external(error: Error) -> DataFusionError {

@@ -24,7 +24,7 @@ use datafusion::physical_plan::{
 
 use super::access::Access;
 use super::exec::HeapScanExec;
-use super::size::{rows_by_index, rows_until};
+use super::size::rows_by_index;
 use crate::walk::Walk;
 
 /// The rule.
@@ -173,8 +173,8 @@ fn by_index(scan: &HeapScanExec, keys: &[Key], wanted: Wanted) -> Option<HeapSca
         let (data_type, is_other) = (schema.field(*at).data_type(), columns.has_own_order(*at));
         !is_other && !data_type.is_floating() && !matches!(data_type, DataType::Interval(_))
     };
-    let conditions = scan.other_filters() + wanted.conditions;
-    let pays = rows_until(wanted.fetch.max(1), conditions) <= rows_by_index(scan.size()) as f64;
+    let read = scan.rows_until(wanted.fetch.max(1), wanted.conditions);
+    let pays = read <= rows_by_index(scan.size()) as f64;
     if !own.iter().all(is_kept) || (scan.access().is_none() && !pays) {
         return None;
     }

@@ -56,8 +56,7 @@ impl Choice {
         (columns, scope, size): (&RowColumns, &Scope, TableSize),
         live: &[Live],
     ) -> Result<Option<Arc<Probes>>, Error> {
-        for live in live {
-            let Some((column, keys)) = live.listed() else { continue };
+        for (column, keys) in live.iter().flat_map(Live::listed) {
             let Some(index) = Probes::index_of(columns, column) else { continue };
             let state = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
             // A scan that is run again may have other keys.

@@ -20,7 +20,9 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use super::access::{Access, ways};
 use super::checks::expression;
+use super::distinct::{Distinct, distinct};
 use super::exec::{HeapScanExec, Read};
+use super::sample::Sample;
 use super::scope::Scope;
 use super::size::rows_by_index;
 use super::table::RowColumns;
@@ -159,9 +161,14 @@ async fn way_to(
     let mut ways: Vec<Access> = ways(&columns, filters).into_iter().filter(whole).collect();
     if ways.first().is_some_and(|way| way.is_one) {
         let access = Some(ways.swap_remove(0));
-        return Ok(Read { columns, size: TableSize { pages: 1, rows: 1 }, access });
+        let size = TableSize { pages: 1, rows: 1 };
+        let (distinct, sample) = (Distinct::new(), Sample::default());
+        return Ok(Read { columns, size, distinct, sample, access });
     }
-    let size = statement.size(&columns.rows).await?;
+    let (size, rows) = statement.sample(&columns.rows).await?;
+    let sample = Sample::new(rows);
+    // An index that cannot be read is no reason to fail where it is not gone by.
+    let distinct = distinct(scope, &columns, size, projection).await.unwrap_or_default();
     let mut best = None;
     let mut least = rows_by_index(size);
     for way in ways {
@@ -177,10 +184,10 @@ async fn way_to(
         }
     }
     Ok(match best {
-        None => Read { columns, size, access: None },
+        None => Read { columns, size, distinct, sample, access: None },
         Some((way, rows)) => {
-            let rows = rows.clamp(1, size.rows.max(1));
-            Read { columns, size: TableSize { rows, ..size }, access: Some(way) }
+            let size = TableSize { rows: rows.clamp(1, size.rows.max(1)), ..size };
+            Read { columns, size, distinct, sample, access: Some(way) }
         }
     })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::datatypes::SchemaRef;
+use cellar_format::kernel::prefetch;
 use cellar_format::rows::{RowAggregate, RowColumns as Builder, RowError, RowFilter};
 use cellar_instance::heap::{Entries, Scan, Statement};
 
@@ -25,6 +26,9 @@ const GROUPS: usize = 16 << 10;
 /// Entries of an index that are read together, at first and at most.
 const ENTRIES_FIRST: usize = 16;
 const ENTRIES: usize = 256;
+
+/// A row is fetched from memory while so many before it are looked at.
+const AHEAD: usize = 4;
 
 /// Where rows come from.
 pub(super) enum Source {
@@ -98,9 +102,13 @@ impl Shape {
     ) -> Result<(), Error> {
         let columns = &*self.columns;
         let mut asking = filter.map(RowFilter::ask);
-        for (id, row) in rows {
+        let rows: Vec<(u64, &'r [u8])> = rows.collect();
+        for (at, (id, row)) in rows.iter().copied().enumerate() {
             if made.builder.rows() >= most {
                 break;
+            }
+            if let Some((_, later)) = rows.get(at + AHEAD) {
+                prefetch(later);
             }
             if let (Some(asking), Some(filter)) = (&mut asking, filter) {
                 let passes = match asking.passes(row, &[]) {

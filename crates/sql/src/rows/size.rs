@@ -4,6 +4,7 @@ use cellar_instance::heap::TableSize;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Statistics};
 
+use super::distinct::Distinct;
 use super::table::RowColumns;
 
 /// The share of rows that a condition leaves, where nothing is known of it.
@@ -15,20 +16,16 @@ const TEXT_BYTES: usize = 24;
 /// What is known of these columns of a table, of so many rows that so many conditions are asked of.
 pub(super) fn statistics(
     columns: &RowColumns,
-    (size, rows): (TableSize, u64),
+    (distinct, rows): (&Distinct, u64),
     projection: &[usize],
     conditions: usize,
 ) -> Statistics {
     let passes = PASSES.powi(i32::try_from(conditions).unwrap_or(i32::MAX));
     let rows = (rows as f64 * passes).ceil() as usize;
-    let unique = |at: usize| {
-        let mut indexes = columns.rows.indexes.iter();
-        indexes.any(|own| own.is_unique && own.columns.len() == 1 && own.columns[0].column == at)
-    };
     let of = |at: &usize| {
         let mut known = ColumnStatistics::new_unknown();
-        if unique(*at) {
-            known.distinct_count = Precision::Inexact((size.rows as usize).min(rows.max(1)));
+        if let Some(values) = distinct.get(at) {
+            known.distinct_count = Precision::Inexact((*values as usize).min(rows.max(1)));
         }
         known
     };

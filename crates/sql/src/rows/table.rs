@@ -244,6 +244,11 @@ impl RowColumns {
         range.map_err(|error| row_error(&self.name, &error))
     }
 
+    /// The bytes of the first column of a key of an index: a bound of its range.
+    pub fn first_of_key(&self, index: usize, key: &[u8]) -> Option<Vec<u8>> {
+        self.keys[index].first(key).map(<[u8]>::to_vec)
+    }
+
     /// The columns that keys of an index tell.
     pub fn told(&self, index: usize) -> Vec<usize> {
         self.keys[index].told().collect()
