@@ -1,8 +1,8 @@
-//! `cellar status --alert`: looks again and again, and runs a command when something has changed.
+//! `cellar status --alert`: polls the status, and runs a command when something has changed.
 //!
-//! Each look is a `cellar status` of its own: who wants the database waits for one look at most. What
-//! was told last is kept in DIR/alerts.json: a change that comes while nobody looks is told by the next
-//! one who does, and a command that fails is run again.
+//! Each poll is a `cellar status` of its own: another user of the database waits for one poll at most.
+//! What was reported last is kept in DIR/alerts.json: a change that comes while nobody polls is reported
+//! by the next poll, and a command that fails is run again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,7 +34,7 @@ const TAKEN: u32 = 70101;
 const TOLD: [&str; 7] =
     ["state", "states", "disks_missing", "disks_slow", "critical", "files_lost", "error"];
 
-/// What was told of each group.
+/// What was reported of each group.
 type KnownStates = BTreeMap<String, Value>;
 
 /// Reads the time between two looks: 10s, 0.5s, 2m.

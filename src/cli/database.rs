@@ -1,5 +1,5 @@
-//! The one place where the program meets the instance: opening a database, answering for other
-//! processes that want the same one, and asking the process that has it.
+//! The one place where the program meets the instance: it opens a database, serves other processes that
+//! want the same one, or asks the process that has it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -201,7 +201,8 @@ pub async fn reach(dir: &Path, place: &Place, opening: Opening) -> Result<Reache
     held(inner, lock, place).map(Reached::Here)
 }
 
-/// What FORCE did, for whoever asked for it; nothing where each disk it does without is told already.
+/// What FORCE did, for the user who asked for it; nothing if each disk it does without is reported
+/// already.
 fn forced(database: &InstanceDatabase, name: &str) -> Option<String> {
     let disks = database.group(name).map(|m| m.group.disks()).unwrap_or_default();
     let named = |wanted: &dyn Fn(&DiskInfo) -> bool| -> Option<String> {
@@ -306,7 +307,7 @@ fn redo_left_out(database: &InstanceDatabase) {
     }
 }
 
-/// Says which disks a group goes on without, and why: whoever writes now leaves them behind.
+/// Says which disks a group goes on without, and why: from the next write on they are left behind.
 fn left_out(group: &cellar_diskgroup::Group, no_disks: &[NoDisk], dir: &Path) {
     let gone = group.disks().into_iter().filter(|d| !d.in_sync && !d.status.is_leaving());
     let mut absent = false;

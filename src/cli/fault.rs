@@ -106,7 +106,7 @@ impl Fault {
         }
     }
 
-    /// Tells it on stderr; the exit code.
+    /// Reports it on stderr; returns the exit code.
     pub fn report(&self) -> ExitCode {
         ExitCode::from(self.tell())
     }

@@ -126,7 +126,7 @@ pub fn main() -> ExitCode {
                      init mydb --disks 4",
                 ),
                 true => output::notice(error.to_string().trim_end()),
-                // Whoever asked may have gone.
+                // The caller may be gone.
                 false => drop(output::text(&output::fold_help(&error.to_string()))),
             }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
@@ -197,7 +197,7 @@ async fn in_directory(command: Command, place: &database::Place) -> Result<ExitC
     match reached {
         Reached::Here(held) => {
             let result = on(command, &held.database, place).await;
-            // What went wrong first is what is told.
+            // The first error is the one reported.
             let closed = held.close().await;
             result.and(closed).map(|()| ExitCode::SUCCESS).map_err(|f| f.in_directory(&dir))
         }

@@ -1,5 +1,5 @@
-//! A disk that was named on the command line, looked at before anything opens it: what is wrong
-//! with it is told with what helps.
+//! A disk named on the command line, checked before anything opens it: a fault is reported with what
+//! helps.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;

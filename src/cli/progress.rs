@@ -17,7 +17,7 @@ pub struct Progress {
     bar: Option<ProgressBar>,
     what: String,
     total: u64,
-    /// The last tenth that was told, where there is no terminal.
+    /// The last tenth that was reported, where there is no terminal.
     told: AtomicU64,
 }
 

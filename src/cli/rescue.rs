@@ -208,7 +208,7 @@ fn open_all(args: &Args, place: &Place) -> Result<(Vec<FoundDisk>, Vec<DiskRepor
     for path in paths.into_values() {
         let opened = match look(&path, false) {
             Ok(_) => match open_disk(&place.real, &path, &options).map_err(Error::from) {
-                // Without a disk that is in use, what it has would be told to be lost.
+                // Without a disk that is in use, what it holds would be reported as lost.
                 Err(error) if error.is_busy() => return Err(error.into()),
                 opened => opened.map_err(Fault::from),
             },

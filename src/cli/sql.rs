@@ -166,7 +166,7 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
     let stdin = args.reads_stdin() && !prompt && !output::is_remote();
     let from_file = args.file_text()?.map(str::to_owned);
     let texts: Vec<String> = args.commands.into_iter().chain(from_file).collect();
-    // Whoever typed the statement may sit in another directory than this process.
+    // The user who typed the statement may be in another directory than this process.
     let engine = database.engine().await?.in_directory(output::path(Path::new("")));
     let dir = database.inner.directory().path().to_owned();
     let session = database.session.clone();
@@ -186,7 +186,7 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
     let ran = ran.await;
     match (engine.end_session().await, output::is_remote()) {
         (false, _) => ran,
-        // Whoever sends the next statement would take it for a part of the transaction.
+        // The sender of the next statement would take it for a part of the transaction.
         (true, true) => ran.and(Err(Fault::failed(
             "CELLAR-03001: a transaction by way of the process that has the database open is not in \
              this version of Cellar; it is rolled back",

@@ -70,7 +70,7 @@ pub async fn run(args: &Args, database: &Database, place: &Place) -> Result<(), 
             },
         }
     }
-    // Whoever watches over it is told; without one this does nothing.
+    // A service manager is told; without one this does nothing.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     if server.sessions() > 0 {
         output::notice(&format!(
@@ -91,7 +91,7 @@ pub async fn run(args: &Args, database: &Database, place: &Place) -> Result<(), 
     Ok(())
 }
 
-/// Has it read its files again; what is wrong with one is told, and all stays as it was.
+/// Makes it read its files again; a fault in one is reported, and everything stays as it was.
 fn reload(server: &Server) {
     match server.reload() {
         Ok(()) => output::notice("Read again: the hba rules and the files of TLS."),

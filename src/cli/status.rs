@@ -1,4 +1,4 @@
-//! `cellar status`: how the groups are, what to do, and what may fail next.
+//! `cellar status`: the state of the groups, what to do, and what may fail next.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Columns of row groups, as they are encoded, kept in memory.
 //!
-//! A segment never changes and its number is never given again, so what is kept is never old. A scan of
-//! more than fits does not drive out what others use again and again: a piece that comes for the first
-//! time has a short life (the policy is that of quick_cache, a kind of S3-FIFO).
+//! A segment never changes and its number is never reused, so cached data is never stale. A scan larger
+//! than the cache does not evict what others use again and again: a piece read for the first time is
+//! short-lived (the policy is that of quick_cache, a kind of S3-FIFO).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache as Pieces;
 
-/// Bytes that a piece costs beside its own.
+/// Overhead of a cached piece in bytes, besides its data.
 const OVERHEAD: u64 = 128;
-/// Bytes of a piece on the average, from which the number of places is guessed.
+/// Assumed average size of a piece in bytes, from which the number of slots is estimated.
 const USUAL: u64 = 32 << 10;
 
 /// A column of a row group: its segment's number, its position there, the column's number.

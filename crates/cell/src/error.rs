@@ -25,7 +25,7 @@ pub enum Error {
     /// A filter that is evaluated elsewhere could not be.
     #[error("{0}")]
     Residual(Box<dyn std::error::Error + Send + Sync>),
-    /// A read was given up before its end, so that rows would be missing.
+    /// A read was abandoned before its end, so rows would be missing.
     #[error("a read of it was stopped")]
     Stopped,
 }

@@ -1,8 +1,9 @@
 //! GROUP BY state of a scan's workers, and how they hand it on.
 //!
-//! Few groups are kept together as they come. Where there are many, and their keys are whole numbers
-//! close to each other, all row groups share one array of places (`format::aggregate::dense`), and the
-//! workers merge theirs at the end. Otherwise many groups are handed on as columns, per row group.
+//! A few groups are accumulated as they come. If there are many, and their keys are integers close to
+//! each other, all row groups share one array of slots (`format::aggregate::dense`), and the workers
+//! merge their arrays at the end. Otherwise many groups are handed on as columns, one row group at a
+//! time.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -12,20 +13,20 @@ use cellar_format::{Aggregate, Damage, Groups, Header, Prepared};
 
 use arrow_schema::Schema;
 
-/// Groups that a worker keeps together; with more of them it hands on what it has.
+/// Groups that one worker accumulates; beyond this it hands on what it has.
 const GROUPS_MAX: usize = 1 << 16;
-/// More groups of a row group are handed on as columns.
+/// Above this number, the groups of a row group are handed on as columns.
 const COLUMNS_MIN: usize = 256;
-/// Groups that a part of the answer has at most, where they are handed on in parts.
+/// The most groups in one part of the answer, where the answer comes in parts.
 const PART: usize = 1 << 13;
-/// Every so many row groups it is seen again whether keys still differ from row to row.
+/// Interval, in row groups, at which to check again whether keys still differ from row to row.
 const SEEN_AGAIN: u32 = 16;
 
 /// What the workers of a scan share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     plan: OnceLock<Option<Arc<Plan>>>,
-    /// Workers that sum at places, and what those that are done left for the others.
+    /// Workers that sum by slot, and the sums that finished workers left for the others.
     left: Mutex<(usize, Option<Dense>)>,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct Known {
     groups: Groups,
     dense: Option<Dense>,
     draining: Option<Dense>,
-    /// Row groups until it is seen again whether keys differ: 0 is now.
+    /// Row groups until the next check whether keys differ; 0: check now.
     differ: u32,
 }
 
@@ -78,7 +79,7 @@ impl Known {
         })
     }
 
-    /// Whether so many keys differed of late that each row is handed on as a group of its own.
+    /// Whether keys have recently differed so much that each row is handed on as a group of its own.
     pub fn rows_differ(&mut self) -> bool {
         self.differ = self.differ.saturating_sub(1);
         self.differ > 0
@@ -102,7 +103,7 @@ impl Known {
         Ok(is_full.then(|| Part::Groups(std::mem::take(&mut self.groups))))
     }
 
-    /// What is left to hand on when there are no more row groups; until there is nothing left.
+    /// What is left to hand on after the last row group; call until nothing is left.
     pub fn rest(&mut self, shared: &Shared, schema: &Schema) -> Result<Option<Part>, Damage> {
         if !self.groups.is_empty() {
             return Ok(Some(Part::Groups(std::mem::take(&mut self.groups))));
@@ -118,7 +119,7 @@ impl Known {
         Ok(part.map(Part::Columns))
     }
 
-    /// A worker that ends before its time: what it knows goes with it, and others do not wait for it.
+    /// Called for a worker that ends early: its state goes with it, and the others do not wait for it.
     pub fn give_up(&mut self, shared: &Shared) {
         self.groups.clear();
         self.draining = None;
@@ -128,7 +129,7 @@ impl Known {
     }
 }
 
-/// The last worker gets what all know; the others leave theirs.
+/// The last worker gets everybody's sums; the others leave theirs.
 fn put_together(mut dense: Dense, shared: &Shared) -> Option<Dense> {
     loop {
         let other = {
@@ -145,7 +146,7 @@ fn put_together(mut dense: Dense, shared: &Shared) -> Option<Dense> {
                 }
             }
         };
-        // Added up beside the others, who may leave theirs meanwhile.
+        // Merged while other workers run, which may leave theirs meanwhile.
         dense.join(other);
     }
 }

@@ -36,11 +36,11 @@ pub fn order_of(segments: &[Arc<Segment>], column: usize) -> Order {
     between.min().map_or(own, |between| between.min(own))
 }
 
-/// The order of the last value of one row group and the first of another, both in order themselves.
+/// The order between the last value of one row group and the first of another, each sorted in itself.
 fn between(one: &Header, other: &Header, column: usize) -> Order {
     match (one.entries[column].bounds, other.entries[column].bounds) {
         (Bounds::Numbers { max, .. }, Bounds::Numbers { min, .. }) => Order::of(&[max, min]),
-        // A string that goes on behind what is known of it may be anything that begins so.
+        // A truncated string may be any value with that prefix.
         (Bounds::Strings { max, .. }, Bounds::Strings { min, .. }) => match max.is_whole() {
             true if max.bytes() < min.bytes() => Order::Strict,
             true if max.bytes() == min.bytes() => Order::Ascending,

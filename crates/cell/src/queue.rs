@@ -38,12 +38,12 @@ pub(crate) struct Ready {
 struct State {
     ready: VecDeque<Ready>,
     in_flight: usize,
-    /// Of a scan in order: those that no worker has had yet, by their numbers.
+    /// In an ordered scan: row groups that no worker has taken yet, by number.
     due: BTreeSet<usize>,
 }
 
 impl State {
-    /// What a worker may take up; of a scan in order, only the next one.
+    /// What a worker may take; in an ordered scan, only the next one.
     fn take(&mut self, ordered: bool) -> Option<Ready> {
         if !ordered {
             return self.ready.pop_front();
@@ -55,7 +55,7 @@ impl State {
     }
 }
 
-/// What the live filters ask, as of some generation.
+/// The predicates of the live filters, as of some generation.
 pub(crate) struct Asked {
     generations: Vec<u64>,
     pub conjuncts: Arc<Vec<Predicate>>,
@@ -84,11 +84,11 @@ pub(crate) struct Queue {
     /// Columns of the filters, and all columns, by number.
     pub filter_columns: Vec<usize>,
     pub all_columns: Vec<usize>,
-    /// What headers have answered, until a worker takes it.
+    /// Results computed from headers alone, until a worker takes them.
     answered: Mutex<Option<Groups>>,
-    /// What workers know of groups together.
+    /// Group state that the workers share.
     pub groups: Shared,
-    /// Row groups whose filters were asked, and those of which no row passed.
+    /// Row groups tested by the filters, and those in which no row passed.
     asked: AtomicU64,
     emptied: AtomicU64,
 }
@@ -187,12 +187,12 @@ impl Queue {
         self.groups.plan(aggregate, self.morsels.iter().map(|morsel| self.header(*morsel)))
     }
 
-    /// What headers have answered; once.
+    /// Results computed from headers alone; returned once.
     pub fn take_answered(&self) -> Option<Groups> {
         self.answered.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The scan ends: enough is known, or it cannot go on.
+    /// Ends the scan: enough is known, or it cannot go on.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.changed.notify(usize::MAX);
@@ -202,7 +202,7 @@ impl Queue {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Takes so many of the rows that are still wanted; how many it may be.
+    /// Claims up to so many of the rows still wanted; returns how many were granted.
     pub fn take_rows(&self, rows: u64) -> u64 {
         if self.request.limit.is_none() {
             return rows;
@@ -220,7 +220,7 @@ impl Queue {
         self.left.load(Ordering::Acquire)
     }
 
-    /// What rows must pass as far as is known now.
+    /// The predicates that rows must pass, as currently known.
     pub fn asked(&self, known: &mut Option<Asked>) -> Arc<Vec<Predicate>> {
         let generations = || self.request.live.iter().map(|live| live.generation()).collect();
         if let Some(known) = known
@@ -228,7 +228,7 @@ impl Queue {
         {
             return Arc::clone(&known.conjuncts);
         }
-        // Asked before the predicates are: what changes between is asked again.
+        // Read before the predicates are: a change in between is then noticed at the next call.
         let generations = generations();
         let mut conjuncts = self.request.conjuncts.clone();
         conjuncts.extend(
@@ -246,8 +246,8 @@ impl Queue {
         ScanStats::count(&self.stats.passed_rows, rows as u64);
     }
 
-    /// Whether the filters' columns are read first and the others only where rows pass. That costs a
-    /// second wait, so it must leave out at least every other row group.
+    /// Whether to read the filters' columns first and the others only where rows pass. That costs a
+    /// second wait, so it must save at least every other row group.
     fn reads_filters_first(&self) -> bool {
         if self.filter_columns.is_empty() || self.filter_columns.len() == self.all_columns.len() {
             return false;
@@ -274,7 +274,7 @@ impl Queue {
             if self.next.load(Ordering::Acquire) >= self.morsels.len() {
                 return Step::Done;
             }
-            // Others took all that was there since: what is left is read now, or nobody would.
+            // Others have taken all that was ready: read the rest now, or nobody would.
         }
     }
 
@@ -289,7 +289,7 @@ impl Queue {
                 {
                     return;
                 }
-                // Counted before it is looked at, or another worker takes the scan for done.
+                // Counted before it is examined, or another worker would consider the scan finished.
                 state.in_flight += 1;
             }
             let at = self.next.fetch_add(1, Ordering::AcqRel);
@@ -303,13 +303,14 @@ impl Queue {
                     let bytes = self.segment(morsel).bytes_of(morsel.position, &self.all_columns);
                     ScanStats::count(&self.stats.saved_bytes, bytes);
                     ScanStats::count(&self.stats.pruned_row_groups, 1);
-                    // What the others ask was known before: this one would not be here.
+                    // Only a live filter can have excluded it: the fixed ones were evaluated before it
+                    // got here.
                     ScanStats::count(&self.stats.live_pruned_row_groups, 1);
                     self.state().due.remove(&at);
                     continue;
                 }
             }
-            // Where all rows pass as far as is known, all columns are wanted.
+            // If all rows pass as far as is known, all columns are needed.
             let is_open = verdict == Verdict::Some || self.request.residual.is_some();
             let columns = match is_open && self.reads_filters_first() {
                 true if !self.is_cached(morsel) => &self.filter_columns,
@@ -322,7 +323,7 @@ impl Queue {
         }
     }
 
-    /// Of a scan in order: none after this one is handed out before.
+    /// In an ordered scan: no later row group is handed out before this one.
     fn due(&self, morsel: Morsel) {
         if self.request.ordered {
             self.state().due.insert(morsel.at);
@@ -333,7 +334,7 @@ impl Queue {
         self.segment(morsel).is_cached(morsel.position, &self.all_columns, &self.cache)
     }
 
-    /// Reads the columns that are missing yet of a row group that is looked at now.
+    /// Reads the columns still missing of a row group that is being examined now.
     pub fn read_rest(self: &Arc<Self>, morsel: Morsel, pieces: Pieces) {
         self.state().in_flight += 1;
         self.due(morsel);
@@ -370,7 +371,7 @@ impl Queue {
                 ScanStats::count(&queue.stats.disk_bytes, bytes);
             });
             under_way.done = Some(Ready { morsel, pieces, result });
-            // Put among the ready ones as it is dropped; also if this task ends before.
+            // Dropping it puts it among the ready ones, even if this task ends early.
             drop(under_way);
         };
         self.env.spawn("cell read", Box::pin(task));
@@ -400,12 +401,12 @@ pub(crate) fn verdict_of(conjuncts: &[Predicate], header: &Header) -> Verdict {
 struct UnderWay {
     queue: Arc<Queue>,
     done: Option<Ready>,
-    /// Of a read: should its task end before it does, its rows must not be missing in silence.
+    /// For a read: if its task ends before the read does, its rows must not silently go missing.
     promised: Option<Morsel>,
 }
 
 impl UnderWay {
-    /// The count of this row group, for a task to take along; what stays here no longer counts.
+    /// Hands the count of this row group to a task; what remains here no longer counts.
     fn take(&mut self, morsel: Morsel) -> UnderWay {
         self.queue.state().in_flight += 1;
         UnderWay { queue: Arc::clone(&self.queue), done: None, promised: Some(morsel) }

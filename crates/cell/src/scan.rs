@@ -17,7 +17,7 @@ use crate::segment::Segment;
 use crate::stats::ScanStats;
 use crate::work::Worker;
 
-/// A filter that the cell cannot evaluate on encoded data: whoever asks evaluates it on decoded columns.
+/// A filter that the cell cannot evaluate on encoded data: the caller evaluates it on decoded columns.
 pub trait Residual: Send + Sync + 'static {
     /// The columns of the table that it needs, and the types in which it needs them.
     fn columns(&self) -> &[(usize, DataType)];
@@ -68,7 +68,8 @@ pub struct Request {
     pub conjuncts: Vec<Predicate>,
     /// A further filter, for what `conjuncts` cannot express.
     pub residual: Option<Arc<dyn Residual>>,
-    /// Filters that become narrower while the scan runs; a row is tested by what they say at that time.
+    /// Filters that become narrower while the scan runs; a row is tested against the filter as it stands
+    /// then.
     pub live: Vec<Arc<dyn DynamicFilter>>,
     /// The result: rows or groups.
     pub output: Output,
@@ -76,8 +77,8 @@ pub struct Request {
     pub limit: Option<u64>,
     /// Row groups with the greatest (true) or least values of this column come first.
     pub first: Option<(usize, bool)>,
-    /// Whether row groups are returned in that order, not as their reads complete; for one worker only.
-    /// Where [`order_of`](crate::order_of) knows an order, all rows come in it.
+    /// Whether row groups are returned in that order rather than as their reads complete; for one worker
+    /// only. Where [`order_of`](crate::order_of) knows an order, all rows come sorted.
     pub ordered: bool,
     /// Reads in flight, at most.
     pub depth: usize,

@@ -13,7 +13,7 @@ use crate::cache::{Cache, Key, Piece};
 use crate::error::Error;
 use crate::summary::Summary;
 
-/// Bytes between two columns that are read rather than left out: a read costs as much as these.
+/// Gap between two columns, in bytes, that is read rather than skipped: a separate read costs as much.
 const GAP: u64 = 64 << 10;
 
 /// A segment that is open for scans. While it is held, its data are neither moved nor removed.
@@ -36,8 +36,8 @@ pub(crate) type Pieces = Vec<Option<Piece>>;
 
 impl Segment {
     /// Opens a segment of `bytes` bytes and reads the headers of all its row groups: from the directory
-    /// behind them, or where that cannot be read, from each row group. A segment that does not have
-    /// `rows` rows has lost some and is not opened. Without `columns` the directory gives their number.
+    /// that follows them or, if that cannot be read, from each row group. A segment that does not have
+    /// `rows` rows has lost some and is refused. Without `columns` the directory gives their number.
     ///
     /// # Errors
     /// It cannot be read, or is not a segment of `table` with that many columns and rows.
@@ -121,7 +121,7 @@ impl Segment {
         columns.iter().map(|column| u64::from(entries[*column].length)).sum()
     }
 
-    /// Takes what is in the cache of some columns into `pieces`; the columns that are not.
+    /// Moves the columns that are in the cache into `pieces`; returns the others.
     pub(crate) fn cached(
         &self,
         position: usize,
@@ -154,7 +154,8 @@ impl Segment {
             .all(|column| entries[*column].length == 0 || cache.has(&self.key(position, *column)))
     }
 
-    /// Reads some columns of a row group into `pieces` and into the cache: how many reads, and bytes.
+    /// Reads columns of a row group into `pieces` and the cache; returns the number of reads and of
+    /// bytes.
     pub(crate) async fn read(
         &self,
         position: usize,
@@ -188,7 +189,7 @@ impl Segment {
         let entry = &self.headers[position].entries[column];
         let at = (u64::from(entry.offset) - from) as usize;
         let piece = Piece::copy_of(&buffer[at..at + entry.length as usize]);
-        // Also takes it up once, so that nobody need ask again what only a bad writer does.
+        // Also decodes it once here, so that no later reader needs to check for a faulty writer.
         match group::column(&self.headers[position], column, piece.bytes(), true) {
             Ok(_) => Ok(piece),
             Err(damage) => Err(self.damaged(position, Some(column), damage)),
@@ -213,7 +214,7 @@ impl Segment {
     }
 }
 
-/// The reads that bring some columns of a row group: from where to where in it, and which.
+/// The reads that fetch some columns of a row group: start and end in it, and the columns.
 fn ranges(header: &Header, columns: &[usize]) -> Vec<(u64, u64, Vec<usize>)> {
     let page = PAGE as u64;
     let mut wanted: Vec<usize> = columns.to_vec();
@@ -273,8 +274,8 @@ fn is_lost(error: &cellar_io::IoError) -> bool {
     error.kind == cellar_io::IoErrorKind::Media
 }
 
-/// The headers of the row groups, one after the other, until one is none. `None`: not even the first
-/// is one.
+/// The headers of the row groups, read one after the other up to the first that is not valid. `None`: not
+/// even the first one is.
 async fn read_headers(
     device: &dyn Device,
     bytes: u64,

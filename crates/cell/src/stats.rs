@@ -31,11 +31,11 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Bytes of the row groups of the table, of the columns that the query names.
+    /// Bytes of the table's row groups, counting only the columns that the query names.
     eligible_bytes,
-    /// Bytes of them that need not be looked at, as the storage index says.
+    /// Bytes of them that the storage index allowed to skip.
     saved_bytes,
-    /// Bytes of them that were answered from headers alone.
+    /// Bytes of them answered from headers alone.
     header_bytes,
     /// Bytes that came from disks.
     disk_bytes,
@@ -67,7 +67,7 @@ counters! {
     returned_rows,
     /// Nanoseconds that filtering and aggregating took.
     compute_nanos,
-    /// Nanoseconds that workers had nothing to do but wait for reads.
+    /// Nanoseconds that workers spent only waiting for reads.
     wait_nanos,
 }
 

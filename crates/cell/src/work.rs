@@ -25,34 +25,34 @@ use crate::stats::ScanStats;
 pub struct Worker {
     queue: Arc<Queue>,
     asked: Option<Asked>,
-    /// What the last row group was asked, and what was found of each of these.
+    /// The predicates applied to the last row group, and what each of them found.
     filters: Option<Arc<Vec<Predicate>>>,
     found: Vec<Found>,
     /// Row groups that it has filtered.
     filtered: u64,
-    /// What the live filters found in the last one: rows that came as far, and those left out.
+    /// What the live filters did in the last one: rows that reached them, and rows they rejected.
     live: (u64, u64),
     groups: Known,
     given: Option<Given>,
     done: bool,
 }
 
-/// A live filter that nearly all rows pass is asked only of each of so many row groups: whoever made it
-/// asks each row again, and it may be of use where the data is other.
+/// A live filter that nearly all rows pass is tried only on one row group in so many: its maker tests
+/// each row again anyway, and it may help where the data differs.
 const ASKED_SELDOM: u64 = 8;
-/// Rows that it is asked about before that is known.
+/// Rows to test before that is known.
 const ASKED_FIRST: u64 = 32 * BLOCK as u64;
 
-/// Blocks of the rows that are given out at once: what works on them finds them in the processor's cache,
-/// and needs little memory.
+/// Blocks of rows returned at once: few enough that the consumer finds them in the processor's cache and
+/// needs little memory.
 const PART: usize = 16;
 
-/// Rows of a row group of which not all have been given out yet.
+/// A row group whose passing rows have not all been returned yet.
 struct Given {
     morsel: Morsel,
     pieces: Pieces,
     rows: Rows,
-    /// How many of them have been, and are to be.
+    /// How many of them have been returned, and how many are to be.
     at: usize,
     count: usize,
 }
@@ -75,7 +75,7 @@ enum Outcome {
     Item(Item),
     /// They are given out.
     Rows(Rows),
-    /// Rows pass, and columns of them have not been read.
+    /// Rows pass whose other columns have not been read.
     Rest,
 }
 
@@ -109,7 +109,7 @@ impl Worker {
                     let waits = self.queue.request.waits.as_ref();
                     let wait =
                         waits.map(|(session, event)| session.begin_owned(*event, [0; 3], began.0));
-                    // Something may have come since, or nothing may be left to come.
+                    // Something may have arrived since, or nothing may be left.
                     listener.await;
                     let now = self.queue.env.now();
                     if let Some(wait) = wait {
@@ -180,7 +180,7 @@ impl Worker {
             },
             _ => {
                 let rows = self.select(&conjuncts, &columns, morsel)?;
-                // A row group whose other columns are read now is counted when it comes again.
+                // A row group whose other columns are being read is counted when it comes back.
                 if rows.count() == 0 || is_rest_there {
                     self.count(rows.count());
                 }
@@ -214,7 +214,7 @@ impl Worker {
         self.give(given).map(Outcome::Item)
     }
 
-    /// The next rows of those, and the others again later.
+    /// The next of these rows; the rest is put back for later.
     fn give(&mut self, mut given: Given) -> Result<Item, Error> {
         let queue = Arc::clone(&self.queue);
         let morsel = given.morsel;
@@ -247,7 +247,8 @@ impl Worker {
         item
     }
 
-    /// What rows must pass as far as is known now. What was found of live filters is not true of others.
+    /// The predicates that rows must pass, as currently known. Findings about former live filters do not
+    /// apply to new ones.
     fn conjuncts(&mut self) -> Arc<Vec<Predicate>> {
         let queue = Arc::clone(&self.queue);
         let conjuncts = queue.asked(&mut self.asked);
@@ -288,7 +289,7 @@ impl Worker {
         let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, None, damage);
         let mut filter = self.filter(conjuncts, header, columns).map_err(damaged)?;
         let residual = queue.request.residual.as_deref();
-        // More rows than are wanted need not be found, unless some of them fall away yet.
+        // Rows beyond those wanted need not be found, unless some of these may still be rejected.
         let wanted = if residual.is_some() { u64::MAX } else { queue.rows_left() };
         let all = header.rows as usize;
         let mut rows = match filter.is_all() {
@@ -317,11 +318,11 @@ impl Worker {
         Ok(rows)
     }
 
-    /// Remembers what the filters left; half of what was before counts for nothing any more after
-    /// some row groups, so that a change in the data is noticed.
+    /// Records how selective the filters were. After some row groups, earlier counts are halved, so that
+    /// a change in the data is noticed.
     fn learn(&mut self, found: &[Found], passed: usize) {
         let live = found.get(self.queue.request.conjuncts.len()..).unwrap_or_default();
-        // One that is not asked, or that all rows of a row group pass, leaves none out.
+        // A filter that is not tried, or that all rows of a row group pass, rejects none.
         let came = live.iter().map(|one| one.asked).max().unwrap_or(0).max(passed as u64);
         let dropped = live.iter().map(|one| one.asked - one.passed).sum();
         self.live = if live.is_empty() { (0, 0) } else { (came, dropped) };
@@ -492,7 +493,7 @@ fn take_up<'p>(
     pieces.iter().enumerate().map(take).collect()
 }
 
-/// Lets others have their turn.
+/// Yields to other tasks.
 async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|context| {

@@ -1,5 +1,4 @@
-//! A disk of a mounted group: its device, whether it still answers, and flushes shared by all who
-//! wait for one.
+//! A disk of a mounted group: its device, its health, and flushes shared by all who wait for one.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -66,15 +65,15 @@ pub(crate) struct Disk {
     superblock: OnceLock<(u64, u8)>,
     /// The generation of the superblock that was written last, or found by the mount; 0: none.
     newest_superblock: AtomicU64,
-    /// Whether somebody wanted it to leave.
+    /// Whether it was taken offline by a user.
     wanted_away: AtomicBool,
-    /// Whether it answered when it was asked before that.
+    /// Whether it answered when it was asked just before that.
     answered_last: AtomicBool,
-    /// Whether FORCE took it for in sync although it is an older image of itself.
+    /// Whether FORCE accepted it as in sync although it is an older image of itself.
     aged: AtomicBool,
     /// Why it is not used although it is here, as the mount found.
     refused: OnceLock<Refused>,
-    /// Errors when a scrub last left nothing wrong.
+    /// The error count when a scrub last left nothing wrong.
     errors_cleared: AtomicU64,
     /// Why it is no longer used, once it is not.
     failed: OnceLock<IoError>,
@@ -89,21 +88,21 @@ pub(crate) struct Disk {
     /// When it last did what it was asked, before it failed.
     well: AtomicU64,
     pub latency: Latency,
-    /// It leaves reads unanswered just now.
+    /// It is leaving reads unanswered just now.
     stalled: AtomicBool,
-    /// Somebody tries whether it is fast again.
+    /// Somebody is testing whether it is fast again.
     tried: AtomicBool,
     flushes: Flushes,
 }
 
 /// Why a disk that somebody took out is not used.
 pub(crate) const TAKEN_OFFLINE: &str = "it was taken offline";
-/// A flush writes out whatever the device has cached, and may take so many times longer.
+/// A flush writes out whatever the device has cached, and may take this many times longer.
 pub(crate) const FLUSH_TIMES: u32 = 4;
-/// However much else the device answers: a request that waited so many times longer was lost.
+/// A request that waited this many times longer was lost, whatever else the device answers.
 const LOST_TIMES: u32 = 10;
 
-/// Who waits for the device, in places that are used again.
+/// The requests that wait for the device, in reusable places.
 #[derive(Default)]
 struct InFlight {
     places: Vec<Option<Waiting>>,
@@ -117,7 +116,7 @@ struct Waiting {
     waker: Waker,
 }
 
-/// What may become of a request that is not answered.
+/// What may happen to an unanswered request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReadWait {
     /// It is no read.
@@ -130,7 +129,7 @@ enum ReadWait {
     Leaves,
 }
 
-/// Takes the request out of the books when it ends or is dropped.
+/// Removes the request from the books when it ends or is dropped.
 struct Ticket<'a> {
     disk: &'a Disk,
     since: Instant,
@@ -249,7 +248,7 @@ impl Disk {
         self.in_sync.load(Ordering::Acquire)
     }
 
-    /// It lacks what was written last; what another copy has is better.
+    /// It lacks recent writes; another copy is better.
     pub fn age(&self) {
         self.aged.store(true, Ordering::Release);
     }
@@ -365,7 +364,7 @@ impl Disk {
         self.fail(IoError::new(kind, &self.device.geometry().name, Op::Open, 0, 0));
     }
 
-    /// Somebody is about to take it out: it answered when it was asked for that, or did not.
+    /// Records, just before somebody takes it out, whether it answered when it was asked.
     pub fn answered_last(&self, answered: bool) {
         self.answered_last.store(answered, Ordering::Release);
     }
@@ -391,8 +390,8 @@ impl Disk {
     }
 
     /// Fails the disk if it left a request unanswered for longer than `limit` and answered nothing
-    /// else meanwhile: requests stand in a queue before they reach the device, and one that stands
-    /// in a long queue, or behind a flush, is no sign of a dead disk.
+    /// else meanwhile. Requests queue before they reach the device, and one that is in a long queue,
+    /// or behind a flush, does not show that the disk is dead.
     pub fn check_timeout(&self, limit: Duration) {
         let now = self.env.now();
         let waited = {
@@ -411,9 +410,9 @@ impl Disk {
         }
     }
 
-    /// How long the oldest read has been unanswered while the device answered no other; or the oldest
-    /// write or flush, likewise: a device may serve the one and not the other. A flush writes out what
-    /// others wrote, and what waits then counts for less.
+    /// How long the oldest read has been unanswered while the device answered no other read; or the
+    /// oldest write or flush, likewise, because a device may serve one kind and not the other. A flush
+    /// writes out what others wrote, and what waits for it counts for less.
     pub fn silent(&self) -> Duration {
         let now = self.env.now();
         let (mut read, mut write, mut flushes) = (Duration::ZERO, Duration::ZERO, false);
@@ -459,13 +458,13 @@ impl Disk {
         self.stalled.load(Ordering::Relaxed)
     }
 
-    /// Whether another copy is better read: this disk is slow, or does not answer just now.
+    /// Whether another copy should be preferred: this disk is slow, or is not answering just now.
     pub fn is_avoided(&self) -> bool {
         self.latency.is_slow() || self.stalled.load(Ordering::Relaxed)
     }
 
-    /// Tries how fast it is, anywhere on it, unless somebody does already: to a slow disk reads do not
-    /// come by themselves, and one place it may have in a cache.
+    /// Measures how fast it is, at some place on it, unless somebody already does: a slow disk gets no
+    /// reads otherwise, and a single place might be in its cache.
     #[boxed]
     pub async fn try_latency(&self) {
         if !self.tried.swap(true, Ordering::SeqCst) {
@@ -536,8 +535,8 @@ impl Disk {
         self.read_as(io, offset, buffers, ReadWait::Stays).await
     }
 
-    /// As [`Disk::read`], by somebody who can read another copy: where the disk leaves this read
-    /// unanswered for long it ends with an error, and the disk is as it was.
+    /// As [`Disk::read`], for a caller that can read another copy: if the disk leaves this read
+    /// unanswered for long it ends with an error, and the disk stays in use.
     #[boxed]
     pub async fn read_or_leave(
         &self,
@@ -545,7 +544,7 @@ impl Disk {
         offset: u64,
         buffers: Vec<Buffer>,
     ) -> Result<Vec<Buffer>, IoError> {
-        // Who makes way for others waits longer by design, and says nothing about the disk.
+        // A request that yields to others waits longer by design, and says nothing about the disk.
         let wait = match io.class {
             Class::Foreground | Class::Commit => ReadWait::MayLeave,
             _ => ReadWait::Stays,
@@ -584,7 +583,7 @@ impl Disk {
                 IoErrorKind::Timeout { .. } => {
                     c.read_timeouts.fetch_add(1, Ordering::Relaxed);
                 }
-                // A bad sector is not a dead disk; one that went away is.
+                // A bad sector does not mean a dead disk; a device that is gone does.
                 IoErrorKind::Gone { .. } | IoErrorKind::Stopped => self.fail(error.clone()),
                 _ => {}
             }
@@ -671,8 +670,8 @@ impl Disk {
                     self.took(now);
                     self.written.store(self.env.now().0, Ordering::Relaxed);
                     if let Err(error) = &result {
-                        // What a failed flush left behind is not known; never retry and assume.
-                        // Before the others hear that this one ended: none of them may try.
+                        // What a failed flush left behind is unknown; never retry and assume. Marked
+                        // before the others hear that this one ended: none of them may try.
                         self.fail(error.clone());
                     }
                     lead.end(result.is_ok());
@@ -683,9 +682,9 @@ impl Disk {
     }
 }
 
-/// Flushes of one disk, shared and numbered. A few may run at once: the layers below merge them,
-/// and who comes while one runs need not wait for its end first. They count in the order in which
-/// they began, so that none is believed while an earlier one may yet fail.
+/// Flushes of one disk, shared and numbered. A few may run at once: the layers below merge them, and a
+/// caller that comes while one runs need not wait for its end first. They count in the order in which
+/// they began, so that none counts as done while an earlier one may yet fail.
 #[derive(Default)]
 struct Flushes {
     state: Mutex<FlushState>,
@@ -737,7 +736,7 @@ impl Flushes {
     }
 }
 
-/// The one who flushes for all; if it is dropped half-way, another takes over.
+/// The flusher for all waiters; if it is dropped half-way, another takes over.
 struct FlushLead<'a> {
     flushes: &'a Flushes,
     covers: u64,

@@ -63,9 +63,9 @@ pub enum Error {
     /// User: there is no such attribute.
     #[error("unknown attribute {name}; there are {known}")]
     UnknownAttribute {
-        /// What was asked for.
+        /// The attribute asked for.
         name: String,
-        /// Those that can be set.
+        /// The attributes that can be set.
         known: &'static str,
     },
     /// User: a value is out of its range.
@@ -141,18 +141,18 @@ pub enum Error {
     NotProven {
         /// The group.
         group: String,
-        /// Which members of the metadata set are missing.
+        /// The members of the metadata set that are missing.
         why: String,
         /// How many members the set has; 0 where no disk tells.
         members: usize,
     },
     /// Operator: disks went on apart from each other, and none of their histories is proven, or more
-    /// than one.
+    /// than one is.
     #[error("disk group \"{group}\": its disks tell different histories: {why}")]
     Disagree {
         /// The group.
         group: String,
-        /// Which disks tell which.
+        /// Which disks have which history.
         why: String,
     },
     /// Operator: metadata on every member is damaged.
@@ -205,7 +205,7 @@ pub enum Error {
         /// What would be lost.
         why: String,
     },
-    /// Operator: a disk is not what it was when it left.
+    /// Operator: a disk has changed since it left.
     #[error("{disk} cannot come back as it is: {why}")]
     Diverged {
         /// The disk.
@@ -388,7 +388,7 @@ fn next_step_of_disk(number: u32, disk: &str) -> NextStep {
     }
 }
 
-/// How a disk that is a copy of another, or the same by another path, is left out.
+/// How to exclude a disk that is a copy of another, or the same one by another path.
 fn kept_elsewhere(disk: &str) -> String {
     let path = std::path::Path::new(disk);
     match path.parent().and_then(std::path::Path::parent) {

@@ -7,17 +7,17 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What counts as one piece of work.
+/// The bytes that count as one piece of work.
 const WORK_BYTES: u64 = 128 << 10;
 /// So many times slower than the others ...
 const SLOW_TIMES: u64 = 5;
 /// ... and at least so slow that somebody notices.
 const SLOW_MIN: Duration = Duration::from_millis(4);
-/// Well again when it is at most so many times slower than the others.
+/// Healthy again when it is at most this many times slower than the others.
 const WELL_TIMES: u64 = 2;
-/// Looks in a row after which it is slow.
+/// Consecutive checks after which it counts as slow.
 const SLOW_LOOKS: u32 = 3;
-/// So many more looks must find it well than not before it is.
+/// The lead of good checks over bad ones after which it is healthy again.
 const WELL_LOOKS: u32 = 8;
 
 /// The read latency of a disk.
@@ -29,8 +29,8 @@ pub(crate) struct Latency {
     /// The mean of late, in nanoseconds; 0: nothing is known.
     mean: AtomicU64,
     slow: AtomicBool,
-    /// Looks that said otherwise than `slow`: in a row, or, to be well again, so many more than the others.
-    /// A busy machine delays one look in four, and a disk may not be held to be slow for that.
+    /// Checks that contradict `slow`: consecutive ones, or, for a slow disk, the lead of good over bad
+    /// ones. A busy machine delays one check in four, and that must not make a disk count as slow.
     looks: AtomicU32,
 }
 
@@ -41,8 +41,8 @@ impl Latency {
         self.ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Takes what came since the last look, and how long the oldest read has waited by now; whether
-    /// there was anything.
+    /// Evaluates the reads since the last check, and how long the oldest unanswered read has waited;
+    /// returns whether there were any.
     pub fn look(&self, waited: Duration) -> bool {
         let (work, ns) = (self.work.swap(0, Ordering::Relaxed), self.ns.swap(0, Ordering::Relaxed));
         let waited = waited.as_nanos() as u64;
@@ -61,7 +61,7 @@ impl Latency {
         self.mean.load(Ordering::Relaxed)
     }
 
-    /// Says whether it is slow, from what the others are like: their means in nanoseconds.
+    /// Decides whether it is slow, from the means of the others in nanoseconds.
     pub fn judge(&self, others: &mut Vec<u64>) {
         others.retain(|mean| *mean > 0);
         others.sort_unstable();
@@ -84,7 +84,7 @@ impl Latency {
         }
     }
 
-    /// Whether it is slow, or may soon be said to be: what the others are like must be known as of now.
+    /// Whether it is slow, or may soon be found slow: the current means of the others are needed.
     pub fn is_in_doubt(&self) -> bool {
         self.is_slow() || self.looks.load(Ordering::Relaxed) > 0
     }

@@ -1,5 +1,5 @@
-//! Reasons to refuse a disk that is present: what it says of itself contradicts what the group knows.
-//! Such a disk counts as missing, for the data and for the proof of the newest history.
+//! Reasons to refuse a disk that is present: its contents contradict what the group knows. Such a
+//! disk counts as missing, for the data and for the proof of the newest history.
 
 use std::fmt;
 

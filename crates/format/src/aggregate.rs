@@ -1,5 +1,5 @@
-//! Counts, sums, least and greatest values of groups of rows, as far as one row group knows them, and
-//! what several row groups know together.
+//! Counts, sums, minima and maxima of groups of rows: as far as one row group knows them, and merged
+//! over several row groups.
 
 pub mod columns;
 pub mod dense;
@@ -15,14 +15,14 @@ use crate::value::Value;
 
 pub use prepared::Prepared;
 
-/// What is wanted of each group.
+/// An aggregate function, computed for each group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// How many rows it has.
+    /// The number of its rows.
     Rows,
-    /// How many of them have a value in a column.
+    /// The number of its rows with a value in a column.
     Count(usize),
-    /// The sum of an expression over those where each column in it has a value.
+    /// The sum of an expression over its rows in which each column of it has a value.
     Sum(Expr),
     /// The sum of a column of floating-point numbers.
     SumFloat(usize),
@@ -37,27 +37,27 @@ pub enum Call {
 pub struct Aggregate {
     /// The columns whose values make a group; none: all rows are one.
     pub keys: Vec<usize>,
-    /// What is wanted of each group.
+    /// The functions to compute for each group.
     pub calls: Vec<Call>,
 }
 
-/// What is known of a call for a group.
+/// The state of a call for a group.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
     /// Of a count.
     Count(u64),
     /// Of a sum: over no rows it is no value.
     Sum {
-        /// The sum.
+        /// The sum so far.
         sum: i128,
-        /// Of so many rows.
+        /// The number of rows in it.
         rows: u64,
     },
     /// Of a sum of floating-point numbers.
     Float {
-        /// The sum.
+        /// The sum so far.
         sum: f64,
-        /// Of so many rows.
+        /// The number of rows in it.
         rows: u64,
     },
     /// The least value, if there is one.
@@ -69,11 +69,11 @@ pub enum State {
 /// The values that make a group.
 pub type Key = Box<[Option<Value>]>;
 
-/// Groups, and what is known of each.
+/// The groups and their states.
 pub type Groups = HashMap<Key, Vec<State>>;
 
 impl Call {
-    /// Puts the columns that it reads in `out`.
+    /// Adds the columns that it reads to `out`.
     pub fn columns(&self, out: &mut BTreeSet<usize>) {
         match self {
             Call::Rows => {}
@@ -87,7 +87,7 @@ impl Call {
         }
     }
 
-    /// What is known of no rows.
+    /// The state over no rows.
     pub fn nothing(&self) -> State {
         match self {
             Call::Rows | Call::Count(_) => State::Count(0),
@@ -98,7 +98,7 @@ impl Call {
         }
     }
 
-    /// What a header knows of all rows of its row group; `None`: it does not.
+    /// The state over all rows of a row group, from its header; `None`: the header does not tell.
     fn of_header(&self, header: &Header) -> Option<State> {
         let entry = |column: &usize| header.entries.get(*column);
         let end = |column: &usize, least: bool| {
@@ -131,7 +131,7 @@ impl Call {
 }
 
 impl State {
-    /// What is known of both together.
+    /// The combined state of both.
     pub fn join(&mut self, other: State) {
         match (self, other) {
             (State::Count(own), State::Count(other)) => *own += other,
@@ -161,7 +161,7 @@ impl State {
     }
 }
 
-/// Adds what is known of a group.
+/// Merges the state of a group.
 pub fn join(groups: &mut Groups, key: Key, states: Vec<State>) {
     match groups.entry(key) {
         std::collections::hash_map::Entry::Vacant(free) => {
@@ -176,7 +176,7 @@ pub fn join(groups: &mut Groups, key: Key, states: Vec<State>) {
 }
 
 impl Aggregate {
-    /// Puts the columns that it reads in `out`.
+    /// Adds the columns that it reads to `out`.
     pub fn columns(&self, out: &mut BTreeSet<usize>) {
         out.extend(&self.keys);
         self.calls.iter().for_each(|call| call.columns(out));
@@ -198,7 +198,8 @@ impl Aggregate {
         })
     }
 
-    /// Of each call, what a header knows of all rows of its row group. `None`: rows must be read.
+    /// For each call, the state over all rows of a row group, from its header. `None`: the rows must
+    /// be read.
     pub fn of_header(&self, header: &Header) -> Option<Vec<State>> {
         if !self.keys.is_empty() {
             return None;

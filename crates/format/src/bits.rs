@@ -25,9 +25,9 @@ pub trait Lane: Pod + Ord + Default + std::fmt::Debug + Send + Sync + 'static {
     fn of(wide: u64) -> Self;
     /// As a number of 64 bits.
     fn wide(self) -> u64;
-    /// `self - other`, beyond zero from the other end.
+    /// `self - other`, wrapping around.
     fn minus(self, other: Self) -> Self;
-    /// `self + other`, beyond the largest from zero.
+    /// `self + other`, wrapping around.
     fn plus(self, other: Self) -> Self;
     /// The low bits of what begins `shift` bits up in `self`, and goes on in `next` where
     /// `self` ends.
@@ -84,7 +84,7 @@ macro_rules! lane {
 
             #[inline(always)]
             fn sum(numbers: &[$t; BLOCK], mask: &[u8; BLOCK]) -> u64 {
-                // A byte of ones is a number of ones.
+                // A byte of ones extends to a number of ones.
                 let masked = |i: usize| numbers[i] & (mask[i] as i8 as $signed as $t);
                 $sum(masked)
             }
@@ -181,8 +181,8 @@ pub(crate) fn unpack_inline<T: Lane>(packed: &[T], width: usize, out: &mut [T; B
     }
 }
 
-/// Leaves in `kept` those of a packed block whose number is from `from` to `from + span`. Written out as
-/// [`unpack_inline`] is: through a closure the compiler makes no vectors of it.
+/// Keeps in `kept` the numbers of a packed block from `from` to `from + span`. Written out as
+/// [`unpack_inline`] is: through a closure the compiler does not vectorize it.
 #[inline(always)]
 pub(crate) fn keep_inline<T: Lane>(
     packed: &[T],
@@ -211,7 +211,7 @@ pub(crate) fn keep_inline<T: Lane>(
     }
 }
 
-/// Number `at` of a packed block of that width, which may lack words that it has no part in.
+/// Number `at` of a packed block of that width; words that hold no part of it may be absent.
 pub(crate) fn one_of<T: Lane>(packed: &[T], width: usize, at: usize) -> T {
     if width == 0 {
         return T::default();

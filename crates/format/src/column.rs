@@ -12,8 +12,8 @@ use crate::ints::{self, Damage, Ints, cut};
 use crate::kernel::Mask;
 use crate::text::{self, Text};
 
-/// Plain bytes of the strings of a column, at most, but for those of which few differ: whoever reads
-/// them makes room for that much.
+/// The most plain bytes of the strings of a column, except where few of them differ: a reader
+/// allocates that much.
 pub const PLAIN_MAX: usize = 1 << 26;
 
 /// The values of a column before they are encoded.
@@ -32,9 +32,9 @@ pub enum Values<'v> {
 pub struct Input<'v> {
     /// What its values are.
     pub kind: Kind,
-    /// Digits behind the point.
+    /// Decimal places.
     pub scale: i8,
-    /// One for each row; those of rows without a value count for nothing.
+    /// One for each row; the values of rows without a value are ignored.
     pub values: Values<'v>,
     /// A bit for each row, one where it has a value; `None`: all have one.
     pub valid: Option<Vec<u8>>,
@@ -49,7 +49,7 @@ fn is_set(bits: &[u8], row: usize) -> bool {
     bits[row / 8] >> (row % 8) & 1 == 1
 }
 
-/// Puts what will do in the place of values that are none: one that is there anyway.
+/// Replaces absent values by a suitable one that occurs anyway.
 fn fill<T: Clone>(values: &mut [T], valid: Option<&[u8]>) {
     let Some(valid) = valid else { return };
     let Some(first) = (0..values.len()).find(|row| is_set(valid, *row)) else { return };
@@ -91,7 +91,7 @@ impl Input<'_> {
             rows.map(|row| values[row].into()).try_fold(0i128, i128::checked_add)
         }
         match (&self.values, self.kind) {
-            // So many numbers of 64 bits are never beyond 128.
+            // All numbers of 64 bits fit in 128.
             (Values::Ints(values), Kind::Number) if self.valid.is_none() => {
                 Some(values.iter().map(|value| i128::from(*value)).fold(0, i128::wrapping_add))
             }
@@ -109,10 +109,10 @@ impl Input<'_> {
         }
     }
 
-    /// Encodes it: what a header says of it, but for the place, and its bytes.
+    /// Encodes the column; returns its header entry, without the place, and its bytes.
     ///
     /// # Errors
-    /// Its strings have more plain bytes than [`PLAIN_MAX`]: so many.
+    /// Its strings have this many plain bytes, more than [`PLAIN_MAX`].
     pub fn encode(mut self) -> Result<(Entry, Vec<u8>), usize> {
         let (rows, nulls) = (self.rows(), self.nulls());
         let mut entry = Entry {
@@ -174,7 +174,7 @@ fn encode_strings(values: &[&[u8]], entry: &mut Entry, out: &mut Vec<u8>) -> Res
     if let (Some(min), Some(max)) = (min, max) {
         entry.bounds = Bounds::Strings { min: Prefix::of(min), max: Prefix::of(max) };
     }
-    // A dictionary of strings that hardly repeat is larger than they are, and slow to make.
+    // A dictionary of strings that hardly repeat is larger than the strings, and slow to build.
     if let Some(dict) = dict::encode_few(values) {
         entry.encoding = Encoding::Dict;
         entry.distinct = dict.count as u32;
@@ -215,8 +215,8 @@ pub struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// Takes up a column of `rows` rows: `bytes` are those that its entry tells of. Whether the crc is
-    /// right is for whoever has read them: [`Entry::is_whole`].
+    /// Opens a column of `rows` rows: `bytes` are those that its entry describes. Whoever read them
+    /// checks the CRC: [`Entry::is_whole`].
     ///
     /// # Errors
     /// The bytes are no such column.
@@ -283,7 +283,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Leaves in `mask` those rows of a block that have a value.
+    /// Clears in `mask` the rows of a block without a value.
     pub fn keep_valid(&self, block: usize, mask: &mut Mask) {
         match (&self.data, self.bits(block)) {
             (Data::Nulls, _) => mask.fill(0),
@@ -292,7 +292,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Leaves in `mask` those rows of a block that have none.
+    /// Clears in `mask` the rows of a block with a value.
     pub fn keep_nulls(&self, block: usize, mask: &mut Mask) {
         match (&self.data, self.bits(block)) {
             (Data::Nulls, _) => {}

@@ -9,8 +9,8 @@
 //!     .. the codes: a column of whole numbers ([`ints`](crate::ints))
 //! ```
 //!
-//! As the codes have the order of the strings, what asks for one, for a range or for a beginning asks for
-//! a range of codes.
+//! Codes sort as the strings do, so a test for one string, for a range or for a prefix is a test for a
+//! range of codes.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -18,11 +18,11 @@ use std::ops::Bound;
 
 use crate::ints::{self, ALIGN, Damage, Ints};
 
-/// Strings that may differ; with more of them a column is encoded otherwise.
+/// The most distinct strings; a column with more is encoded otherwise.
 pub const STRINGS_MAX: usize = 1 << 16;
 
-/// Hashes short strings in a fraction of the time that the standard library takes, which is most of
-/// what a dictionary takes. The seed is another each time, so that nobody can choose strings that all
+/// Hashes short strings in a fraction of the time that the standard library takes, which is most of the
+/// time of building a dictionary. The seed differs each time, so that nobody can choose strings that all
 /// have the same hash.
 #[derive(Clone)]
 struct Fold(u64);
@@ -72,7 +72,7 @@ impl Hasher for Fold {
 /// A column that was encoded.
 #[derive(Clone, Debug)]
 pub struct Encoded {
-    /// How many strings differ.
+    /// The number of distinct strings.
     pub count: usize,
     /// The column.
     pub bytes: Vec<u8>,
@@ -83,8 +83,8 @@ pub fn encode(strings: &[&[u8]]) -> Option<Encoded> {
     encode_if(strings, STRINGS_MAX)
 }
 
-/// Encodes a column if its strings repeat so often that it is worth it: on the average each is there
-/// at least twice, of the first ones and of all.
+/// Encodes a column if its strings repeat often enough: on average each occurs at least twice, in the
+/// first part and in the whole.
 pub fn encode_few(strings: &[&[u8]]) -> Option<Encoded> {
     const FIRST: usize = 4096;
     let few = |strings: &[&[u8]]| (strings.len() / 2).clamp(1, STRINGS_MAX);
@@ -143,7 +143,7 @@ pub struct Dict<'a> {
 }
 
 impl<'a> Dict<'a> {
-    /// Takes up a column.
+    /// Opens a column.
     ///
     /// # Errors
     /// The bytes are no such column. That a code names a string is for [`Dict::string`] to see.
@@ -174,7 +174,7 @@ impl<'a> Dict<'a> {
         Ok(dict)
     }
 
-    /// How many strings differ.
+    /// The number of distinct strings.
     pub fn count(&self) -> usize {
         self.ends.len() / 4 - 1
     }
@@ -221,9 +221,9 @@ impl<'a> Dict<'a> {
         (from, to.max(from))
     }
 
-    /// The codes of the strings that begin so, half open.
+    /// The codes of the strings with this prefix, half open.
     pub fn beginning(&self, start: &[u8]) -> (usize, usize) {
-        // The first string after all of them: the last byte that can be larger is.
+        // The first string after all of them: the last byte that can be incremented is.
         let mut after = start.to_vec();
         while after.last() == Some(&u8::MAX) {
             after.pop();

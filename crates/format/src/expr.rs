@@ -1,9 +1,9 @@
-//! Sums, differences and products of columns and constants, a block at a time, in the narrowest numbers
-//! that hold all that can come out.
+//! Sums, differences and products of columns and constants, a block at a time, in the narrowest
+//! integers that hold every possible result.
 //!
-//! What can come out is known from the headers: the smallest and largest value of each column bound
-//! each result, so no result is checked row by row. Rows without a value compute with some value that
-//! is there; whoever uses the result leaves them out.
+//! The headers tell the possible results: the smallest and largest value of each column bound each
+//! result, so no result is checked row by row. Rows without a value compute with whatever value is
+//! there; whoever uses the result leaves them out.
 
 use std::collections::BTreeSet;
 
@@ -27,13 +27,13 @@ pub enum Expr {
     Sub(Box<Expr>, Box<Expr>),
     /// A product.
     Mul(Box<Expr>, Box<Expr>),
-    /// A result that has to be from the one to the other number: where a row group might have others,
-    /// the expression is not computed here.
+    /// A result that must lie between two numbers: if a row group might have others, the expression is
+    /// not computed here.
     Within(Box<Expr>, i128, i128),
 }
 
 impl Expr {
-    /// Puts the columns in it in `out`.
+    /// Adds its columns to `out`.
     pub fn columns(&self, out: &mut BTreeSet<usize>) {
         match self {
             Expr::Column(column) => {
@@ -48,8 +48,8 @@ impl Expr {
         }
     }
 
-    /// The smallest and the largest that can come out of the rows of a row group; `None`: more than
-    /// 128 bits, something not within its limits, or a column is not of whole numbers.
+    /// The smallest and largest possible result over the rows of a row group; `None`: more than 128
+    /// bits, a result outside its limits, or a column that is not of whole numbers.
     pub fn bounds(&self, header: &Header) -> Option<(i128, i128)> {
         match self {
             Expr::Constant(number) => Some((*number, *number)),
@@ -93,7 +93,7 @@ const BEYOND: Damage =
 /// The results of an expression for a block.
 #[derive(Clone, Debug)]
 pub enum Out {
-    /// As a column has them: codes, and what is to be added to each.
+    /// In the form of a column: codes, and what to add to each.
     Codes(Codes, i64),
     /// In 32 bits.
     U32(Box<[u32; BLOCK]>),
@@ -126,7 +126,7 @@ struct Node<'c, 'a> {
     is_narrow: bool,
 }
 
-/// Expressions made ready for a row group. What is in several of them is computed once.
+/// Expressions prepared for a row group. Common subexpressions are computed once.
 #[derive(Debug, Default)]
 pub struct Program<'c, 'a> {
     known: Vec<Expr>,
@@ -236,7 +236,7 @@ impl Out {
         })
     }
 
-    /// The results in 64 bits; those beyond lose their upper bits.
+    /// The results in 64 bits; larger ones lose their upper bits.
     pub fn as_i64<'o>(&'o self, room: &'o mut [i64; BLOCK]) -> &'o [i64; BLOCK] {
         match self {
             Out::I64(out) => return out,
@@ -270,7 +270,7 @@ enum Lanes<'o> {
     U64(&'o [u64; BLOCK]),
 }
 
-/// Does the same with two blocks of numbers, however wide they are.
+/// Matches on two blocks of numbers and does the same for every width.
 macro_rules! both_lanes {
     ($a:expr, $b:expr, $one:ident, $other:ident => $body:expr) => {
         both_lanes!(@ $a, $one => both_lanes!(@ $b, $other => $body))
@@ -291,7 +291,7 @@ fn combine(sign: Sign, a: &Node<'_, '_>, b: &Node<'_, '_>, out: &mut Out) {
         return combine_wide(sign, &a.out, &b.out, out);
     };
     match out {
-        // The result fits 32 bits, so that it is right whatever the parts lose above them.
+        // The result fits 32 bits, so it is right even if the operands lose bits above them.
         Out::U32(out) => {
             let (a_base, b_base) = (a_base as u32, b_base as u32);
             both_lanes!(a_codes, b_codes, a, b => match sign {

@@ -1,5 +1,5 @@
-//! Predicates made ready for a row group: each test becomes what is cheapest on the column as it is
-//! encoded, and is then asked a block of 1,024 rows at a time.
+//! Predicates prepared for a row group: each test becomes the cheapest form for the column's
+//! encoding, and is then evaluated on one block of 1,024 rows at a time.
 
 use std::ops::Bound;
 
@@ -14,22 +14,23 @@ use crate::key_filter::KeyFilter;
 use crate::predicate::{Predicate, Relation, Test, Verdict};
 use crate::text::{Reader, Strings};
 
-/// Ranges that are asked one after the other; for more of them rows are looked up one by one.
+/// The most ranges that are tested one after the other; with more of them rows are looked up one by
+/// one.
 const RANGES_MAX: usize = 4;
 
 /// The columns of a row group that have been read, by their number in the table.
 pub type Columns<'a> = [Option<Column<'a>>];
 
-/// How the rows of a column are asked.
+/// How the rows of a column are tested.
 #[derive(Debug)]
 enum How<'p, 'c, 'a> {
-    /// All that have a value pass.
+    /// All rows with a value pass.
     Valid,
-    /// All that have none pass.
+    /// All rows without a value pass.
     Nulls,
     /// Numbers or codes in one of these ranges.
     Ranges(&'c Ints<'a>, Vec<(i64, i64)>),
-    /// Codes that have all ones here.
+    /// Codes whose entry here is all ones.
     Table(&'c Ints<'a>, Vec<u8>),
     /// Numbers with a bit each, from the first on.
     Bits(&'c Ints<'a>, i64, &'p [u64]),
@@ -61,11 +62,11 @@ struct Comparison<'c, 'a> {
     nullable: Vec<&'c Column<'a>>,
 }
 
-/// What a predicate found in the rows that it was asked about so far: told from one row group to the
-/// next, so that what leaves fewest rows for its price is asked first.
+/// The selectivity of a predicate so far: passed from one row group to the next, so that the
+/// predicate that removes most rows for its cost is tested first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found {
-    /// Rows that it was asked about.
+    /// Rows that were tested.
     pub asked: u64,
     /// Rows that passed.
     pub passed: u64,
@@ -81,7 +82,7 @@ pub struct Filter<'p, 'c, 'a> {
 }
 
 impl<'p, 'c, 'a> Filter<'p, 'c, 'a> {
-    /// Makes conjuncts ready. `found` is what was found of each in row groups before, or nothing.
+    /// Prepares conjuncts. `found` is the selectivity of each in earlier row groups, or nothing.
     ///
     /// # Errors
     /// A column of them has not been read, or is not as it was written.
@@ -98,7 +99,7 @@ impl<'p, 'c, 'a> Filter<'p, 'c, 'a> {
                 ready.push((at, node));
             }
         }
-        // Least price for each row that it takes away.
+        // The lowest cost for each row that it removes.
         let rank = |(at, node): &(usize, Node<'_, '_, '_>)| {
             let found = found.get(*at).copied().unwrap_or_default();
             let passes = (found.passed as f64 + 1.0) / (found.asked as f64 + 2.0);
@@ -113,7 +114,7 @@ impl<'p, 'c, 'a> Filter<'p, 'c, 'a> {
         })
     }
 
-    /// This filter without the conjuncts that `is_out` names: rows pass that those would stop.
+    /// This filter without the conjuncts that `is_out` names: rows that those would remove pass.
     #[must_use]
     pub fn without(mut self, is_out: impl Fn(usize) -> bool) -> Filter<'p, 'c, 'a> {
         self.conjuncts.retain(|(at, _)| !is_out(*at));
@@ -125,12 +126,12 @@ impl<'p, 'c, 'a> Filter<'p, 'c, 'a> {
         self.conjuncts.is_empty()
     }
 
-    /// What was found in this row group of each conjunct.
+    /// The selectivity of each conjunct in this row group.
     pub fn found(&self) -> &[Found] {
         &self.found
     }
 
-    /// Makes `mask` those rows of a block that pass; how many they are.
+    /// Sets `mask` to the rows of a block that pass; returns how many.
     ///
     /// # Errors
     /// A column is not as it was written.
@@ -151,7 +152,7 @@ impl<'p, 'c, 'a> Filter<'p, 'c, 'a> {
     }
 }
 
-/// Neighbouring values become ranges.
+/// Merges neighbouring values into ranges.
 fn ranges_of(sorted: impl Iterator<Item = i64>) -> Vec<(i64, i64)> {
     let mut ranges: Vec<(i64, i64)> = Vec::new();
     for number in sorted {
@@ -252,7 +253,7 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
         }
     }
 
-    /// What a row costs, more or less, in tenths of a nanosecond.
+    /// The rough cost of a row, in tenths of a nanosecond.
     fn price(&self) -> f64 {
         match self {
             How::Valid | How::Nulls => 0.5,
@@ -283,7 +284,7 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
             How::Table(ints, table) => {
                 let mut codes = ints.codes();
                 let base = ints.unpack_codes(block, &mut codes) as u64;
-                // A code beyond the strings is one of a damaged column, wherever it wraps to.
+                // A code past the strings belongs to a damaged column, wherever it wraps to.
                 let of = |code: u64| {
                     let at = usize::try_from(base.wrapping_add(code)).ok();
                     at.and_then(|at| table.get(at)).copied().unwrap_or(0)
@@ -324,7 +325,7 @@ fn look_up(codes: &Codes, mask: &mut Mask, of: impl Fn(u64) -> u8) {
     });
 }
 
-/// Asks those that are still in.
+/// Tests the rows that are still in.
 fn keep_each(mask: &mut Mask, passes: impl Fn(usize) -> bool) {
     for (row, mask) in mask.iter_mut().enumerate() {
         if *mask != 0 && !passes(row) {

@@ -1,4 +1,4 @@
-//! Arrow arrays made columns.
+//! Conversion of Arrow arrays to columns.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
@@ -10,8 +10,8 @@ use crate::header::Kind;
 use crate::packed::{self, is_packed, packed_type};
 use crate::value::{key_of_f32, key_of_f64};
 
-/// The type that a column of a table has for what is written into it as `data_type`: strings are views
-/// when they are read. `None`: there is no column for such values.
+/// The column type of a table for values written as `data_type`: strings are read as views. `None`:
+/// there is no column for such values.
 pub fn column_type(data_type: &DataType) -> Option<DataType> {
     use DataType::*;
     match data_type {
@@ -50,7 +50,7 @@ pub fn column_type(data_type: &DataType) -> Option<DataType> {
     }
 }
 
-/// Whether values of a type are columns as they are, without a cast to [`column_type`].
+/// Whether values of a type can be stored as they are, without a cast to [`column_type`].
 pub fn is_taken(data_type: &DataType) -> bool {
     use DataType::*;
     !packed::has_codes(data_type)

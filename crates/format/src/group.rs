@@ -1,4 +1,4 @@
-//! Row groups: made of Arrow arrays, and taken up from their bytes.
+//! Row groups: encoded from Arrow arrays, and opened from their bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,7 +10,7 @@ use crate::from_arrow::input_of;
 use crate::header::{Header, REGION, ROWS_MAX, header_bytes};
 use crate::ints::{ALIGN, Damage};
 
-/// Whose a row group is.
+/// The owner of a row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The table's number.
@@ -19,17 +19,17 @@ pub struct Owner {
     pub segment: u64,
 }
 
-/// A row group that is encoded, but for its place.
+/// An encoded row group, without its place.
 #[derive(Clone, Debug)]
 pub struct Encoded {
     header: Header,
     columns: Vec<Vec<u8>>,
 }
 
-/// Rows that cannot be made a row group.
+/// Why rows cannot become a row group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// They do not fit: this many bytes, of so many.
+    /// They do not fit: they take more bytes than there are.
     TooLarge {
         /// Bytes that they take.
         bytes: usize,
@@ -63,7 +63,7 @@ pub fn encode(arrays: &[ArrayRef], owner: Owner) -> Result<Encoded, Refused> {
         entries.push(entry);
         columns.push(bytes);
     }
-    // What is scanned often is short; it comes first, so that a few columns lie side by side.
+    // Columns that are scanned often are short; they come first, so that several of them lie side by side.
     let mut order: Vec<usize> = (0..columns.len()).collect();
     order.sort_by_key(|at| columns[*at].len());
     let mut at = header_bytes(columns.len());
@@ -87,8 +87,8 @@ pub fn encode(arrays: &[ArrayRef], owner: Owner) -> Result<Encoded, Refused> {
     Ok(Encoded { header, columns })
 }
 
-/// Encodes rows: as one row group, or if they do not fit, as several of about the same size. `target`
-/// becomes the rows that those after them are tried with.
+/// Encodes rows: as one row group, or, if they do not fit, as several of about the same size. `target` is set to the
+/// number of rows to try next.
 ///
 /// # Errors
 /// One row does not fit, or is of a type that there is no column for.
@@ -146,8 +146,8 @@ impl Encoded {
 pub fn rows_to_try(before: usize, bytes: usize, columns: usize) -> usize {
     let room = (REGION - header_bytes(columns)) as f64;
     let taken = bytes.saturating_sub(header_bytes(columns)).max(1) as f64;
-    // Neighbours differ by less than that as a rule: packed text by 0.6 % (one standard deviation). What
-    // does not fit is encoded twice, and cut in two that each fill half a region.
+    // Consecutive row groups usually differ by less than that: packed text by 0.6 % (one standard deviation). Rows
+    // that do not fit are encoded twice, and cut into two groups that each fill half a region.
     let rows = (before as f64 * room / taken * 0.985) as usize;
     // Quarters of blocks: whole ones leave one in eighty empty. But for rows that are so long that not
     // even one block is full: what a few rows take does not follow their number closely, so that steps

@@ -17,10 +17,10 @@ pub const VERSION: u16 = 1;
 const MAGIC: &[u8; 8] = b"CELLARRG";
 const FIXED: usize = 128;
 const ENTRY: usize = 128;
-/// Bytes of a string that are kept of the smallest and of the largest.
+/// The length of the prefix that is kept of the smallest and the largest string.
 pub const PREFIX: usize = 24;
 
-/// How a column's values are to be understood.
+/// The interpretation of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -54,7 +54,7 @@ pub enum Encoding {
     PatchedDelta = 5,
 }
 
-/// What a reader must know to read a row group with such a column in it; older ones refuse it.
+/// Features that a reader must know to read a row group with such a column; older readers refuse it.
 const PATCHED_DELTA: u32 = 1;
 
 /// The first bytes of a string.
@@ -85,7 +85,7 @@ impl Prefix {
         self.whole
     }
 
-    /// Whether every string that begins so is before `other`.
+    /// Whether every string with this prefix sorts before `other`.
     pub fn is_before(&self, other: &[u8]) -> bool {
         match self.whole {
             true => self.bytes() < other,
@@ -95,11 +95,11 @@ impl Prefix {
     }
 }
 
-/// How the values of a column follow each other, from row to row.
+/// The order of a column's values, from row to row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Order {
-    /// Somehow, or nobody has looked; also if a row has no value.
+    /// Unordered or unknown; also if a row has no value.
     Any = 0,
     /// None is below the one before it.
     Ascending = 1,
@@ -141,7 +141,7 @@ pub enum Bounds {
 }
 
 impl Bounds {
-    /// Whether they are as somebody writes them.
+    /// Whether a writer could have written them.
     fn are_in_order(&self, encoding: Encoding) -> bool {
         match self {
             Bounds::None => true,
@@ -164,11 +164,11 @@ pub struct Entry {
     pub encoding: Encoding,
     /// What its values are.
     pub kind: Kind,
-    /// Digits behind the point, for who looks at the bytes.
+    /// Decimal places, for whoever inspects the bytes.
     pub scale: i8,
     /// Rows without a value.
     pub nulls: u32,
-    /// How many values differ; 0: nobody has counted.
+    /// The number of distinct values; 0: not counted.
     pub distinct: u32,
     /// crc32c of its bytes.
     pub crc: u32,
@@ -400,7 +400,7 @@ impl Header {
         if crc_of(all) != number(all, 12) {
             return Err(Damage::Field { name: "crc of a header", value: number(all, 12).into() });
         }
-        // Bits of what a reader must know to read it right; those at 64 it may be without.
+        // Features that a reader must know; it can do without those from bit 64 on.
         let features = number(all, 60);
         let unknown = Damage::Field { name: "features of a row group", value: features.into() };
         if features & !PATCHED_DELTA != 0 {

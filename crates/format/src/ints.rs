@@ -1,5 +1,5 @@
-//! A column of whole numbers: dates, times, decimals of at most 18 digits, codes of a dictionary, and what
-//! else is one number of 64 bits.
+//! A column of whole numbers: dates, times, decimals of at most 18 digits, codes of a dictionary, and
+//! anything else that is a 64-bit number.
 //!
 //! ```text
 //! 0   8  smallest number of the column
@@ -11,10 +11,10 @@
 //!     .. the blocks, packed ([`bits`](crate::bits)), each number less the smallest of its block
 //! ```
 //!
-//! All numbers are little-endian. A block is of 1,024 rows; the last one is filled up with its smallest
-//! number, and ends with the last word (of every lane) that has a row's bits, so that few rows take few
-//! bytes. Rows without a value hold any: whoever reads them knows which those are. A block's smallest
-//! number and its bits bound what it holds, so a block can be passed over, or taken whole, unread.
+//! All numbers are little-endian. A block has 1,024 rows; the last one is padded with its smallest number,
+//! and ends with the last word (of every lane) that has bits of a row, so that few rows take few bytes.
+//! Rows without a value hold any number: the reader knows which they are. A block's smallest number and
+//! its bit width bound its contents, so a block can be skipped, or accepted whole, without reading it.
 
 pub mod patched_delta;
 
@@ -26,7 +26,7 @@ use crate::kernel::{self, Mask};
 /// Everything of a column begins at a multiple of this.
 pub const ALIGN: usize = 64;
 
-/// A column that is not as it was written.
+/// A column that is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// It ends too early, or too late.
@@ -36,7 +36,7 @@ pub enum Damage {
         /// Bytes that it has.
         found: usize,
     },
-    /// A field that nobody wrote so.
+    /// A field with an impossible value.
     Field {
         /// The name of the field.
         name: &'static str,
@@ -100,7 +100,7 @@ macro_rules! of_lane {
 }
 use of_lane;
 
-/// From where to where the numbers of each block go.
+/// The range of the numbers of each block.
 pub fn ranges_of(numbers: &[i64]) -> Vec<(i64, i64)> {
     let range = |numbers: &[i64]| {
         let ends = (numbers[0], numbers[0]);
@@ -114,8 +114,8 @@ pub fn encode(numbers: &[i64]) -> Vec<u8> {
     encode_ranges(numbers, &ranges_of(numbers))
 }
 
-/// Encodes a column whose blocks have these ranges as it takes fewer bytes: whether that is as
-/// [`patched_delta`] does.
+/// Encodes a column whose blocks have these ranges in whichever way is shorter; returns whether that is
+/// the way of [`patched_delta`].
 pub fn encode_best(numbers: &[i64], ranges: &[(i64, i64)]) -> (bool, Vec<u8>) {
     match patched_delta::encode(numbers, ranges) {
         Some(bytes) => (true, bytes),
@@ -178,7 +178,7 @@ struct Block {
     end: u32,
     /// Bits of the largest of its codes.
     width: u8,
-    /// Bits of each that is packed.
+    /// The steps after unpacking.
     packed: u8,
     /// What is to be done when it is unpacked.
     more: Option<patched_delta::More>,
@@ -204,7 +204,7 @@ pub struct Ints<'a> {
 }
 
 impl<'a> Ints<'a> {
-    /// Takes up a column.
+    /// Opens a column.
     ///
     /// # Errors
     /// The bytes are no such column.
@@ -235,7 +235,7 @@ impl<'a> Ints<'a> {
         Ok(Ints { rows, lane, product: lane, factor: 1, blocks: own, packed })
     }
 
-    /// Takes up a column that [`patched_delta`] has encoded.
+    /// Opens a column that [`patched_delta`] has encoded.
     ///
     /// # Errors
     /// The bytes are no such column.
@@ -312,7 +312,7 @@ impl<'a> Ints<'a> {
         each_lane!(out, out => self.unpack(block, out))
     }
 
-    /// Leaves in `mask` those rows of a block whose number is from `low` to `high`.
+    /// Keeps in `mask` the rows of a block whose number is from `low` to `high`.
     pub fn keep_range(&self, block: usize, low: i64, high: i64, mask: &mut Mask) {
         let Block { base, .. } = self.blocks[block];
         // How far above its base a code of the block may be; a number beyond 64 bits is in none.
@@ -353,7 +353,7 @@ impl<'a> Ints<'a> {
         try_cast_slice(packed).expect("a column begins where a word does")
     }
 
-    /// The numbers of some rows of a block, to `each`.
+    /// Passes the numbers of some rows of a block to `each`.
     pub fn some(
         &self,
         block: usize,
@@ -376,7 +376,7 @@ impl<'a> Ints<'a> {
     }
 }
 
-/// So few numbers of a block are unpacked one by one.
+/// The number of values of a block up to which they are unpacked one by one.
 const ONE_BY_ONE: usize = 64;
 
 /// What a column of whole numbers begins with, however it is encoded.

@@ -2,12 +2,12 @@
 //! itself. What follows the escape character stands for itself as well; one that nothing follows
 //! stands for itself. (So it is in arrow-rs, and thus in DataFusion.)
 //!
-//! Strings that are no UTF-8 may be asked too: a byte that cannot begin a character belongs to the
-//! one before it.
+//! Strings that are not UTF-8 may be matched too: a byte that cannot begin a character belongs to
+//! the one before it.
 
 use memchr::memmem::Finder;
 
-/// A pattern that is ready to be asked.
+/// A compiled pattern.
 #[derive(Clone, Debug)]
 pub struct Like {
     way: Way,
@@ -23,7 +23,7 @@ enum Way {
     Contains(Box<Finder<'static>>),
     /// Without `%`.
     One(Run),
-    /// What `%` parts: a run at the beginning, some in between, one at the end.
+    /// The parts between `%`: a run at the beginning, some in between, one at the end.
     Runs(Run, Vec<Between>, Run),
 }
 
@@ -47,12 +47,12 @@ enum Piece {
 }
 
 impl Like {
-    /// Makes a pattern ready whose escape character is a backslash.
+    /// Compiles a pattern whose escape character is a backslash.
     pub fn new(pattern: &str) -> Like {
         Like::with_escape(pattern, Some('\\'))
     }
 
-    /// Makes a pattern ready that has another escape character, or none.
+    /// Compiles a pattern that has another escape character, or none.
     pub fn with_escape(pattern: &str, escape: Option<char>) -> Like {
         let mut runs = vec![Run::default()];
         let mut characters = pattern.chars();
@@ -72,7 +72,7 @@ impl Like {
         Like { way: Way::of(runs), beginning }
     }
 
-    /// Whether a string is as the pattern says.
+    /// Whether a string matches.
     pub fn matches(&self, string: &[u8]) -> bool {
         match &self.way {
             Way::Exact => string == self.beginning,
@@ -93,17 +93,17 @@ impl Like {
         }
     }
 
-    /// What every string that matches begins with.
+    /// The prefix of every string that matches.
     pub fn beginning(&self) -> &[u8] {
         &self.beginning
     }
 
-    /// Whether every string that begins so matches: the pattern is a text and `%`.
+    /// Whether every string with that prefix matches: the pattern is a text and `%`.
     pub fn is_beginning(&self) -> bool {
         matches!(self.way, Way::Begins)
     }
 
-    /// Whether no string but the beginning itself matches: the pattern is a text alone.
+    /// Whether only the prefix itself matches: the pattern is a text alone.
     pub fn is_exact(&self) -> bool {
         matches!(self.way, Way::Exact)
     }
@@ -153,7 +153,7 @@ impl Between {
         Between { any, rest: text.map(|finder| (finder, Run(pieces.collect()))) }
     }
 
-    /// Where a string goes on behind the first place that has this.
+    /// The rest of a string after the first occurrence of this.
     fn find(&self, string: &[u8]) -> Option<usize> {
         let mut at = skip(string, self.any)?;
         let Some((finder, run)) = &self.rest else { return Some(at) };
@@ -187,7 +187,7 @@ impl Run {
         }
     }
 
-    /// Where a string goes on that begins with this.
+    /// The rest of a string after this prefix.
     fn after(&self, string: &[u8]) -> Option<usize> {
         let mut at = 0;
         for piece in &self.0 {

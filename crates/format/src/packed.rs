@@ -1,5 +1,5 @@
-//! Values that no kernel reads, as strings of bytes: lists, structs, maps, intervals and what else has
-//! no column of its own. They are kept as they are, and given out as they came.
+//! Values that no kernel reads, as byte strings: lists, structs, maps, intervals and anything else
+//! without a column of its own. They are stored as they are, and returned as they came.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ mod unpack;
 
 pub(crate) use unpack::unpack;
 
-/// Types inside of types, at most.
+/// The deepest nesting of types.
 const DEPTH_MAX: usize = 32;
 
-/// Whether values of a type are kept so.
+/// Whether values of a type are stored this way.
 pub fn is_packed(data_type: &DataType) -> bool {
     use DataType::*;
     matches!(
@@ -66,8 +66,8 @@ pub fn packed_type(data_type: &DataType) -> Option<DataType> {
     plain_type(data_type, 0).filter(is_packed)
 }
 
-/// Whether somewhere in a type there are codes, or lists of another form, which are made plain before
-/// they are packed.
+/// Whether a type contains dictionaries, or other forms of lists, which are converted before they are
+/// packed.
 pub fn has_codes(data_type: &DataType) -> bool {
     use DataType::*;
     match data_type {
@@ -78,7 +78,7 @@ pub fn has_codes(data_type: &DataType) -> bool {
     }
 }
 
-/// Bytes of a value of a type whose values all have as many.
+/// The size in bytes of a value of a fixed-width type.
 fn width_of(data_type: &DataType) -> Option<usize> {
     match data_type {
         DataType::FixedSizeBinary(width) => usize::try_from(*width).ok(),

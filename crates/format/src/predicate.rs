@@ -49,7 +49,7 @@ pub enum Relation {
 }
 
 impl Relation {
-    /// Whether it is so of two numbers.
+    /// Whether the comparison holds for two numbers.
     pub fn holds(self, left: i128, right: i128) -> bool {
         match self {
             Relation::Equal => left == right,
@@ -140,7 +140,7 @@ impl Test {
         }
     }
 
-    /// What the smallest and the largest value say.
+    /// The verdict of the smallest and the largest value.
     fn of_bounds(&self, bounds: &Bounds) -> Verdict {
         match (self, bounds) {
             (Test::NotNull, _) => Verdict::All,

@@ -1,10 +1,9 @@
-//! Rows of tables whose rows change, made Arrow columns and back.
+//! Conversion between rows of row tables and Arrow columns.
 //!
-//! Pages keep such rows one by one, as `docs/format/heap.md` describes and `cellar_page::row` makes them. A
-//! [`RowLayout`] says which columns they have, a [`RowWriter`] makes rows of arrays, [`RowColumns`] makes arrays
-//! of rows, only of the columns that are wanted, and a [`KeyWriter`] makes the keys that indexes have for them. A
-//! [`RowFilter`] asks rows beforehand whether they are wanted at all, and a [`RowAggregate`] sums them up where only
-//! groups of them are.
+//! Pages store such rows one by one, as `docs/format/heap.md` describes and `cellar_page::row` encodes them. A
+//! [`RowLayout`] describes their columns, a [`RowWriter`] makes rows from arrays, [`RowColumns`] makes arrays of the
+//! columns wanted from rows, and a [`KeyWriter`] makes the index keys of rows. A [`RowFilter`] tests rows before
+//! columns are made of them, and a [`RowAggregate`] sums them up where only groups of them are wanted.
 //!
 //! ```
 //! use std::ops::Bound;
@@ -70,7 +69,7 @@
 //! }
 //! ```
 //!
-//! It is pure, and damaged bytes are an error, never a panic. Who stores and reads long values is the caller: the
+//! It does no I/O, and damaged bytes are an error, never a panic. The caller stores and reads long values: the
 //! writer and the reader name them, and are given their pages and their bytes.
 
 mod aggregate;

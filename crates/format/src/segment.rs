@@ -1,5 +1,5 @@
-//! Segments: the row groups that one load has written, and behind them what all of them say of
-//! themselves, so that a scan reads one piece to know them all. `docs/format/row-group.md` has the bytes.
+//! Segments: the row groups that one load has written, followed by all of their headers, so that a scan
+//! reads one piece to know them all. `docs/format/row-group.md` has the bytes.
 
 use crate::header::{COLUMNS_MAX, Header, PAGE, REGION, header_bytes};
 use crate::ints::{Damage, cut};
@@ -10,7 +10,7 @@ pub const VERSION: u16 = 1;
 /// Bytes of the description of the columns, at most.
 pub const SCHEMA_MAX: usize = 1 << 20;
 
-/// What stands at the end of a segment: its last page.
+/// The last page of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
     /// The table's number.
@@ -37,8 +37,8 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes[at..at + N].try_into().expect("the length was asked for")
 }
 
-/// What comes behind the row groups: from the end of the last one, filled up to whole pages.
-/// `schema` describes the columns in words of whoever reads them.
+/// The part after the row groups: from the end of the last one, padded to whole pages. `schema` describes
+/// the columns in the words of whoever reads them.
 pub fn directory(headers: &[Header], table: u64, segment: u64, schema: &[u8]) -> Vec<u8> {
     assert!(schema.len() <= SCHEMA_MAX, "the names of columns are shorter");
     let mut out = Vec::new();

@@ -17,9 +17,9 @@
 //! ```
 //!
 //! All numbers are little-endian; columns of whole numbers are those of [`ints`](crate::ints). A
-//! block is of 1,024 rows, the last one of what is left. The column says what its largest block
-//! takes when it is plain, and that is at most [`BLOCK_BYTES_MAX`]: who reads it can look before it
-//! makes room.
+//! block has 1,024 rows, the last one whatever is left. The column says how many plain bytes its
+//! largest block has, at most [`BLOCK_BYTES_MAX`]: a reader can check that before it allocates
+//! memory.
 //!
 //! - PLAIN: the bytes as they are. Lengths, and where blocks begin, count them.
 //! - FSST (VLDB 2020): a byte is a *code*. Code `c` below the number of symbols stands for symbol
@@ -99,7 +99,7 @@ impl Strings {
         self.ends.push(self.bytes.len() as u32);
     }
 
-    /// Forgets all, and keeps the room.
+    /// Clears it, and keeps the allocation.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -137,7 +137,7 @@ pub struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// Takes up a column.
+    /// Opens a column.
     ///
     /// # Errors
     /// The bytes are no such column. What is wrong inside a block, decoding it finds.

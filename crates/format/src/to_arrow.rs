@@ -1,4 +1,4 @@
-//! Columns made Arrow arrays: the rows of a row group that are wanted, in their order.
+//! Conversion of columns to Arrow arrays: the selected rows of a row group, in their order.
 
 use std::sync::Arc;
 
@@ -58,8 +58,8 @@ impl Rows {
         }
     }
 
-    /// Those of them that come behind `before` of them, whole blocks if they are all of some, and as many
-    /// as `blocks` have at most.
+    /// The next rows after the first `before` of them: whole blocks if all rows of some are selected, and
+    /// at most as many rows as that many `blocks` have.
     pub fn part(&self, before: usize, blocks: usize) -> Rows {
         match self {
             Rows::All(rows) => Rows::Blocks(0, rows.div_ceil(BLOCK), *rows).part(before, blocks),
@@ -74,7 +74,7 @@ impl Rows {
         }
     }
 
-    /// Where they begin and end, if they are all between.
+    /// Their first and last row, if all rows in between are selected.
     pub(crate) fn range(&self) -> Option<(usize, usize)> {
         match self {
             Rows::All(rows) => Some((0, *rows)),
@@ -100,7 +100,7 @@ impl Rows {
         }
     }
 
-    /// Makes `mask` those that are in a block; how many they are.
+    /// Sets `mask` to the selected rows of a block; returns how many.
     pub fn mask(&self, block: usize, mask: &mut Mask) -> usize {
         let first = block * BLOCK;
         match self {
@@ -231,7 +231,7 @@ fn strings(
 ) -> Result<ArrayRef, Damage> {
     match column.data() {
         Data::Dict(dict) if rows.count() < dict.count() => {
-            // Of a large dictionary only what is wanted, and each string once: it may be long.
+            // From a large dictionary only the strings needed, each once: one may be long.
             let mut wanted = Strings::default();
             let codes = ints_of(dict.codes(), column.rows(), rows, |code| code);
             let mut differ = codes.clone();
@@ -277,7 +277,7 @@ fn text_of(text: &Text<'_>, rows: &Rows) -> Result<Strings, Damage> {
     Ok(out)
 }
 
-/// A column holds what its table's type does not say.
+/// A column holds something that its table's type does not allow.
 fn other_type() -> Damage {
     Damage::Field { name: "kind of a column", value: 0 }
 }

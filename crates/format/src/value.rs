@@ -1,10 +1,10 @@
-//! Values as columns order them.
+//! Values in the order of columns.
 //!
-//! A column holds whole numbers or byte strings. Everything else is made one of these, in an order that
-//! is kept: a date, a time and a decimal are their whole number; a binary floating-point number is the
-//! whole number of its bits with the lower ones turned where it is negative, which is the total order of
-//! IEEE 754 (-infinity, ... -0, 0, ... infinity, NaN), as Arrow compares them. There is one NaN: that
-//! which a processor makes of 0/0 has a sign, and would be below all numbers.
+//! A column holds whole numbers or byte strings. Everything else is converted to one of these, keeping
+//! its order: a date, a time and a decimal are their whole number; a binary floating-point number is the
+//! whole number of its bits, with the lower ones flipped if it is negative, which is the total order of
+//! IEEE 754 (-infinity, ... -0, 0, ... infinity, NaN), as Arrow compares them. There is one NaN: the one
+//! that a processor makes of 0/0 has a sign, and would sort below all numbers.
 
 /// A value of a column.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

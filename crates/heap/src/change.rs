@@ -1,5 +1,5 @@
-//! A change of one page: how it is done, and how redo says so. What the lane does to a page and what
-//! recovery does to it is the same function of the same bytes.
+//! A change of one page: how it is made, and how redo describes it. The lane and recovery use the same
+//! function on the same bytes.
 
 use cellar_page::{CellKind, HEADER_BYTES, Kind, PAGE_BYTES, PageMut, PageRef, Raw, SLOT_BYTES};
 
@@ -22,12 +22,12 @@ pub(crate) enum Change<'a> {
     Splice { slot: usize, kind: CellKind, at: usize, removed: usize, bytes: &'a [u8] },
     /// Bytes of a page without cells, by their place in it.
     Bytes { at: usize, bytes: &'a [u8] },
-    /// No change: this page and those behind it, so many, were written around the log. Redo alone does not
-    /// make them; a file has them whose header has this generation, or a later one.
+    /// No change: this page and this many after it were written around the log. Redo alone cannot recreate
+    /// them; they are in a file whose header has this generation or a later one.
     Unlogged { pages: usize, generation: u64 },
 }
 
-/// Why bytes are no change, or one that the page cannot take.
+/// Why bytes are not a change, or one that the page cannot take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unfit(pub &'static str);
 
@@ -136,7 +136,7 @@ impl<'a> Change<'a> {
         Ok((page, change, reader.0))
     }
 
-    /// Does it.
+    /// Makes the change.
     ///
     /// # Panics
     /// The page cannot take it: see [`Change::check`].
@@ -161,8 +161,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Whether a page can take it: what redo says of a page that is not the one it was written for is
-    /// an error, and no crash.
+    /// Checks that a page can take it: redo that does not fit the page is an error, and no crash.
     pub fn check(&self, page: PageRef<'_>) -> Result<(), Unfit> {
         let slots = page.slots();
         let unfit = |is_fit: bool, what| if is_fit { Ok(()) } else { Err(Unfit(what)) };

@@ -1,5 +1,5 @@
 //! Counters, from which sequences are made: outside transactions, logged ahead, so that most values cost no
-//! redo. After a crash a counter goes on behind all values that anybody was given.
+//! redo. After a crash a counter continues after all values that were ever handed out.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,10 +11,10 @@ use event_listener::{Event, EventListener};
 use crate::error::Error;
 use crate::row_id::RowId;
 
-/// The number of the table that has a row for each counter.
+/// The number of the table that stores a row for each counter.
 pub const COUNTERS: u32 = u32::MAX;
 
-/// So many values are logged ahead.
+/// This many values are logged ahead.
 const AHEAD: i64 = 32;
 
 /// A row of the counters' table.
@@ -45,19 +45,19 @@ pub(crate) struct Counter {
 #[derive(Clone, Copy)]
 struct State {
     next: i64,
-    /// The log says that it goes on here.
+    /// The value from which the counter goes on according to the log.
     logged: i64,
-    /// What the log says is not known, or is not where it goes on.
+    /// What the log says is unknown, or is not where the counter goes on.
     is_unknown: bool,
-    /// It was set since somebody began to log: what is logged then does not say that.
+    /// It was set after somebody began to log: the value being logged is already out of date.
     is_set: bool,
-    /// What was given is durable when the log is up to here.
+    /// The values handed out are durable when the log is durable up to here.
     end: u64,
-    /// Somebody logs.
+    /// Somebody is logging it.
     is_logging: bool,
 }
 
-/// How a counter goes on, and within which bounds.
+/// The step of a counter, and its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps {
     /// What is added for each value; not 0.
@@ -66,20 +66,20 @@ pub struct Steps {
     pub least: i64,
     /// The greatest value.
     pub most: i64,
-    /// Whether it begins again behind its last value.
+    /// Whether it starts again after its last value.
     pub cycles: bool,
 }
 
 impl Steps {
-    /// The value behind which it goes on from the other end.
+    /// The value after which it starts again from the other end.
     fn again(&self) -> i64 {
         if self.step < 0 { self.most } else { self.least }
     }
 }
 
-/// What somebody who wants all values to be durable that were taken ahead gets.
+/// The answer to a request to make all values durable that were taken ahead.
 pub(crate) enum Flush {
-    /// The log has them, and is to be durable up to here.
+    /// The log has them, and must be durable up to here.
     Done(u64),
     /// The right to log this value first.
     Log(Logging, i64),
@@ -87,9 +87,9 @@ pub(crate) enum Flush {
     Wait(EventListener),
 }
 
-/// What somebody who wants a value gets.
+/// The answer to a request for a value.
 pub(crate) enum Take {
-    /// The value, and where the log must be durable before anybody may see it.
+    /// The value, and how far the log must be durable before anybody may see it.
     Value(i64, u64),
     /// The right to log this value first.
     Log(Logging, i64),
@@ -114,12 +114,12 @@ impl Drop for Logging {
 }
 
 impl Logging {
-    /// Says that the log has the value, and where that record ends; `next`: where the counter goes on.
+    /// Records that the log has the value, and where that record ends; `next`: where the counter goes on.
     pub fn done(mut self, logged: i64, end: u64, next: Option<i64>) {
         self.1 = true;
         let mut state = self.0.lock();
         (state.logged, state.end) = (logged, end);
-        // Where it was set meanwhile is still to be logged, unless this sets it to what is logged.
+        // If it was set meanwhile, that is still to be logged, unless this sets it to the logged value.
         state.is_unknown = state.is_set && next.is_none();
         state.next = next.unwrap_or(state.next);
     }
@@ -172,8 +172,8 @@ impl State {
         (self.is_logging, self.is_set) = (true, false);
     }
 
-    /// Whether the log says that it goes on there, or behind. It goes up or down; a step in the other direction
-    /// than what was logged is logged anew.
+    /// Whether the log says that it goes on there, or further on. It goes up or down; a step in the other
+    /// direction than the logged one is logged anew.
     fn covers(&self, next: i64, step: i64) -> bool {
         let is_behind = if step >= 0 { next <= self.logged } else { next >= self.logged };
         is_behind && !self.is_unknown
@@ -185,7 +185,7 @@ impl Counter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the next value, behind which the counter goes on `step` further.
+    /// Takes the next value and moves the counter on by `step`.
     pub fn take(self: &Arc<Self>, number: u32, step: i64) -> Result<Take, Error> {
         let mut state = self.lock();
         let State { next, end, is_logging, .. } = *state;
@@ -203,7 +203,7 @@ impl Counter {
         Ok(Take::Log(Logging(Arc::clone(self), false), ahead))
     }
 
-    /// Takes the right to log it.
+    /// Takes the right to log the counter.
     pub fn begin_logging(self: &Arc<Self>) -> Result<Logging, EventListener> {
         let mut state = self.lock();
         if state.is_logging {
@@ -247,7 +247,7 @@ impl Counter {
         state.set();
     }
 
-    /// Has the log say exactly where it goes on, if it says something else.
+    /// Makes the log say exactly where it goes on, if it says something else.
     pub fn settle(&self) {
         let mut state = self.lock();
         if state.next != state.logged {
@@ -255,7 +255,7 @@ impl Counter {
         }
     }
 
-    /// Sees to it that the log has what was taken ahead, or set.
+    /// Makes sure that the log has the values that were taken ahead, or set.
     pub fn flush(self: &Arc<Self>, step: i64) -> Flush {
         let mut state = self.lock();
         if state.is_logging {

@@ -1,4 +1,4 @@
-//! The list of pages that are newer in memory than on disk, in the order in which they became so.
+//! The list of dirty pages, in the order in which they became dirty.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,9 +19,9 @@ pub(crate) struct Dirty {
 
 #[derive(Default)]
 struct List {
-    /// By the record from which on the page on disk lacks something, and by the page's number.
+    /// By the first record that the page on disk lacks, and by page number.
     frames: BTreeMap<(u64, u32), Arc<Frame>>,
-    /// The record of each page in the list: it is there once, and not while it is written.
+    /// The record of each page in the list. A page is listed once, and not while it is being written.
     records: HashMap<u32, u64>,
     /// The least record of each batch that is being written.
     writing: Vec<u64>,
@@ -55,7 +55,7 @@ impl Dirty {
 
     /// Notes that a record has changed a page, unless it is known as changed.
     pub fn note(&self, lsn: u64, frame: &Arc<Frame>) {
-        // Where it is listed, or its batch is not done, whoever is done with that sees the new image.
+        // If it is listed, or its batch is not done yet, the writer will see the new image anyway.
         if frame.is_listed() {
             return;
         }
@@ -75,7 +75,7 @@ impl Dirty {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Takes up to `count` pages out, the oldest first. They count as lacking until `written`.
+    /// Takes up to `count` pages out, the oldest first. They count as dirty until `written`.
     pub fn take(&self, count: usize) -> Vec<(u64, Arc<Frame>)> {
         let mut list = self.lock();
         let count = count.min(list.frames.len());
@@ -85,11 +85,12 @@ impl Dirty {
         taken
     }
 
-    /// Takes note of how pages that were taken together were written: up to which record, `None` where
-    /// they were not.
+    /// Records the outcome for pages that were taken together: up to which record each was written,
+    /// `None` where it was not.
     pub fn written(&self, frames: Vec<(u64, Arc<Frame>, Option<u64>)>) {
         let (first, taken) = (frames.first().map(|(lsn, ..)| *lsn), frames.len());
-        // The lane lists nothing meanwhile: each page is in the list once, and not while it is written.
+        // The lane lists nothing meanwhile: each page is in the list once, and not while it is being
+        // written.
         let mut list = self.lock();
         for (from, frame, written) in frames {
             match written {
@@ -110,19 +111,19 @@ impl Dirty {
         self.wake();
     }
 
-    /// The first record that a page on disk lacks; `None` where none lacks anything.
+    /// The first record that a page on disk lacks; `None` if no page is dirty.
     pub fn first(&self) -> Option<u64> {
         let list = self.lock();
         let least = list.frames.keys().next().map(|(lsn, _)| *lsn);
         least.into_iter().chain(list.writing.iter().copied()).min()
     }
 
-    /// Resolves when pages were written, or there is something else to look at.
+    /// Resolves when pages were written, or there is another reason to check again.
     pub fn listen(&self) -> EventListener {
         self.written.listen()
     }
 
-    /// Has those who wait for that look again.
+    /// Makes those who wait for that check again.
     pub fn wake(&self) {
         self.written.notify(usize::MAX);
     }

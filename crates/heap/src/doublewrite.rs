@@ -1,5 +1,5 @@
-//! The doublewrite ring: pages are written here first, and durably, before they are written to their places.
-//! A page that a crash has torn in its place is whole here.
+//! The doublewrite ring: pages are first written here, durably, and then to their places. A page that a crash tears
+//! in its place is whole here.
 
 use std::collections::BTreeMap;
 
@@ -66,14 +66,14 @@ impl Batch {
         let writes = self.runs().into_iter().map(|(page, bytes)| {
             device.write(io, offset_of(page), vec![bytes], Durability::Cached)
         });
-        // All are answered before anything is said: a late one must not meet a later batch.
+        // All writes must be answered before any result is returned: a late one must not collide with a later batch.
         let answers = futures_util::future::join_all(writes).await;
         answers.into_iter().collect::<Result<Vec<()>, _>>()?;
         device.flush(io).await?;
         Ok(())
     }
 
-    /// Pages that follow each other, as one write each.
+    /// Runs of adjacent pages, one write each.
     fn runs(&self) -> Vec<(u32, Bytes)> {
         let mut runs = Vec::new();
         let mut from = 0;
@@ -89,7 +89,7 @@ impl Batch {
     }
 }
 
-/// What the ring holds: of each page the newest image that may stand in for it.
+/// The contents of the ring: for each page the newest image that may replace it.
 pub(crate) struct Ring {
     /// The number of the last batch.
     pub last: u64,
@@ -97,7 +97,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Reads all slots. What was logged below `checkpoint` is in the pages.
+    /// Reads all slots. What was logged below `checkpoint` is already in the pages.
     pub async fn read(
         device: &dyn Device,
         store: u64,
@@ -115,8 +115,8 @@ impl Ring {
         }
         let last = slots.keys().last().copied().unwrap_or(0);
         let mut pages = BTreeMap::new();
-        // What cannot be read may be a newer image of any page. Then an older one counts only where redo goes on from
-        // it; in a batch that is not in its places all do: the checkpoint waits for it.
+        // What cannot be read may be a newer image of any page. Then an older one counts only if redo starts from it;
+        // in a batch that has not reached its places all do, because the checkpoint waits for it.
         let counts = |image: &Buffer| {
             let raw = <&Raw>::try_from(&image[..]);
             !lacks_any || raw.is_ok_and(|raw| PageRef::new(raw).lsn() >= checkpoint)
@@ -145,7 +145,7 @@ impl Ring {
         torn
     }
 
-    /// Writes these again. Returns how many.
+    /// Writes these pages again. Returns how many.
     pub async fn repair(self, device: &dyn Device, store: u64) -> Result<usize, Error> {
         let torn = self.torn(device, store).await;
         let repaired = torn.len();
@@ -153,7 +153,7 @@ impl Ring {
             let data = vec![image.freeze()];
             device.write(Io::FOREGROUND, offset_of(number), data, Durability::Cached).await?;
         }
-        // Also what was whole: a killed process may have written it, and nobody has made it durable.
+        // Whole pages too: a killed process may have written them, and nobody has made them durable.
         device.flush(Io::FOREGROUND).await?;
         Ok(repaired)
     }
@@ -179,7 +179,7 @@ struct Slot {
     batch: u64,
     /// The images that are whole.
     pages: Vec<(u32, Buffer)>,
-    /// Others are not.
+    /// Whether other images are damaged.
     lacks_any: bool,
 }
 

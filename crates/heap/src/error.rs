@@ -21,7 +21,7 @@ pub enum Error {
         /// The longest that fits, in bytes.
         max: usize,
     },
-    /// User: a row is shorter than the way to where it may move.
+    /// User: a row is shorter than the pointer to where it may move.
     #[error("a row of {bytes} bytes is too short: {least} are the least")]
     RowTooShort {
         /// Its length in bytes.
@@ -37,17 +37,18 @@ pub enum Error {
         /// The longest that is possible, in bytes.
         max: usize,
     },
-    /// User: a transaction changes more than fits the buffer cache or the log beside those of others.
+    /// User: a transaction changes more than fits the buffer cache or the log next to the changes of
+    /// others.
     #[error(
         "a transaction with {what} is too large: {max} are the most; commit more often, or load"
     )]
     TransactionTooLarge {
-        /// What it has too much of, and how much.
+        /// What there is too much of, and how much.
         what: TooMuch,
         /// The most that is possible.
         max: u64,
     },
-    /// User: a load that has failed is gone on with.
+    /// User: a load that has failed was continued.
     #[error("the load of table {table} has failed: begin it anew")]
     LoadBroken {
         /// The number of the table.
@@ -77,7 +78,7 @@ pub enum Error {
         object: u32,
         /// Extents of the file.
         extents: u32,
-        /// Why the file does not grow; `None` where nobody makes it longer.
+        /// Why the file does not grow; `None` where it has no means to grow.
         cause: Option<Arc<str>>,
     },
     /// User: the file is too small for a store.
@@ -102,7 +103,7 @@ pub enum Error {
         /// That of the log.
         expected: u128,
     },
-    /// User: no such row: it was deleted, or never there.
+    /// User: no such row: it was deleted, or never existed.
     #[error("there is no row {slot} in page {page}")]
     NoRow {
         /// The page.
@@ -110,7 +111,7 @@ pub enum Error {
         /// Its slot.
         slot: u16,
     },
-    /// User: the number is another thing's, or nothing's.
+    /// User: the number belongs to something else, or to nothing.
     #[error("object {object} is no {expected}")]
     WrongObject {
         /// The number.
@@ -123,21 +124,22 @@ pub enum Error {
     Duplicate {
         /// The index.
         index: u32,
-        /// The row that has it. Of two that are loaded: the first one.
+        /// The row that has it; if both rows are being loaded, the first one.
         row: RowRef,
     },
-    /// User: what a view sees is kept no longer, because others have changed too much since.
+    /// User: what a view sees is no longer kept, because others have changed too much since it was
+    /// opened.
     #[error(
         "snapshot too old: pages as of LSN {point} are kept no longer{}",
         why_not_spilled(cause)
     )]
     SnapshotTooOld {
-        /// Where the view was.
+        /// The LSN of the view.
         point: u64,
-        /// Why the file of older images takes no more, where that was the cause.
+        /// Why the file of older images accepts no more, if that was the cause.
         cause: Option<Arc<str>>,
     },
-    /// Disk: an older image of a page, which a view needs, cannot be read back.
+    /// Disk: an older image of a page that a view needs cannot be read back.
     #[error("an older image of page {page} cannot be read back: {why}")]
     Spill {
         /// The page.
@@ -172,7 +174,7 @@ pub enum Error {
         /// What is wrong with it.
         damage: Damage,
     },
-    /// The disk: what was put aside while entries of an index were sorted is not what was written.
+    /// Disk: the temporary runs of an index sort are not what was written.
     #[error("what was put aside while index {object} was sorted is damaged")]
     SortDamaged {
         /// The number of the index.
@@ -196,7 +198,7 @@ pub enum Error {
         /// What the other has.
         lsn: u64,
     },
-    /// The log was opened by force and has lost what pages have: the store is only read.
+    /// The log was opened by force and lost records that pages already have: the store is read-only.
     #[error(
         "the store is ahead of the log, which was opened by force: its pages have changes up to LSN {below}, the log \
          ends at {end}"
@@ -207,7 +209,7 @@ pub enum Error {
         /// All pages are below.
         below: u64,
     },
-    /// What redo says does not fit the page: store and log do not belong together.
+    /// A redo record does not fit its page: store and log do not belong together.
     #[error("redo at LSN {lsn} does not fit page {page}: {what}")]
     RedoUnfit {
         /// The record.
@@ -239,7 +241,7 @@ fn because(cause: &Option<Arc<str>>) -> String {
     cause.as_ref().map_or(String::new(), |why| format!(", and it does not grow: {why}"))
 }
 
-/// What a transaction has too much of.
+/// The limit that a transaction exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooMuch {
     /// So many pages in memory.

@@ -51,7 +51,7 @@ impl Geometry {
         (HEADER_PAGES + self.ring_batches * self.ring_slot_pages()).div_ceil(self.extent_pages)
     }
 
-    /// Whole extents in a file of so many bytes.
+    /// The number of whole extents in a file of this many bytes.
     pub(crate) fn extents(&self, bytes: u64) -> u32 {
         let pages = (bytes / PAGE_BYTES as u64).min(u64::from(u32::MAX));
         pages as u32 / self.extent_pages
@@ -68,12 +68,12 @@ impl Geometry {
         page / self.extent_pages
     }
 
-    /// The first page of an extent: the one that tells of its pages.
+    /// The first page of an extent: its space page.
     pub(crate) fn first_page(&self, extent: u32) -> u32 {
         extent * self.extent_pages
     }
 
-    /// The page of the map that tells whose `extent` is, and the place of its entry in the page's bytes.
+    /// The map page that has the owner of `extent`, and the place of its entry in that page.
     pub(crate) fn map_entry(&self, extent: u32) -> (u32, usize) {
         let place = extent - self.system_extents();
         let first = self.system_extents() + place / EXTENTS_PER_MAP * EXTENTS_PER_MAP;
@@ -81,7 +81,7 @@ impl Geometry {
         (self.first_page(first), HEADER_BYTES + entry)
     }
 
-    /// Whether these sizes can be.
+    /// Whether these sizes are valid.
     pub(crate) fn is_possible(&self) -> bool {
         (2..=EXTENT_PAGES_MAX).contains(&self.extent_pages)
             && (1..=1024).contains(&self.ring_batches)

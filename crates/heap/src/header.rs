@@ -1,4 +1,4 @@
-//! The header of a store: two copies, the newer whole one counts.
+//! The header of a store: two copies, of which the newer whole one counts.
 
 use cellar_io::{Buffer, Device, Durability, Io};
 use cellar_page::PAGE_BYTES;
@@ -10,13 +10,13 @@ use crate::pace::Rates;
 const MAGIC: [u8; 4] = *b"CLHS";
 const VERSION: u16 = 1;
 
-/// Generations and LSNs are below: no store comes so far, and what is counted on from there does not overflow.
+/// The limit of generations and LSNs: no store reaches it, and counting on from there does not overflow.
 const NUMBERS_MAX: u64 = 1 << 62;
 
 /// Pages with LSNs above are taken for ones of this: no log comes so far, and the next LSN is asked for.
 pub(crate) const LSN_MAX: u64 = NUMBERS_MAX - 2;
 
-/// The feature: pages are ahead of the log. A program that does not know it refuses the store.
+/// The feature flag: pages are ahead of the log. A program that does not know it refuses the store.
 const AHEAD: u64 = 1;
 
 /// The header of a store.
@@ -32,11 +32,11 @@ pub struct Header {
     pub geometry: Geometry,
     /// Extents of the file that the extent map tells of.
     pub extents: u32,
-    /// What was logged below is in the pages.
+    /// Everything logged below this is in the pages.
     pub checkpoint: u64,
-    /// How fast the last opening was that had enough to do.
+    /// The speed of the last recovery that had enough to do.
     pub(crate) rates: Rates,
-    /// The log has lost what these pages have: their LSNs are below, and the store is only read. 0: none is.
+    /// The log has lost records that pages up to this LSN have; the store is read-only. 0: it has lost none.
     pub ahead: u64,
 }
 
@@ -116,7 +116,8 @@ impl Header {
         Ok(header)
     }
 
-    /// Whether a store can be so: the map of one with fewer extents would be made anew, over the one that it has.
+    /// Whether a store can be so: with fewer extents than the least, the map would be created again over the
+    /// existing one.
     fn check(&self) -> Result<(), String> {
         let least = self.geometry.extents(self.geometry.least_bytes());
         if self.extents < least {

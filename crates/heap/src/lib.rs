@@ -1,4 +1,4 @@
-//! Rows that change, over a device and a redo log.
+//! Tables whose rows change, over a device and a redo log.
 #![doc = include_str!("../README.md")]
 
 mod bundle;

@@ -1,5 +1,5 @@
-//! Long values: texts and bytes that are too long for their rows, in pages of their own. One that fits a page
-//! is in that; a longer one is in several, and directory pages before them say which these are.
+//! Long values: texts and bytes too long for their rows, in pages of their own. A value that fits one page is
+//! in that page; a longer one is in several, listed by directory pages before them.
 
 use cellar_page::{HEADER_BYTES, Kind, PAGE_BYTES, PageRef};
 

@@ -1,10 +1,11 @@
-//! The pace at which changed pages are written: so that an opening after a crash takes no longer than the
-//! target, and no sooner than that asks for, because a page that is changed again and again is then written once.
+//! The pace at which dirty pages are written, set so that recovery after a crash takes no longer than its target.
+//! Pages are written no earlier than that requires, because a page that is changed again and again is then
+//! written only once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What an opening does a second, as the last one that had enough to do measured it.
+/// The rates of recovery, as measured by the last one that had enough to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rates {
     /// Redo that is read and applied, as a distance of LSNs.
@@ -14,7 +15,7 @@ pub(crate) struct Rates {
 }
 
 impl Default for Rates {
-    /// For a store that was never recovered: a slow SSD.
+    /// For a store that was never recovered: the rates of a slow SSD.
     fn default() -> Rates {
         Rates { redo: 100 << 20, pages: 5000 }
     }
@@ -39,7 +40,7 @@ impl Rates {
     }
 }
 
-/// What an opening would have to do now.
+/// What recovery would have to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveryEstimate {
     /// Redo to be read, as a distance of LSNs.
@@ -48,9 +49,10 @@ pub struct RecoveryEstimate {
     pub pages: u64,
     /// How long that takes at the rates of the last opening that had enough to do.
     pub time: Duration,
-    /// What it may take: pages are written so that it is not more, or as much less as the other limits ask for.
+    /// The recovery target: pages are written so that recovery takes at most this long, or less if the other
+    /// limits require it.
     pub target: Duration,
-    /// The redo, as a distance of LSNs, that there may be before pages are written.
+    /// The redo, as a distance of LSNs, that may accumulate before pages are written.
     pub redo_max: u64,
 }
 
@@ -100,7 +102,7 @@ impl Pace {
         &self.limits
     }
 
-    /// As many changed pages are enough to be written.
+    /// This many dirty pages are enough to write.
     fn pages_max(&self) -> u64 {
         let Limits { rates, dirty_max, cache_pages, .. } = self.limits;
         let by_time = (self.target().as_secs_f64() * rates.pages as f64 / 2.0) as u64;
@@ -123,8 +125,8 @@ impl Pace {
         self.redo_max.load(Ordering::SeqCst)
     }
 
-    /// Whether a batch is to be written, if the log ends at `end` and so many pages wait: all that wait are
-    /// written once while the log goes on by `redo_max`, evenly, so that none gets older than that.
+    /// Whether a batch is due, if the log ends at `end` and this many pages are dirty: all dirty pages are
+    /// written once while the log advances by `redo_max`, evenly, so that none gets older than that.
     pub fn is_due(&self, end: u64, dirty: usize) -> bool {
         let dirty = dirty as u64;
         if dirty == 0 {

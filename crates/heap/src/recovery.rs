@@ -1,5 +1,5 @@
-//! Crash recovery: what the log has beyond the checkpoint is done to the pages again. A page that has it
-//! already says so by its LSN, so that a recovery that is cut off is simply begun anew.
+//! Crash recovery: the log after the checkpoint is applied to the pages again. The LSN of a page shows what it
+//! already has, so an interrupted recovery is simply started again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Replayed {
     }
 }
 
-/// What took less says nothing of how long more would take.
+/// A shorter time says nothing about how long more work would take.
 const MEASURED: Duration = Duration::from_millis(50);
 const REDO_MEASURED: u64 = 16 << 20;
 const PAGES_MEASURED: u64 = 512;
@@ -126,7 +126,7 @@ impl Replay<'_> {
             let begun = self.env.now();
             let held = self.read(pages).await?;
             self.done.reading += self.env.now().since(begun);
-            // Nothing is written before the log is open: what it ends with may not be durable yet.
+            // Nothing is written before the log is open: its last records may not be durable yet.
             let mut open = OpenPages::new(held);
             for record in &records {
                 open.apply(self.frames.store(), record, &mut self.done)?;
@@ -135,8 +135,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Refuses a file that is older than what was written around the log before this record: redo would have others
-    /// read what was there before.
+    /// Refuses a file that is older than the pages written around the log before this record: replay would make
+    /// earlier contents visible in their place.
     async fn check_generation(&self, generation: u64, lsn: u64) -> Result<(), Error> {
         let header = Header::read(&**self.frames.device()).await?;
         match generation <= header.generation {
@@ -148,8 +148,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Has these pages in memory. One that redo makes anew may be damaged on disk; if it is whole it may be
-    /// newer, and says so.
+    /// Brings these pages into memory. A page that redo formats may be damaged on disk; if it is whole it may be
+    /// newer, as its LSN shows.
     async fn read(&mut self, pages: BTreeMap<u32, bool>) -> Result<Vec<Arc<Frame>>, Error> {
         let (frames, session) = (self.frames, self.session);
         let read = async |page, is_fresh| match frames.load(session, page).await {

@@ -1,4 +1,5 @@
-//! The place of a row: where it was first put, by which it is known ever after; and how a transaction knows it.
+//! The address of a row: where it was first placed, which identifies it from then on; and its identity in a
+//! transaction.
 
 /// Where a row is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,7 +47,7 @@ pub enum RowRef {
 const OWN: u64 = 1 << 48;
 
 impl RowRef {
-    /// A number that stands for it, below 2^49: of two rows that which comes first has the lower one.
+    /// A number that identifies it, below 2^49: of two rows, the one that sorts first has the lower number.
     pub fn to_u64(self) -> u64 {
         match self {
             RowRef::Stored(RowId { page, slot }) => u64::from(page) << 16 | u64::from(slot),

@@ -1,7 +1,7 @@
 //! Rows in pages: how the lane puts, changes, moves and deletes them.
 //!
-//! A row is known by where it was first put. If it outgrows that page it moves, and leaves the way to where
-//! it is now; a row that has moved carries its old place.
+//! A row is identified by where it was first placed. If it outgrows that page it moves, and leaves a
+//! pointer to its new place; a moved row carries its old place.
 
 use cellar_page::{CELL_BYTES_MAX, CellKind, HEADER_BYTES, Kind, PAGE_BYTES, PageRef, SLOT_BYTES};
 
@@ -14,7 +14,7 @@ use crate::space::allocate;
 /// The longest row, in bytes: alone in its page, with its old place.
 pub const ROW_BYTES_MAX: usize = CELL_BYTES_MAX - ROW_ID_BYTES;
 
-/// The shortest row, in bytes: the way to where it has moved takes its place.
+/// The shortest row, in bytes: a pointer to its new place must fit.
 pub const ROW_BYTES_MIN: usize = ROW_ID_BYTES;
 
 /// A row as its page has it.
@@ -91,13 +91,13 @@ fn put(
     Ok(slot as u16)
 }
 
-/// With less room than this a page counts as full.
+/// A page with less room than this counts as full.
 pub(crate) const FULL_BELOW: usize = 1024;
 
-/// With as much room as this it counts so no longer.
+/// A page with this much room no longer counts as full.
 const OPEN_FROM: usize = 2048;
 
-/// Frees a slot, and has the page be found again if it has room now.
+/// Frees a slot, and lists the page as having room if it now has.
 fn free(
     bundle: &mut Bundle<'_>,
     spares: &mut Spares,
@@ -190,7 +190,7 @@ pub(crate) fn put_long(
     })
 }
 
-/// Frees the pages of a long value. They stay as they are: who sees the value may still read it.
+/// Frees the pages of a long value. They stay as they are: a reader that sees the value may still read it.
 pub(crate) fn free_long(
     bundle: &mut Bundle<'_>,
     spares: &mut Spares,

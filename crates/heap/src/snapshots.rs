@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The snapshots that are read at now.
+/// The snapshots that are in use now.
 #[derive(Default)]
 pub(crate) struct Snapshots(Mutex<Active>);
 
 #[derive(Default)]
 struct Active {
-    /// How many read at each point, and whether that is over.
+    /// The number of readers at each point, and whether that point has ended.
     points: BTreeMap<u64, (usize, Arc<AtomicBool>)>,
     /// No later snapshot is below this.
     floor: u64,
@@ -34,7 +34,7 @@ impl Snapshots {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A snapshot at what `newest` says, which never gets less.
+    /// A snapshot at the LSN that `newest` gives, which never decreases.
     pub fn take(self: &Arc<Self>, newest: impl FnOnce() -> u64) -> Snapshot {
         let mut active = self.lock();
         // Asked under the lock: what is collected meanwhile leaves all from here on.
@@ -45,7 +45,8 @@ impl Snapshots {
         Snapshot { snapshots: Arc::clone(self), point, is_over }
     }
 
-    /// Ends the oldest point, if later ones are above: nothing is kept for it any more. Whether there was one.
+    /// Ends the oldest point, if there are later ones: nothing is kept for it any more. Returns whether there
+    /// was one.
     pub fn end_oldest(&self) -> bool {
         let mut active = self.lock();
         let floor = active.floor;
@@ -58,7 +59,7 @@ impl Snapshots {
         true
     }
 
-    /// What must be kept, if later snapshots are at what `newest` says or above.
+    /// What must be kept, if later snapshots are at the LSN that `newest` gives or above.
     pub fn horizon(&self, newest: impl FnOnce() -> u64) -> Horizon {
         let mut active = self.lock();
         active.floor = active.floor.max(newest());
@@ -82,8 +83,8 @@ impl Horizon {
         self.points.binary_search(&point).is_ok()
     }
 
-    /// A point at which what was made at `from` is seen and what was made at `to` is not: one that is read
-    /// at now, or one at which a later snapshot may be.
+    /// A point at which the image made at `from` is visible and the one made at `to` is not: one that is being
+    /// read, or one that a later snapshot may have.
     pub fn between(&self, from: u64, to: u64) -> Option<u64> {
         if to >= self.floor {
             return Some(self.floor);
@@ -99,7 +100,7 @@ impl Snapshot {
         self.point
     }
 
-    /// Whether what it needs may be gone. To be asked after each read.
+    /// Whether what it needs may be gone. To be checked after each read.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
     }

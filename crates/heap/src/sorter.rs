@@ -1,5 +1,5 @@
-//! Entries that are sorted in bounded memory: what does not fit is sorted and put aside as runs, which are
-//! merged in the end.
+//! Sorting of entries in bounded memory: what does not fit is sorted and set aside in runs, which are
+//! merged at the end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -35,7 +35,7 @@ impl Sorter {
         self.items.push(Item { prefix: u64::from_be_bytes(prefix), at, length });
     }
 
-    /// Whether what it has is to be put aside.
+    /// Whether its contents should be set aside.
     pub fn is_full(&self) -> bool {
         self.bytes.len() + self.items.len() * size_of::<Item>() >= self.memory
     }

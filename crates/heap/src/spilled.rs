@@ -1,5 +1,5 @@
-//! Older images of pages that are in a file, as memory has no room for them: which they are and where, and the
-//! places of the file that are free.
+//! Older images of pages that were moved to a file because memory has no room for them: which they are and
+//! where, and the free places of the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,9 +12,9 @@ use smallvec::SmallVec;
 
 use crate::snapshots::Horizon;
 
-/// A file for older images of pages. Nobody wants it after a crash, and it need not survive one.
+/// A file for older images of pages. It is not needed after a crash, and need not survive one.
 pub trait SpillFile: Send + Sync {
-    /// Makes room for so many bytes in all. Nobody else does so meanwhile, nor writes.
+    /// Makes room for this many bytes in all. Nobody else does so, or writes, meanwhile.
     fn make_room(&self, bytes: u64) -> BoxFuture<'_, Result<(), SpillError>>;
 
     /// Writes whole pages at an offset where there is room.
@@ -27,7 +27,7 @@ pub trait SpillFile: Send + Sync {
     fn clear(&self);
 }
 
-/// Why such a file could not be written or read: users read it.
+/// Why such a file could not be written or read, in words for users.
 pub type SpillError = Box<dyn std::error::Error + Send + Sync>;
 
 /// An image in the file.
@@ -40,7 +40,7 @@ pub(crate) struct Entry {
     pub slot: u64,
 }
 
-/// So many are let go of before somebody else may look.
+/// After dropping this many, others get a chance to look.
 const COLLECTED: usize = 4096;
 
 /// The images of a page that are in the file.
@@ -65,9 +65,9 @@ pub(crate) struct Spilled {
     state: Mutex<State>,
     /// Images that are there.
     count: AtomicUsize,
-    /// It takes no more for now.
+    /// It accepts no more for now.
     is_full: AtomicBool,
-    /// Why it last took no more.
+    /// Why it last accepted no more.
     why_full: Mutex<Option<Arc<str>>>,
     /// Nobody writes to it any more.
     is_ended: AtomicBool,
@@ -161,7 +161,7 @@ impl Spilled {
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Has an image not be here that was just added; its slot is free for others when that is said.
+    /// Removes an image that was just added; its slot can be reused when this returns.
     pub fn remove(&self, page: u32, slot: u64) {
         let mut state = self.lock();
         if let Some(entries) = state.pages.get_mut(&page) {
@@ -213,7 +213,7 @@ impl Spilled {
 }
 
 impl State {
-    /// Lists an image anew that was needed by a snapshot that is over; false: it goes.
+    /// Lists an image again that was needed by a snapshot that has ended; false: it is dropped.
     fn keep(&mut self, page: u32, slot: u64, horizon: &Horizon) -> bool {
         // What was removed is not counted any more.
         let Some(entries) = self.pages.get_mut(&page) else { return true };

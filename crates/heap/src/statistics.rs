@@ -1,10 +1,10 @@
-//! Counts of what was done to each table and index: from them Oracle's v$segment_statistics is filled.
+//! Counts for each table and index, the source of Oracle's v$segment_statistics.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What was done to a table or an index since the store was opened, which is counted too. Reads that go on are
-/// counted when they are done.
+/// The counts of a table or an index since the store was opened, recovery included. Reads are counted when
+/// they are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ObjectStatistics {
@@ -28,11 +28,11 @@ pub struct ObjectStatistics {
     pub row_lock_waits: u64,
 }
 
-/// The buffer cache as it is now, and what came of asking it since the store was opened.
+/// The buffer cache as it is now, and its counts since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStatistics {
-    /// Pages that it is to hold.
+    /// The capacity in pages.
     pub capacity: u64,
     /// Pages that it holds: more than its capacity only while more than that must stay.
     pub used: u64,
@@ -77,7 +77,7 @@ impl ObjectStatistics {
 }
 
 impl CacheStatistics {
-    /// Pages that it could still hold.
+    /// The pages that still fit.
     pub fn free(&self) -> u64 {
         self.capacity.saturating_sub(self.used)
     }
@@ -91,15 +91,15 @@ impl CacheStatistics {
     }
 }
 
-/// The counts of all objects. What is counted here comes with an I/O, a wait, or a page that leaves the
-/// cache: what happens more often is counted in frames.
+/// The counts of all objects. These counters change with an I/O, a wait, or an eviction; more frequent events
+/// are counted in frames.
 #[derive(Default)]
 pub(crate) struct Statistics(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     objects: BTreeMap<u32, ObjectStatistics>,
-    /// It is known which objects there are: what is done to others counts as done to 0.
+    /// The existing objects are known: counts for others go to 0.
     is_known: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The writer: changed pages go to disk behind the log, and the checkpoint follows.
+//! The writer: dirty pages go to disk after their log records, and the checkpoint moves up after them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,9 +41,9 @@ impl InRing {
 }
 
 impl Writer {
-    /// Writes up to a batch of the pages that changed first to the ring, once what changed them is durable;
-    /// `None` where none has changed. Nobody else may do so meanwhile: a batch is durable in the ring before the next
-    /// is begun, so that a crash cuts off the last one alone.
+    /// Writes up to a batch of the oldest dirty pages to the ring, once their changes are durable; `None` if no page
+    /// is dirty. Nobody else may do so meanwhile: a batch is durable in the ring before the next one begins, so that
+    /// a crash can interrupt only the last one.
     pub async fn write_to_ring(&self, log: &Log) -> Result<Option<InRing>, Error> {
         let taken = self.dirty.take(self.geometry.batch_pages as usize);
         if taken.is_empty() {
@@ -59,7 +59,7 @@ impl Writer {
         }
     }
 
-    /// Writes a batch without pages to the ring: its slot names none any more. Likewise nobody else may do so.
+    /// Writes an empty batch to the ring: its slot then names no page. Likewise nobody else may do so.
     pub async fn pass_slot(&self) -> Result<(), Error> {
         let number = self.batch.fetch_add(1, Ordering::Relaxed) + 1;
         let batch = Batch::new(self.frames.store(), number, &[]);
@@ -88,7 +88,7 @@ impl Writer {
         Ok((batch, images.iter().map(|(number, image)| (*number, image.lsn())).collect()))
     }
 
-    /// Writes a batch to its places. It must be polled to its end.
+    /// Writes a batch to its places. The future must be polled to completion.
     pub async fn write_to_places(&self, in_ring: InRing) -> Result<(), Error> {
         let InRing { batch, taken, lsns } = in_ring;
         let wait = self.begin_write(lsns.len());

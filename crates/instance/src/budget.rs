@@ -1,7 +1,7 @@
 //! The memory of an instance, divided among those who use it.
 //!
-//! `memory_target` (0: a quarter of what the machine or the container has) is cut into fixed
-//! shares. Who wants more than its share gets an error that names it, never another's memory.
+//! `memory_target` (0: a quarter of what the machine or the container has) is divided into fixed shares.
+//! A consumer that wants more than its share gets an error that names it, never another's memory.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -94,7 +94,7 @@ impl Budget {
         budget
     }
 
-    /// Divides `total` bytes anew. What is reserved stays reserved, even above a new limit.
+    /// Divides `total` bytes anew. Reservations stand, even above a new limit.
     pub fn set_total(&self, total: u64) {
         for consumer in Consumer::ALL {
             // The quotient first: a total may be near 2^64.
@@ -196,7 +196,7 @@ impl Drop for Reservation {
     }
 }
 
-/// Memory that this process may use, and who says so.
+/// Memory that this process may use, and where the limit comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// In bytes.
@@ -231,8 +231,8 @@ impl Memory {
         Ok(least)
     }
 
-    /// A limit of any group above ours holds too. Inside a container the upper ones cannot be
-    /// seen, and what is seen may be mounted at the root of the tree.
+    /// The limits of all groups above ours apply too. Inside a container the upper ones cannot be seen,
+    /// and what is seen may be mounted at the root of the tree.
     fn apply_group_limits(&mut self, root: &Path, mount: &str, file: &str, group: &str) {
         for place in Path::new(group.trim_start_matches('/')).ancestors() {
             let path = root.join(mount).join(place).join(file);

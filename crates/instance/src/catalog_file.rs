@@ -1,9 +1,9 @@
 //! The catalog in a file of a group. A new one is written beside the old one, made durable, and
 //! takes its name: after a crash there is one of both, whole.
 //!
-//! A second file is kept for that, as large as the catalog: the two exchange their names. So a change
-//! that makes the catalog no larger needs no room, also where the group is full to its last AU, and
-//! DROP and TRUNCATE can give room back.
+//! A second file, as large as the catalog, is kept for that: the two swap names. So a change that does
+//! not enlarge the catalog needs no space, even if the group is full to its last AU, and DROP and
+//! TRUNCATE can free space.
 
 use bytes::Bytes;
 use cellar_diskgroup::state::FileType;
@@ -42,7 +42,7 @@ impl GroupCatalog {
         }
     }
 
-    /// What stands in the place of the catalog, if it is in the heap.
+    /// The stub in the place of the catalog, if the catalog is in the heap.
     ///
     /// # Errors
     /// The group reports one, or it is damaged.
@@ -146,8 +146,8 @@ impl GroupCatalog {
         Ok(spare.filter(is_ours))
     }
 
-    /// Keeps room for the next catalog, if there is a catalog and there is room. Where there is none
-    /// the next change needs some.
+    /// Reserves space for the next catalog, if there is a catalog and there is space. If not, the next
+    /// change needs some.
     pub async fn keep_spare(&self) {
         // What cannot be done now is tried with the next change.
         let _ = self.try_keep_spare().await;

@@ -140,7 +140,7 @@ impl Instance {
         &self.library
     }
 
-    /// Counts who was let in, and who was not.
+    /// Counts logins that succeeded, and those that failed.
     pub fn logins(&self) -> &Logins {
         &self.logins
     }
@@ -185,7 +185,7 @@ impl Instance {
         Ok(altered)
     }
 
-    /// Other dynamic parameters are read by those who obey them, each time.
+    /// Other dynamic parameters are read at each use by the code that obeys them.
     fn apply(&self, altered: &Altered) {
         if altered.name == MEMORY_TARGET {
             let target = self.parameters.integer(MEMORY_TARGET);

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::views::{VLibrarycache, VSql};
 
-/// The most statements that are known; the one that was used least lately goes.
+/// The most statements that are kept; the least recently used one goes.
 const CURSORS_MAX: usize = 2000;
 
-/// Letters of a sql_id: Oracle's.
+/// The alphabet of a sql_id: Oracle's.
 const LETTERS: &[u8; 32] = b"0123456789abcdfghjkmnpqrstuvwxyz";
 
 /// A statement without its constants.
@@ -64,7 +64,7 @@ impl Library {
         self.cursors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The statement of this text, of which a plan is made.
+    /// The entry of a statement for which a plan is made.
     pub fn load(&self, text: &str) -> Arc<Cursor> {
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
         let mut cursors = self.cursors();
@@ -93,24 +93,24 @@ impl Library {
         Arc::clone(cursor)
     }
 
-    /// Counts a plan of this statement that was looked for and found.
+    /// Counts a hit: a plan of this statement was looked for and found.
     pub fn hit(&self, cursor: &Cursor) {
         self.hits.fetch_add(1, Ordering::Relaxed);
         cursor.hits.fetch_add(1, Ordering::Relaxed);
         cursor.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Counts a plan that was looked for in vain.
+    /// Counts a miss: a plan was looked for in vain.
     pub fn missed(&self) {
         self.misses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a plan that went for another one.
+    /// Counts a plan that was evicted for another one.
     pub fn evicted(&self) {
         self.evictions.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a plan whose table was changed.
+    /// Counts a plan that was invalidated because its table was changed.
     pub fn invalidated(&self) {
         self.invalidations.fetch_add(1, Ordering::Relaxed);
     }

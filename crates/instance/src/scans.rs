@@ -112,8 +112,8 @@ impl Scans {
         (known.recent.iter().cloned().collect(), known.scans)
     }
 
-    /// What all scans did. One that goes on after a hundred others have begun is counted as far as
-    /// it was then.
+    /// Totals of all scans. A scan that goes on after a hundred others have begun is counted as it was
+    /// then.
     pub fn totals(&self) -> Totals {
         let known = self.known();
         let sum = ScanStats::default();
@@ -122,7 +122,7 @@ impl Scans {
         sum.totals()
     }
 
-    /// Lets go of the segments of a group (all, or those of these files).
+    /// Releases the segments of a group (all, or those of these files).
     pub(crate) fn release(&self, group: &str, files: Option<&[&str]>) {
         let gone = |(of, file): &Place| {
             of == group && files.is_none_or(|files| files.contains(&file.as_str()))

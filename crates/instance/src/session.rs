@@ -15,7 +15,7 @@ use crate::views::waits::{WaitColumns, kind_name};
 struct Shared {
     env: SharedEnv,
     waits: Waits,
-    /// By session number and serial: a number is used again as soon as its last wait is gone.
+    /// By session number and serial: a number is reused as soon as its last wait is gone.
     open: Mutex<BTreeMap<(u32, u32), Weak<Inner>>>,
 }
 
@@ -44,12 +44,12 @@ pub enum Order {
     EndAfter,
 }
 
-/// Why a session does not do what it was asked.
+/// Why a session does not do what it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unheeded {
-    /// There is none with these numbers.
+    /// No session has these numbers.
     Gone,
-    /// It is none of a client.
+    /// It is not a client's session.
     NotOfUser,
 }
 
@@ -135,13 +135,13 @@ impl Sessions {
         self.find(sid).and_then(|session| session.user.clone())
     }
 
-    /// Asks something of the session with this number: false where there is none, or it heeds nothing.
+    /// Sends a request to the session with this number: false if there is none, or it takes no requests.
     pub fn order(&self, sid: u32, order: Order) -> bool {
         let heeds = self.find(sid).and_then(|session| lock(&session.heeds).clone());
         heeds.map(|heeds| heeds(order)).is_some()
     }
 
-    /// Asks something of the session with these numbers.
+    /// Sends a request to the session with these numbers.
     ///
     /// # Errors
     /// There is none, or it heeds nothing.

@@ -17,7 +17,7 @@ use crate::error::{Error, NextStep, Result};
 /// Bytes of a block, in which v$sysstat counts.
 pub const BLOCK: u64 = 4096;
 
-/// Room from which on a group is as good as one that has more, in MiB.
+/// Free space from which on all groups count as equal, in MiB.
 const MUCH_MB: u64 = 1024;
 
 /// What was done with temporary data since the instance was started, in bytes.
@@ -88,7 +88,7 @@ impl TempFile {
         self.0.number()
     }
 
-    /// Makes room for so many bytes in all.
+    /// Extends the file to so many bytes in all.
     ///
     /// # Errors
     /// The group has no room.
@@ -97,7 +97,8 @@ impl TempFile {
         Ok(self.0.allocate(bytes).await?)
     }
 
-    /// Writes whole blocks where there is room. They are not durable: nobody wants them after a crash.
+    /// Writes whole blocks into space that is there. They are not durable: nobody wants them after a
+    /// crash.
     ///
     /// # Errors
     /// No copy can be written.

@@ -70,7 +70,7 @@ fn broken(why: &str) -> Error {
     Error::new(70113, format!("request not understood: {why}"))
 }
 
-/// What goes wrong with a stream: the other end went away, or talks nonsense.
+/// A fault of a stream: the other end went away, or sent nonsense.
 #[derive(Debug)]
 pub enum StreamError {
     /// The other end closed it, or the system did.

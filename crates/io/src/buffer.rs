@@ -27,7 +27,7 @@ impl Drop for Shared {
 /// An exclusive, aligned run of bytes. Its contents start unspecified (but initialised).
 pub struct Buffer {
     shared: Arc<Shared>,
-    /// In the chunk; here, so that a reader need not go there for it.
+    /// The start of this piece, kept here so that readers need not look it up in the chunk.
     start: NonNull<u8>,
     length: usize,
 }
@@ -61,12 +61,12 @@ impl Buffer {
         buffer
     }
 
-    /// `length` bytes that no device can squeeze, others for each `seed`: what is measured with.
+    /// `length` incompressible bytes, different for each `seed`: data to measure with.
     pub fn noise(length: usize, seed: u64) -> Buffer {
         let mut buffer = Buffer::new(length);
         let mut state = seed | 1;
         for word in buffer.chunks_mut(8) {
-            // xorshift64: fast, and of every pattern there is.
+            // xorshift64: fast, and without a pattern that a device could compress.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
@@ -85,7 +85,8 @@ impl Buffer {
         head
     }
 
-    /// Joins a piece that was cut off just behind this one. Gives it back if it was not.
+    /// Rejoins the piece that was cut off directly after this one. Gives it back if it is not that
+    /// piece.
     pub fn unsplit(&mut self, tail: Buffer) -> Result<(), Buffer> {
         // SAFETY: the end of this piece, which lies in the chunk.
         let end = unsafe { self.start.add(self.length) };

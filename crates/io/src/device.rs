@@ -1,4 +1,4 @@
-//! The trait that every disk, simulated disk, shaped disk and file of a disk group speaks.
+//! The trait that every disk, simulated disk, shaped disk and file of a disk group implements.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -121,8 +121,9 @@ pub trait Device: Send + Sync + 'static {
     ) -> IoFuture<'_, ()>;
 
     /// Writes as [`write`](Device::write) does with [`Durability::Durable`], for a caller whose task
-    /// has nothing else to do until that is done: a device may keep the thread in the kernel where
-    /// that is quicker, and whatever else the task waits for then waits too. Other tasks do not.
+    /// has nothing else to do meanwhile: a device may block the thread in the kernel where that is
+    /// quicker, which also delays anything else that this task waits for. Other tasks are not
+    /// delayed.
     fn write_alone(&self, io: Io, offset: u64, data: Vec<Bytes>) -> IoFuture<'_, ()> {
         self.write(io, offset, data, Durability::Durable)
     }

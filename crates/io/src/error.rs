@@ -38,7 +38,7 @@ pub enum IoErrorKind {
         /// The logical sector size in bytes.
         sector: u32,
     },
-    /// Caller: the request ends behind the end of the device.
+    /// Caller: the request extends past the end of the device.
     #[error("beyond the end of the device, {size} bytes")]
     OutOfRange {
         /// The size of the device in bytes.
@@ -50,7 +50,7 @@ pub enum IoErrorKind {
     /// Disk: no answer in time. Whether it happened is unknown.
     #[error("no answer within {after_ms} ms")]
     Timeout {
-        /// How long was waited.
+        /// The timeout.
         after_ms: u64,
     },
     /// Operator: the device went away, or its path now names another file.
@@ -59,10 +59,10 @@ pub enum IoErrorKind {
         /// What was seen: unlinked, replaced, shorter, no such device.
         reason: &'static str,
     },
-    /// Operator: no room below a sparse file.
+    /// Operator: the file system below a sparse file is full.
     #[error("no room on the file system below")]
     NoSpace,
-    /// Operator: may not be opened or locked.
+    /// Operator: no permission to open or lock it.
     #[error("permission denied")]
     Permission,
     /// Operator: another process holds it.
@@ -71,8 +71,8 @@ pub enum IoErrorKind {
     /// Operator: no such path.
     #[error("no such file or device")]
     NotFound,
-    /// Operator: this process or machine has nothing left of what a request needs. It says nothing
-    /// about the device.
+    /// Operator: this process or machine has run out of a resource that the request needs. That
+    /// says nothing about the device.
     #[error("{what}")]
     Exhausted {
         /// What ran out, with the system's name for it.
@@ -87,7 +87,7 @@ pub enum IoErrorKind {
     /// The simulated machine lost power, or the runtime stopped.
     #[error("the machine stopped")]
     Stopped,
-    /// Anything else the system says.
+    /// Any other error from the operating system.
     #[error("system error {0}")]
     Os(i32),
 }
@@ -99,7 +99,7 @@ pub const OPEN_FILES_OF_ALL: &str = "too many files are open on this machine (EN
 /// [`IoErrorKind::Exhausted`]: memory, of the process or of the kernel.
 pub const MEMORY: &str = "there is not enough memory (ENOMEM, error 12)";
 
-/// A failed request, with what it was about.
+/// A failed request and its details.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{op} {}{device}: {kind}", place(*offset, *length))]
 pub struct IoError {
@@ -107,15 +107,15 @@ pub struct IoError {
     pub kind: IoErrorKind,
     /// The name of the device.
     pub device: Arc<str>,
-    /// What was tried.
+    /// The operation.
     pub op: Op,
-    /// Where, in bytes.
+    /// The offset in bytes.
     pub offset: u64,
-    /// How much, in bytes.
+    /// The length in bytes.
     pub length: u64,
 }
 
-/// Where in a device; an operation on all of it, such as an open, has no place.
+/// The range in a device; an operation on the whole device, such as an open, has none.
 fn place(offset: u64, length: u64) -> String {
     match length {
         0 => "of ".to_owned(),
@@ -129,14 +129,15 @@ impl IoError {
         IoError { kind, device: Arc::clone(device), op, offset, length }
     }
 
-    /// Whether the fault is the device's (then a leg may be left out), not the caller's.
+    /// Whether the device is at fault, and not the caller (then a leg may be left out).
     pub fn is_device_fault(&self) -> bool {
         let callers =
             matches!(self.kind, IoErrorKind::Misaligned { .. } | IoErrorKind::OutOfRange { .. });
         !callers && !self.is_ours()
     }
 
-    /// Whether this process lacks what it needs to ask: then nothing is known about the device.
+    /// Whether this process lacks a resource that the request needs: then nothing is known about
+    /// the device.
     pub fn is_ours(&self) -> bool {
         matches!(self.kind, IoErrorKind::Exhausted { .. })
     }

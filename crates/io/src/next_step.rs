@@ -1,12 +1,12 @@
-//! Next steps that errors offer: words and commands, in which whoever knows the directory of the
-//! database fills it in.
+//! Next steps that errors suggest: words and commands. Whoever knows the database directory fills
+//! it in.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::shell;
 
-/// What stands for the directory where nobody knows it.
+/// The placeholder for a directory that is not known.
 const DIRECTORY: &str = "DIR";
 
 /// What to do next.
@@ -32,25 +32,25 @@ enum Part {
 }
 
 impl NextStep {
-    /// Goes on with words.
+    /// Appends words.
     #[must_use]
     pub fn then(self, words: impl Into<String>) -> NextStep {
         self.with(Part::Words(words.into()))
     }
 
-    /// Goes on with the directory of the database.
+    /// Appends the directory of the database.
     #[must_use]
     pub fn directory(self) -> NextStep {
         self.with(Part::Directory)
     }
 
-    /// Goes on with a command of ours: `cellar NAME DIR REST`.
+    /// Appends one of our commands: `cellar NAME DIR REST`.
     #[must_use]
     pub fn cellar(self, name: &str, rest: &str) -> NextStep {
         self.with(Part::Cellar(name.to_owned(), None, rest.to_owned()))
     }
 
-    /// Goes on with another step.
+    /// Appends another step.
     #[must_use]
     pub fn and(mut self, other: NextStep) -> NextStep {
         self.0.extend(other.0);
@@ -62,7 +62,7 @@ impl NextStep {
         self
     }
 
-    /// The same in the database at `dir`.
+    /// The same step for the database at `dir`.
     #[must_use]
     pub fn in_directory(self, dir: &Path) -> NextStep {
         let fill = |part| match part {
@@ -73,7 +73,7 @@ impl NextStep {
         NextStep(self.0.into_iter().map(fill).collect())
     }
 
-    /// The same with other words.
+    /// The same step with its words changed.
     #[must_use]
     pub fn with_words(self, change: impl Fn(String) -> String) -> NextStep {
         let changed = |part| match part {
@@ -84,7 +84,7 @@ impl NextStep {
         NextStep(self.0.into_iter().map(changed).collect())
     }
 
-    /// The same with a remark behind each command that is one of these.
+    /// The same step with a remark after each of these commands.
     #[must_use]
     pub fn with_remark(self, commands: &[&str], remark: &str) -> NextStep {
         let is_one = |part: &Part| matches!(part, Part::Cellar(name, ..) if commands.contains(&name.as_str()));

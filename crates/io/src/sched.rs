@@ -36,13 +36,13 @@ impl Default for ScheduleOptions {
     }
 }
 
-/// Hears of every request, on the task that made it; must be quick and never block.
+/// Observes every request, on the task that made it; must be quick and never block.
 pub trait Observer: Send + Sync + 'static {
     /// A request of `class` stood in the queue for `nanos`. Not called when it did not.
     fn queued(&self, class: Class, nanos: u64);
 
-    /// The device answered after `nanos`. `ok` is false when the device failed; a request that
-    /// was wrong in itself counts as answered.
+    /// The device answered after `nanos`. `ok` is false when the device failed; an invalid request
+    /// counts as answered.
     fn served(&self, class: Class, op: Op, bytes: u64, nanos: u64, ok: bool);
 }
 
@@ -83,13 +83,13 @@ impl Scheduled {
         ScheduleOptions { depth, scan_depth }
     }
 
-    /// Changes the limits; requests that the device has already are not called back.
+    /// Changes the limits; requests that are already at the device are not recalled.
     pub fn set_options(&self, options: ScheduleOptions) {
         self.gate.set_depth(options.depth);
         self.gate.set_scan_depth(options.scan_depth);
     }
 
-    /// What was done so far.
+    /// The statistics so far.
     pub fn stats(&self) -> DiskStats {
         let (_, _, in_flight, waiting) = self.gate.now();
         self.counters.read(in_flight, waiting)
@@ -113,8 +113,8 @@ impl Scheduled {
         self.env.now().0.saturating_sub(since.0)
     }
 
-    /// Takes a slot, has `request` made and done, and counts. The request is made only now: a
-    /// device may begin when it is asked, not when it is awaited.
+    /// Takes a slot, has `request` made and completed, and counts it. The request is made only now:
+    /// a device may begin when it is called, not when it is awaited.
     async fn pass<'a, T>(
         &'a self,
         io: Io,

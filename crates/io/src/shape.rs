@@ -1,13 +1,13 @@
-//! A device made slower to a model: a disk that others measured, on whatever disk is here.
+//! A device slowed down to match a model: a disk measured elsewhere, on whatever disk is here.
 //!
-//! [`Shaped`] does the request on the device inside and answers when the model says. The model is
-//! a link that moves one request at a time: a request that arrives when the link is busy waits its
+//! [`Shaped`] performs the request on the inner device and answers when the model says. The model is
+//! a link that moves one request at a time: a request that arrives while the link is busy waits its
 //! turn, moves for `max(bytes / bandwidth, 1 / iops)`, and is answered `latency` later. With
-//! [`ReadAhead`] a read first waits for the disk behind the link: briefly if it goes on where the
-//! last one ended and comes soon enough, longer if not; the link is free for others meanwhile. A
-//! disk that turns is faster at its first byte, on the outer tracks, than at its last, and its head
-//! must get to where a request begins: that keeps it from others. A disk that works in [`Page`]s
-//! must read and write again what a write covers in part: that keeps it from others too. And some
+//! [`ReadAhead`] a read first waits for the disk behind the link: briefly if it continues where the
+//! last one ended and comes soon enough, longer if not; meanwhile the link is free for others. A
+//! rotating disk is faster at its first byte, on the outer tracks, than at its last, and its head
+//! must seek to where a request begins, which holds up other requests. A disk that works in [`Page`]s
+//! must read and rewrite each page that a write covers in part, which holds them up too. And some
 //! answers may come [`Late`].
 
 mod parse;
@@ -38,33 +38,32 @@ pub struct ShapeOptions {
     pub queue_depth: u32,
     /// A disk behind the link that reads ahead.
     pub read_ahead: Option<ReadAhead>,
-    /// Bytes a second at the last byte of a disk that turns, on its inner tracks; then
-    /// `bytes_per_second` are those at its first. Zero: the same everywhere.
+    /// Bytes a second at the last byte of a rotating disk, on its inner tracks; `bytes_per_second` is
+    /// then the rate at its first byte. Zero: the same everywhere.
     pub inner_bytes_per_second: u64,
-    /// What the head takes to get to a read or write that does not begin where the last one ended.
+    /// The seek time of a read or write that does not begin where the last one ended.
     pub seek: Duration,
-    /// A disk that works in larger pieces than the sectors it takes.
+    /// A disk that works in units larger than the sectors it accepts.
     pub page: Option<Page>,
     /// Answers that come late now and then.
     pub late: Option<Late>,
 }
 
-/// A disk that works in pages: of one that a write covers in part it must read the rest and write
-/// all of it again.
+/// A disk that works in pages: it must read and rewrite a page that a write covers only in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     /// Bytes of a page; they begin at multiples of it.
     pub bytes: u64,
-    /// What that takes for each page covered in part, beside the transfer. The disk does nothing
-    /// else meanwhile.
+    /// The cost of each page covered in part, on top of the transfer. The disk does nothing else
+    /// meanwhile.
     pub rewrite: Duration,
 }
 
-/// A disk that answers some writes late: what flash does when it must erase, and a disk when its
+/// A disk that answers some writes late, as flash does when it must erase, and any disk when its
 /// cache is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Late {
-    /// How many of a million writes.
+    /// Late writes in a million.
     pub per_million: u32,
     /// How much later. Other requests do not wait for it.
     pub by: Duration,
@@ -73,21 +72,21 @@ pub struct Late {
 /// A disk that reads ahead for a sequential reader who comes back in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadAhead {
-    /// What a read waits that starts where the last one ended, at most `window` after its answer.
+    /// The delay of a read that starts where the last one ended, at most `window` after its answer.
     pub hit_latency: Duration,
-    /// What any other read waits.
+    /// The delay of any other read.
     pub miss_latency: Duration,
     /// How long the disk remembers.
     pub window: Duration,
 }
 
-/// The most that a late answer is made good for: a machine that slept longer was not awake.
+/// The most lateness that is made up for: a machine that slept longer was suspended.
 const LATE_MAX: u64 = 2_000_000;
 
 /// A request that comes this soon after an answer is taken to follow from it.
 const FOLLOWS_WITHIN: u64 = 1_000_000;
 
-/// One picosecond counts: a rounded nanosecond a request would be seen after a million.
+/// Picoseconds count: a nanosecond of rounding in each request would be seen after a million.
 const PICOS: u128 = 1000;
 
 /// The state of the link. Times in nanoseconds unless they say otherwise.
@@ -96,9 +95,9 @@ struct Link {
     free_at_picos: u128,
     /// Where the last read ended and when it was, or will be, answered.
     last_read: Option<(u64, u64)>,
-    /// How late the last answer was against the model (a timer, a slow device inside), and when it
-    /// was given. A request that follows from it counts as made that much earlier, or a reader at
-    /// depth 1 would lose it each time.
+    /// How late the last answer was against the model (a timer, a slow inner device), and when it was
+    /// given. A request that follows from it counts as made that much earlier; otherwise a reader at
+    /// depth 1 would lose that time with each request.
     late: (u64, u64),
     /// Where the head of a disk that turns is.
     head: u64,
@@ -215,7 +214,7 @@ impl Link {
         answer
     }
 
-    /// Notes that what was to be answered at `answer` is answered now.
+    /// Notes that the request due at `answer` is answered now.
     fn answered(&mut self, answer: u64, now: u64) {
         let late = now.saturating_sub(answer);
         self.late = (if late > LATE_MAX { 0 } else { late }, now);

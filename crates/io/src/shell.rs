@@ -1,9 +1,9 @@
-//! Words for a POSIX shell: every command that is offered to people is written so that it can be
-//! pasted, whatever blanks and quotes the paths in it have.
+//! Quoting for a POSIX shell: every command offered to people can be pasted, whatever blanks and quotes
+//! its paths have.
 
 use std::path::Path;
 
-/// Characters besides letters and digits that no shell takes for itself.
+/// Characters besides letters and digits that mean nothing special to any shell.
 const PLAIN: &str = "_-./:+,@%=";
 
 /// `word` as a shell reads it back: as it is where that is safe, else in single quotes.
@@ -24,7 +24,7 @@ pub fn path(path: &Path) -> String {
     }
 }
 
-/// Where the command ends that `text` begins with: at its end, or before the `;`, `,` or `)` that
+/// The end of the command that `text` begins with: the end of `text`, or the first `;`, `,` or `)` that
 /// stands outside quotes and ends a word.
 pub fn end_of_command(text: &str) -> Option<usize> {
     let mut quote = None;
@@ -62,7 +62,7 @@ pub fn words(line: &str) -> Option<Vec<String>> {
             (Some('"'), '\\') => {
                 let next = chars.next()?;
                 let word = word.get_or_insert_default();
-                // Before any other character it is itself.
+                // A backslash before any other character stands for itself.
                 word.extend((!matches!(next, '"' | '\\' | '$' | '`')).then_some('\\'));
                 word.push(next);
             }

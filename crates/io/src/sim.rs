@@ -203,13 +203,13 @@ impl Sim {
         }
     }
 
-    /// The time of day is off by so many nanoseconds from now on; the clock that only goes forward
-    /// is not touched.
+    /// Shifts the time of day by this many nanoseconds from now on; the clock that only goes
+    /// forward is not changed.
     pub fn set_wall(&self, off: i64) {
         self.core.wall_off.store(off, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// The machine stands still for a while: what was due meanwhile comes late, all at once.
+    /// Freezes the machine for a while: what was due meanwhile comes late, all at once.
     pub fn pause(&self, how_long: std::time::Duration) {
         self.core.pause(u64::try_from(how_long.as_nanos()).unwrap_or(u64::MAX));
     }

@@ -76,7 +76,7 @@ impl Chunk {
         self.start
     }
 
-    /// Keeps it for the next who wants one; gives a slab back that nobody uses when enough is kept.
+    /// Keeps the chunk for reuse; gives an unused slab back when enough memory is kept.
     pub(crate) fn give_back(self) {
         let Some(class) = class_of(self.capacity) else { return };
         let capacity = self.capacity;
@@ -136,7 +136,7 @@ fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, HUGE).expect("a length of memory, below isize::MAX")
 }
 
-/// Zeroed memory that starts on a huge page, and is asked to be made of such.
+/// Zeroed memory that starts on a huge page boundary, for which huge pages are requested.
 #[cfg(feature = "real")]
 fn map(bytes: usize) -> Option<NonNull<u8>> {
     let more = bytes.checked_add(HUGE)?;

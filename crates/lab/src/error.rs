@@ -176,7 +176,7 @@ pub enum LabError {
     /// A figure that JSON cannot say.
     #[error("the run cannot be written: {0}")]
     Json(#[from] serde_json::Error),
-    /// Whoever asked wanted no more of it, or a task ended before its work.
+    /// The caller cancelled it, or a task ended before its work.
     #[error("stopped before it was done; nothing was kept")]
     Stopped,
 }

@@ -30,19 +30,19 @@ pub(crate) const SPARE: u64 = 128 << 20;
 /// How a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// From start to end, so many 1 MB reads in flight.
+    /// From start to end, with this many 1 MB reads in flight.
     Scan { in_flight: usize },
     /// As a cell does: so many reads in flight, the next one when any is there. They begin `shift`
     /// bytes, less than 1 MB, behind each MB of the file. With `tasks` each is a task, so that all
     /// processors work on what comes.
     Regions { in_flight: usize, shift: u64, tasks: bool },
-    /// So many scans at once, each of its own part, each with one read in flight.
+    /// This many scans at once, each of its own part, each with one read in flight.
     Scans { count: usize },
     /// As `cellar validate` does.
     Validate,
     /// The table beside the file, summed up by a cell.
     Table,
-    /// Blocks at random places, so many in flight.
+    /// Blocks at random places, this many in flight.
     Random { in_flight: usize, reads: u64, seed: u64 },
 }
 
@@ -113,7 +113,7 @@ impl Bench {
         for (i, slots) in plan.groups.iter().enumerate() {
             let made = bench.stand(plan, i, slots, each, control).await;
             if let Err(error) = made {
-                // What went wrong first is what is told.
+                // The first error is the one reported.
                 let _ = bench.close().await;
                 return Err(error);
             }
@@ -196,7 +196,7 @@ impl Bench {
         Ok(Sample { disks, devices, ..Sample::of(done) })
     }
 
-    /// Lets go of the groups, and takes away what says that the disks were in them.
+    /// Releases the groups, and removes what marks the disks as their members.
     pub(crate) async fn close(self) -> Result<(), LabError> {
         let mut result = Ok(());
         for Stand { group, file, scanner } in self.stands {

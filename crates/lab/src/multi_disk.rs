@@ -34,7 +34,7 @@ const QUESTION: &str = "Is a scan over two disks twice as fast as over one, or s
 /// Reads in flight for each disk, in a scan as Cellar does it.
 const SCAN_DEPTH: usize = 32;
 const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// A model reads at most so many bytes: more gives the same figures later.
+/// A model reads at most this many bytes: more would take longer and give the same figures.
 const MODEL_BYTES: u64 = 512 << 20;
 
 /// `multi-disk` for the command line.
@@ -99,7 +99,7 @@ fn here(request: &Request<'_>, options: &Options) -> Result<Option<Measured>, La
 struct ArmSpec {
     name: &'static str,
     what: &'static str,
-    /// What is done, for whoever asks for the method.
+    /// What is done, for readers who ask for the method.
     how: &'static str,
     /// MB/s from one and from two disks.
     published: Option<[f64; 2]>,
@@ -287,7 +287,7 @@ impl<'a, P: Place> Benches<'a, P> {
             match place.run(bench) {
                 Ok(bench) => all.benches.push((*layout, bench)),
                 Err(error) => {
-                    // What went wrong first is what is told.
+                    // The first error is the one reported.
                     let _ = all.close();
                     return Err(error);
                 }

@@ -33,7 +33,7 @@ pub const DEPTH_MAX: u32 = 64;
 pub struct Disk {
     /// Its name in labels and messages.
     pub path: String,
-    /// The disk as a group gets it: behind a scheduler, as in a server.
+    /// The disk as a group gets it, with a scheduler in front, as in a server.
     pub device: Arc<dyn Device>,
     /// The disk without scheduler and meter: what it can do, all else left out.
     pub raw: Arc<dyn Device>,

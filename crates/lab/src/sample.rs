@@ -33,9 +33,9 @@ pub struct Sample {
     pub nanos: u64,
     /// Reads.
     pub reads: u64,
-    /// Half the reads took at most so many nanoseconds; absent where reads are not timed singly.
+    /// The median latency of reads in nanoseconds; absent where reads are not timed singly.
     pub p50_ns: Option<u64>,
-    /// 99 of 100 took at most so many.
+    /// The 99th percentile.
     pub p99_ns: Option<u64>,
     /// Nanoseconds that all reads took together; 0 where they are not timed singly.
     #[serde(default, skip_serializing_if = "is_zero")]

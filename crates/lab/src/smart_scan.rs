@@ -1,9 +1,9 @@
 //! `smart-scan`: how much does offload to the cell save?
 //!
-//! A table like lineitem in a mirrored group, and five questions of it. Each is asked with offload,
-//! so that the cell answers, and without, so that it returns all rows of the columns and they are
-//! filtered and summed up by whoever asked; each cold, from disks, and warm, from the cell's memory.
-//! All four answers must be one.
+//! A table like lineitem in a mirrored group, and five questions about it. Each is asked with offload, so
+//! that the cell answers, and without, so that the cell returns all rows of the columns and the caller
+//! filters and sums them up; each cold, from disks, and warm, from the cell's memory. All four answers
+//! must be the same.
 
 mod answer;
 mod figure;
@@ -200,7 +200,7 @@ pub fn measure<P: Place>(
     for part in &parts {
         closed = closed.and(place.run(part.wipe()).map_err(LabError::from));
     }
-    // What went wrong first is what is told; the disks are let go of whatever came of it.
+    // The first error is the one reported; the disks are released in any case.
     let measured = measured?;
     closed.map(|()| measured)
 }

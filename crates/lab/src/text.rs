@@ -346,7 +346,7 @@ fn put_table(out: &mut String, table: &Table) {
     }
 }
 
-/// A figure of a table: one digit behind the point where that tells something.
+/// A figure of a table: with one decimal where that says something.
 fn figure(value: f64) -> String {
     match value {
         v if v == v.trunc() => format!("{v:.0}"),

@@ -1,4 +1,4 @@
-//! The check that bytes which were read are the page that was asked for.
+//! The check that bytes read are the page that was asked for.
 
 use crate::header::{
     CELLS_START, CRC, HOLES, KIND, Kind, PAGE_BYTES, Raw, SLOTS, VERSION, VERSION_AT, u16_at,
@@ -9,42 +9,43 @@ use crate::slots::{CELLS_END, PageRef, SLOT_BYTES, slot_at, slot_position};
 /// What is wrong with a page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// Its bytes are not those that were written: torn, or rotten.
+    /// The checksum is wrong: the page is torn or rotten.
     #[error("its checksum is {found:08x}, its bytes have {computed:08x}")]
     Checksum {
-        /// What it says.
+        /// The checksum that the page says it has.
         found: u32,
-        /// What its bytes have.
+        /// The checksum of its bytes.
         computed: u32,
     },
     /// It was written for another place.
     #[error("it is page {found}")]
     Number {
-        /// What it says.
+        /// The page number that it has.
         found: u32,
     },
-    /// It is another store's.
+    /// It belongs to another store.
     #[error("it belongs to the store {found:016x}")]
     Store {
-        /// What it says.
+        /// The store that it has.
         found: u64,
     },
-    /// A later build wrote it.
+    /// It was written by a later version.
     #[error("its layout has version {found}, this build knows version {VERSION}")]
     Version {
-        /// What it says.
+        /// The version that it has.
         found: u8,
     },
-    /// The device cannot read it; of a mirrored file no copy is good.
+    /// The device cannot read it; for a mirrored file, no copy is good.
     #[error("it cannot be read")]
     Unreadable,
     /// A page of zeros where there should be a written one.
     #[error("it was never written")]
     Empty,
-    /// Its checksum is right and what it says cannot be: a fault of the program that wrote it.
+    /// Its checksum is right, but its contents are impossible: a fault of the program that wrote
+    /// it.
     #[error("its {what} cannot be")]
     Structure {
-        /// What.
+        /// What is impossible.
         what: &'static str,
     },
 }
@@ -59,7 +60,7 @@ pub fn seal(page: &mut Raw) {
     page[CRC..CRC + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Whether these bytes are page `number` of `store`, whole, and may be read as such.
+/// Checks that these bytes are page `number` of `store`, whole, and can be read as such.
 ///
 /// # Errors
 /// What is wrong with them.
@@ -84,7 +85,7 @@ pub fn check(page: &Raw, store: u64, number: u32) -> Result<(), Damage> {
     }
 }
 
-/// Whether slots and cells can be.
+/// Whether its slots and cells are possible.
 fn structure(page: &Raw) -> Result<(), &'static str> {
     if Kind::from_number(page[KIND]).is_none() {
         return Err("kind");

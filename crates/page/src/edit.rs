@@ -1,4 +1,4 @@
-//! A page that is changed. The same changes on the same page give the same bytes: redo relies on it.
+//! A page that is changed. The same changes to the same page give the same bytes: redo relies on it.
 
 use crate::header::{
     CELLS_START, HEADER_BYTES, HOLES, KIND, Kind, LEVEL, LSN, NUMBER, OWNER, PAGE_BYTES, Raw,
@@ -8,7 +8,7 @@ use crate::slots::{
     CELLS_END, CellKind, PageRef, SLOT_BYTES, Slot, slot_at, slot_bytes, slot_position,
 };
 
-/// A page to be changed. What does not fit is the caller's mistake: it asks [`PageRef::room`] first.
+/// A page being changed. The caller must know that a change fits: it asks [`PageRef::room`] first.
 pub struct PageMut<'a>(&'a mut Raw);
 
 impl std::fmt::Debug for PageMut<'_> {
@@ -48,13 +48,13 @@ impl<'a> PageMut<'a> {
         PageRef(self.0)
     }
 
-    /// Says which record changed it.
+    /// Sets the record that changed it last.
     #[inline]
     pub fn set_lsn(&mut self, lsn: u64) {
         self.0[LSN..LSN + 8].copy_from_slice(&lsn.to_le_bytes());
     }
 
-    /// Says how far above the leaves it is.
+    /// Sets its level above the leaves.
     pub fn set_level(&mut self, level: u32) {
         set_u32(self.0, LEVEL, level);
     }
@@ -62,14 +62,14 @@ impl<'a> PageMut<'a> {
     /// Writes bytes to a page that has no cells.
     ///
     /// # Panics
-    /// It has some, or there is no such place behind the header.
+    /// It has cells, or there is no such place after the header.
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         assert!(self.get().slots() == 0 && at >= HEADER_BYTES, "bytes behind the header, no cells");
         self.0[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Puts a cell of a byte or more into a free slot, or into one behind all others. Slots between are
-    /// free ones then.
+    /// Puts a cell of a byte or more into a free slot, or into one past the last. Slots in between
+    /// become free slots.
     ///
     /// # Panics
     /// The slot is in use, or there is no room.
@@ -102,7 +102,7 @@ impl<'a> PageMut<'a> {
         set_u16(self.0, SLOTS, used.map_or(0, |last| last + 1));
     }
 
-    /// Puts a cell before the one at `place`, which moves up with all behind it.
+    /// Inserts a cell before the one at `place`; that one and all after it move up.
     ///
     /// # Panics
     /// There is no such place, or no room.
@@ -120,7 +120,7 @@ impl<'a> PageMut<'a> {
         self.write_cell(place, CellKind::Plain, bytes);
     }
 
-    /// Takes the cell at `place` out; those behind it move down.
+    /// Removes the cell at `place`; those after it move down.
     ///
     /// # Panics
     /// There is none.
@@ -132,7 +132,7 @@ impl<'a> PageMut<'a> {
         set_u16(self.0, SLOTS, slots - 1);
     }
 
-    /// Takes all cells from `place` on out.
+    /// Removes all cells from `place` on.
     pub fn truncate(&mut self, place: usize) {
         for slot in (place..self.get().slots()).rev() {
             if slot_at(self.0, slot).is_some() {

@@ -38,11 +38,11 @@ pub enum Kind {
     Inner = 3,
     /// A piece of a value that is too long for its row.
     Overflow = 4,
-    /// Which extent belongs to what.
+    /// Which object each extent belongs to.
     ExtentMap = 5,
-    /// How much room the pages of an extent have.
+    /// How much room each page of an extent has.
     Space = 6,
-    /// Nothing: it was given back.
+    /// Nothing: the page was given back.
     Free = 7,
 }
 

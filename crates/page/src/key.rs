@@ -1,7 +1,7 @@
-//! Keys of indexes: values as bytes that are in the order of the values. NULL is behind all others, texts are in
-//! the order of their bytes, -0 is 0 and NaN is the largest number, as PostgreSQL has them in its C collation.
+//! Keys of indexes: values as bytes that sort as the values do. NULL sorts last, texts sort by their bytes, -0
+//! equals 0 and NaN is the largest number, as in PostgreSQL's C collation.
 //!
-//! No key begins with another key of the same columns, and no column begins with 0xFF.
+//! No key is a prefix of another key of the same columns, and no column begins with 0xFF.
 
 use crate::row::{INLINE_BYTES_MAX, Type, Value, Writer};
 
@@ -12,10 +12,10 @@ const NULL: u8 = 2;
 const ZERO: [u8; 2] = [0, 0xFF];
 const END: [u8; 2] = [0, 1];
 
-/// Adds a column to a key. `descending`: larger values come first, and NULL before all.
+/// Appends a column to a key. `descending`: larger values come first, and NULL before all.
 ///
 /// # Panics
-/// A value that is in pages of its own has no key.
+/// A value in pages of its own has no key.
 pub fn push(key: &mut Vec<u8>, value: &Value<'_>, descending: bool) {
     let from = key.len();
     key.push(if *value == Value::Null { NULL } else { NOT_NULL });
@@ -47,8 +47,8 @@ pub fn push(key: &mut Vec<u8>, value: &Value<'_>, descending: bool) {
     }
 }
 
-/// Whether the first column of a key, which is of this type, is NULL, and what is behind it. `None`: it is no
-/// such key.
+/// Whether the first column of a key, which has this type, is NULL, and the rest of the key. `None`: it is no such
+/// key.
 pub fn skip(key: &[u8], kind: Type, descending: bool) -> Option<(bool, &[u8])> {
     let plain = |byte: u8| if descending { !byte } else { byte };
     let (first, rest) = key.split_first()?;
@@ -76,9 +76,9 @@ pub fn skip(key: &[u8], kind: Type, descending: bool) -> Option<(bool, &[u8])> {
     Some((false, rest.get(bytes..)?))
 }
 
-/// The first column of a key, which is of this type, written behind the other values of a row, and what is behind it
-/// in the key. `None`: it is no such key, or a key of that type does not tell the value itself: -0 is 0 in it, and
-/// intervals are their length.
+/// Writes the first column of a key, which has this type, after the other values of a row; returns the rest of the
+/// key. `None`: it is no such key, or keys of that type do not give back the value itself: -0 becomes 0, and
+/// intervals become their length.
 pub fn read<'k>(
     key: &'k [u8],
     kind: Type,
@@ -127,7 +127,7 @@ pub fn read<'k>(
     Some(rest)
 }
 
-/// Bits that are in the order of the numbers.
+/// Bits that sort as the numbers do.
 fn float(value: f64) -> u64 {
     let value = if value == 0.0 { 0.0 } else { value };
     let bits = if value.is_nan() { f64::NAN.to_bits() & !(1 << 63) } else { value.to_bits() };

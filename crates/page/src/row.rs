@@ -1,11 +1,11 @@
-//! A row as bytes: how many columns it was written with, which of them are NULL, and the others one after
-//! the other.
+//! A row as bytes: how many columns it was written with, which of them are NULL, and the other values one
+//! after the other.
 //!
 //! ```text
 //! columns (2) | a bit for each column, set where it is NULL | values | zeros up to 6 bytes
 //! ```
 //!
-//! Columns that were added later are not in it: they read as what the table says of them.
+//! Columns that were added later are not in it: they read as the default that the table has for them.
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,7 +39,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// The bytes of a value in a row; `None`: a text or bytes, which say it themselves.
+    /// The length of a value in a row, in bytes; `None`: a text or bytes, which store their own length.
     pub const fn width(self) -> Option<usize> {
         Some(match self {
             Type::Bool => 1,
@@ -90,7 +90,7 @@ pub enum Value<'a> {
     Text(&'a str),
     /// As [`Type::Bytes`].
     Bytes(&'a [u8]),
-    /// A text or bytes that are too long for the row: in pages of their own.
+    /// A text or bytes too long for the row: in pages of their own.
     Overflow {
         /// The first of them.
         page: u32,
@@ -107,7 +107,7 @@ pub struct BadRow {
     pub column: usize,
 }
 
-/// The shortest row, in bytes: where it moves, the way to its new place takes this much.
+/// The shortest row, in bytes: when it moves, the pointer to its new place takes this much.
 pub const ROW_BYTES_MIN: usize = 6;
 
 /// The most bytes of a text in a row; beyond that it is in pages of its own.
@@ -128,7 +128,7 @@ pub fn encode(values: &[Value<'_>]) -> Vec<u8> {
     row
 }
 
-/// A row that is written behind other bytes, value by value.
+/// A row that is written after other bytes, value by value.
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
@@ -194,7 +194,7 @@ fn push_bytes(row: &mut Vec<u8>, bytes: &[u8]) {
     row.extend_from_slice(bytes);
 }
 
-/// How many columns a row was written with; those behind were added later.
+/// How many columns a row was written with; columns past these were added later.
 ///
 /// # Errors
 /// [`BadRow`].
@@ -233,8 +233,8 @@ pub enum Held<'a> {
     },
 }
 
-/// A row that is read column by column. `None` of its functions: the row ends before that, or the value
-/// cannot be.
+/// A row that is read column by column. Its functions return `None` where the row ends too early or a
+/// value is impossible.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     columns: usize,
@@ -292,7 +292,7 @@ impl<'a> Reader<'a> {
         Some(*now)
     }
 
-    /// A text or bytes; nothing says whether a text is UTF-8.
+    /// A text or bytes; a text is not checked for UTF-8.
     #[inline]
     pub fn held(&mut self) -> Option<Held<'a>> {
         let length = u16::from_le_bytes(self.array()?);
@@ -303,7 +303,7 @@ impl<'a> Reader<'a> {
         self.take(usize::from(length)).map(Held::Here)
     }
 
-    /// Goes on behind a value.
+    /// Continues after a value.
     #[inline]
     pub fn skip(&mut self, kind: Type) -> Option<()> {
         match kind.width() {

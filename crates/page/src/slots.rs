@@ -21,9 +21,9 @@ const LENGTH_MASK: u16 = (1 << LENGTH_BITS) - 1;
 pub enum CellKind {
     /// A row in its place, or an entry of an index.
     Plain = 1,
-    /// The row is elsewhere: page (4 bytes) and slot (2).
+    /// The row is elsewhere, at this page (4 bytes) and slot (2).
     Forward = 2,
-    /// A row that has moved here: the page and slot that lead to it, then the row.
+    /// A row that has moved here: the page and slot that point to it, then the row.
     Moved = 3,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Whether it may be in a page whose cells begin at `start`.
+    /// Whether it is possible in a page whose cells begin at `start`.
     pub fn is_within(self, start: usize) -> bool {
         self.at >= start && self.length > 0 && self.at + self.length <= CELLS_END
     }
@@ -66,7 +66,7 @@ pub(crate) fn slot_position(slot: usize) -> usize {
     HEADER_BYTES + slot * SLOT_BYTES
 }
 
-/// A slot as it is stored; `None` where it is free, or nonsense.
+/// A slot as it is stored; `None` where it is free or impossible.
 #[inline]
 pub(crate) fn slot_at(page: &Raw, slot: usize) -> Option<Slot> {
     let position = slot_position(slot);
@@ -113,7 +113,7 @@ impl<'a> PageRef<'a> {
         u64_at(self.0, STORE)
     }
 
-    /// Where the redo record begins that changed it last.
+    /// Where the redo record that changed it last begins.
     #[inline]
     pub fn lsn(self) -> u64 {
         u64_at(self.0, LSN)
@@ -130,7 +130,7 @@ impl<'a> PageRef<'a> {
         u32_at(self.0, OWNER)
     }
 
-    /// In an index how far above the leaves it is.
+    /// In an index, its level above the leaves.
     pub fn level(self) -> u32 {
         u32_at(self.0, LEVEL)
     }
@@ -141,7 +141,7 @@ impl<'a> PageRef<'a> {
         usize::from(u16_at(self.0, SLOTS))
     }
 
-    /// What the slot leads to; `None` where it is free, or there is none.
+    /// The cell of a slot; `None` where the slot is free or absent.
     #[inline]
     pub fn cell(self, slot: usize) -> Option<Cell<'a>> {
         if slot >= self.slots() {
@@ -168,13 +168,14 @@ impl<'a> PageRef<'a> {
         usize::from(u16_at(self.0, CELLS_START))
     }
 
-    /// The first free slot; the one behind all others where none is.
+    /// The first free slot; if there is none, the one past the last.
     pub fn free_slot(self) -> usize {
         let slots = self.slots();
         (0..slots).find(|slot| slot_at(self.0, *slot).is_none()).unwrap_or(slots)
     }
 
-    /// In a page whose cells are in order, where what `order` compares with is, or would be.
+    /// In a page whose cells are in order: the place where `order` finds its match, or where that
+    /// would go.
     #[inline]
     pub fn search(self, mut order: impl FnMut(&[u8]) -> Ordering) -> Result<usize, usize> {
         let (mut from, mut to) = (0, self.slots());

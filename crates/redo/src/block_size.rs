@@ -1,7 +1,7 @@
-//! The size of a block of the log: asked for, reported, or measured.
+//! The block size of the log: asked for, reported, or measured.
 //!
-//! A device may say that its sectors have 512 bytes and work in 4,096 all the same: then each block of
-//! 512 costs it a read, and what is fast becomes slow. What a device says is not believed here.
+//! A device may report 512-byte sectors and still work in 4,096 bytes: then each 512-byte block costs
+//! it a read, and a fast device becomes slow. The reported size is not trusted here.
 
 mod measure;
 #[cfg(test)]
@@ -17,11 +17,12 @@ use cellar_io::{Device, IoError, SharedEnv};
 
 use self::measure::{Cost, cost_of_512};
 
-/// 512 is as good as 4,096 if it takes no longer than so many times as long: then it is taken, for a
-/// small commit needs an eighth of the room.
+/// 512 is as good as 4,096 if it takes at most this many times as long. It is then preferred, because
+/// a small commit needs an eighth of the room.
 const AS_GOOD: f64 = 1.03;
-/// What measuring takes at most, all media together. A slow disk is measured less often in it; a
-/// medium has 2 rounds of at most 42 writes and the writing of zeros, however long they take.
+/// The time limit for measuring, all media together. A slow disk gets fewer measurements in it; each
+/// medium gets at least 2 rounds of at most 42 writes and the writing of zeros, however long they
+/// take.
 const TIME: Duration = Duration::from_secs(2);
 
 /// A block size and why.
@@ -29,17 +30,17 @@ const TIME: Duration = Duration::from_secs(2);
 pub struct Chosen {
     /// 512 or 4096.
     pub block_size: u32,
-    /// As v$log says it.
+    /// The reason, in the words of v$log.
     pub reason: String,
-    /// What measuring told, where it was measured.
+    /// The result of measuring, where it was measured.
     pub measured: Option<String>,
-    /// What whoever asked for it should know.
+    /// A warning for whoever asked for it.
     pub warning: Option<String>,
 }
 
-/// Chooses for media whose files are new and may be written over, and of which `need` must have a
-/// block before it is acknowledged. What is measured is what a log does: blocks one behind the other,
-/// alone and several units in flight.
+/// Chooses a block size for media whose files are new and may be overwritten. `need` of them must have
+/// a block before it is acknowledged. The measured load is that of a log: consecutive blocks, one at a
+/// time and with several units in flight.
 ///
 /// # Errors
 /// A write failed.
@@ -83,19 +84,19 @@ pub async fn choose(
     Ok(Chosen { block_size, reason, measured: Some(told), warning: None })
 }
 
-/// What 512 costs a commit.
+/// The cost of 512-byte blocks to a commit.
 #[derive(Clone, Copy, Debug)]
 struct Compared {
-    /// The logarithm of how many times as long it takes as 4,096.
+    /// The logarithm of how many times as long it takes as with 4,096.
     log: f64,
     /// The standard error of that.
     error: f64,
-    /// Which medium a commit in blocks of 512 waits for.
+    /// The medium that a commit in 512-byte blocks waits for.
     medium: usize,
 }
 
 impl Compared {
-    /// Whether 4,096 is faster, as far as can be told.
+    /// Whether 4,096 is faster, as far as the measurements show.
     fn is_dear(&self) -> bool {
         self.log > AS_GOOD.ln().max(self.error)
     }
@@ -113,8 +114,8 @@ impl Compared {
     }
 }
 
-/// A commit waits for the medium that is `need`th to have it. Where that makes no difference, the
-/// slowest decides: the log goes on no faster than it in the long run.
+/// A commit waits for the `need`th medium to have it. Where that makes no difference the slowest
+/// medium decides, because in the long run the log is no faster than it.
 fn compare(costs: &[Cost], need: usize) -> Compared {
     let first = waited_for(costs, need);
     match first.is_dear() || first.log < -AS_GOOD.ln() {

@@ -7,9 +7,9 @@ use std::time::Duration;
 pub struct Breakdown {
     /// Waiting for room: buffer, switch, pacing.
     pub space: Duration,
-    /// In the queue until a leader took it, while a slot was free.
+    /// In the queue with a free slot, until a leader took it.
     pub queue: Duration,
-    /// In the queue while every slot was busy.
+    /// In the queue with every slot busy.
     pub slot: Duration,
     /// Copying and checksums.
     pub form: Duration,
@@ -47,12 +47,12 @@ impl Breakdown {
 /// Instants of a unit, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct UnitTimes {
-    /// How many media it was given to, and how many blocks it is.
+    /// The number of media that it was given to, and its number of blocks.
     pub media: u64,
     pub blocks: u64,
     /// A leader took it.
     pub taken: u64,
-    /// For how long all slots had been busy until then, since the log was opened.
+    /// How long all slots had been busy by then, since the log was opened.
     pub busy: u64,
     /// It was formed.
     pub formed: u64,
@@ -62,7 +62,7 @@ pub(crate) struct UnitTimes {
     pub first: u64,
     /// Enough media had it.
     pub quorum: u64,
-    /// All before it were durable as well.
+    /// All units before it were durable as well.
     pub acked: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Making a new log.
+//! Creation of a new log.
 
 use std::sync::Arc;
 
@@ -36,8 +36,8 @@ pub struct CreateLog {
     pub archiving: bool,
     /// At least 2.
     pub groups: Vec<NewGroup>,
-    /// 1 to 8, each with a file for every group. Files should be written once already: a write
-    /// into a hole costs more.
+    /// 1 to 8, each with a file for every group. The files should have been written once already: a
+    /// write into a hole costs more.
     pub media: Vec<Medium>,
 }
 
@@ -93,7 +93,8 @@ pub(crate) fn check_file(
     }
 }
 
-/// Makes a log: headers on all media, then the control data. What was in the files is forgotten.
+/// Creates a log: headers on all media, then the control data. The previous contents of the files
+/// are lost.
 ///
 /// # Errors
 /// [`Error::BadValue`], [`Error::GroupExists`], [`Error::FileSize`], [`Error::BlockSize`];

@@ -39,7 +39,7 @@ pub enum Error {
         /// Its logical sector in bytes.
         sector: u32,
     },
-    /// User: the files of a group have not one size, or not the size that they had.
+    /// User: the files of a group differ in size, or have another size than before.
     #[error("file of group {group} on {medium} has {found} bytes, {expected} are needed")]
     FileSize {
         /// The group.
@@ -107,7 +107,7 @@ pub enum Error {
         /// Its name.
         medium: String,
     },
-    /// User: the medium takes part, joins, or was given something that it has not answered.
+    /// User: the medium is in use, is joining, or still has unanswered requests.
     #[error(
         "redo medium \"{medium}\" cannot join now: it takes part, is owed an answer, or another joins"
     )]
@@ -115,7 +115,7 @@ pub enum Error {
         /// Its name.
         medium: String,
     },
-    /// User: the log cannot do without the medium.
+    /// User: the log cannot go on without the medium.
     #[error("dropping redo medium \"{medium}\" would leave too few media for the quorum")]
     LastMedium {
         /// Its name.
@@ -139,13 +139,13 @@ pub enum Error {
         /// Why.
         why: Arc<str>,
     },
-    /// Operator: the control data cannot be used.
+    /// Operator: the control data is unusable.
     #[error("control data of the log: {damage}")]
     ControlDamaged {
         /// What is wrong with it.
         damage: Damage,
     },
-    /// Operator: the media know of an opening that the control data does not know of.
+    /// Operator: the media record an opening that the control data lacks.
     #[error("the log on {medium} is more recent than the control data ({found} after {known})")]
     ControlOld {
         /// The medium.
@@ -171,13 +171,13 @@ pub enum Error {
          read{}{}", media.join(", "), until(*known_until), because(causes)
     )]
     MediaMissing {
-        /// What was found ends here.
+        /// The end of what was found.
         from: Lsn,
-        /// Everything below was acknowledged, where that is more than was found.
+        /// Everything below this was acknowledged, where that is more than was found.
         known_until: Option<Lsn>,
         /// The media that cannot be read there.
         media: Vec<String>,
-        /// What is wrong with those that are here.
+        /// What is wrong with the media that are present.
         causes: Vec<String>,
     },
     /// Operator: acknowledged redo is damaged on every medium.
@@ -187,7 +187,7 @@ pub enum Error {
         from: Lsn,
         /// Everything below was acknowledged.
         to: Lsn,
-        /// Media that acknowledged writes and have not kept them.
+        /// Media that acknowledged writes and lost them.
         lost_writes: Vec<String>,
     },
     /// Operator: two media hold different blocks that both look right.
@@ -198,7 +198,7 @@ pub enum Error {
         /// What differs.
         what: String,
     },
-    /// Operator: a block is whole but what it says cannot be.
+    /// Operator: a block is whole, but its contents are impossible.
     #[error("block {abn} of the log contradicts itself: {damage}")]
     Corrupt {
         /// The block.
@@ -217,8 +217,8 @@ pub enum Error {
         /// What the store said.
         error: IoError,
     },
-    /// Operator: an archive is not there: its group was cleared before it was archived, or it was
-    /// taken away.
+    /// Operator: an archive is missing: its group was cleared before it was archived, or somebody
+    /// removed it.
     #[error("archive {archive} of log sequence {sequence} is not there")]
     ArchiveMissing {
         /// The archive.
@@ -236,7 +236,7 @@ pub enum Error {
         /// What is wrong.
         damage: Damage,
     },
-    /// Operator: an archive is whole and not the one that belongs here.
+    /// Operator: an archive is whole but is not the one expected here.
     #[error("archive {archive} does not belong here: {what}")]
     ArchiveForeign {
         /// The archive.
@@ -244,7 +244,7 @@ pub enum Error {
         /// What does not match.
         what: &'static str,
     },
-    /// A device failed, and there was no other to turn to.
+    /// A device failed, and there was no other to use.
     #[error(transparent)]
     Io(#[from] IoError),
 }

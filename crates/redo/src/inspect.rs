@@ -158,8 +158,8 @@ pub fn control(bytes: &[u8]) -> Inspection {
     ])
 }
 
-/// Describes blocks of `database` that lie one after the other, `block_size` bytes each; the first
-/// should be number `first`. Blocks that were never written are told as one.
+/// Describes consecutive blocks of `database`, `block_size` bytes each; the first should be number
+/// `first`. Runs of blocks that were never written are shown as one.
 pub fn blocks(bytes: &[u8], database: DatabaseId, block_size: usize, first: Abn) -> Inspection {
     let mut parts: Vec<Inspection> = Vec::new();
     let mut whole = 0;
@@ -210,7 +210,7 @@ fn block(abn: u64, opened: Result<(BlockHeader, u32), Damage>, bytes: &[u8]) -> 
     Inspection::leaf(name, value).with(parts)
 }
 
-/// First and last of its unit are told by its place in it.
+/// First and last of a unit follow from the place in it.
 fn flags(header: &BlockHeader) -> String {
     let names =
         [(SWITCH, "switch"), (HEARTBEAT, "heartbeat"), (INCARNATION_START, "first of incarnation")];
@@ -315,7 +315,7 @@ fn unpacked(raw: &[u8], archive: &ArchiveHeader, first: Abn) -> Vec<Inspection> 
     parts
 }
 
-/// Describes what begins like a header, control data or an archive; `None` for anything else.
+/// Describes bytes that begin like a header, control data or an archive; `None` for anything else.
 pub fn describe(bytes: &[u8]) -> Option<Inspection> {
     match bytes.get(..4)? {
         b"CLRH" => Some(header(bytes.get(..crate::on_disk::HEADER_BYTES).unwrap_or(bytes))),

@@ -15,8 +15,8 @@ pub trait Control: Send + Sync + 'static {
     /// The bytes that were stored last.
     fn load(&self) -> IoFuture<'_, Vec<u8>>;
 
-    /// Replaces them all, durably: afterwards `load` returns the new bytes. After a crash meanwhile it
-    /// returns the new or the old ones.
+    /// Replaces all of it, durably: afterwards `load` returns the new bytes. After a crash meanwhile
+    /// it returns either the new or the old ones.
     fn store(&self, bytes: Vec<u8>) -> IoFuture<'_, ()>;
 }
 
@@ -52,28 +52,30 @@ pub struct Options {
     pub unit_bytes: usize,
     /// Units in flight at once, at most 4.
     pub units_in_flight: usize,
-    /// Bytes of records that wait to be written, before a committer waits for room.
+    /// Bytes of records that may be queued before committers wait for room.
     pub log_buffer: usize,
     /// The bytes of acknowledged blocks that a late medium may lack.
     pub exposure_bytes: u64,
     /// How long a late medium may lack an acknowledged block.
     pub exposure_age: Duration,
-    /// A write that is not answered within this time has failed, if other media are left. It is also
-    /// the limit for a read of the archiver.
+    /// A write that is unanswered for this long has failed, if other media are left. It also limits
+    /// each read of the archiver.
     pub write_timeout: Duration,
-    /// A medium that has answered nothing for so long while commits wait for it alone has failed,
-    /// where the others are enough without it. With `auto` they always are; a number of media that
-    /// is asked for is waited for until [`write_timeout`](Options::write_timeout). One that is slow
-    /// and answers something is waited for too. Longer than a write that fails is tried again.
+    /// A medium that has answered nothing for this long while commits wait for it alone has failed, if
+    /// the others are enough without it. With `auto` they always are; where a number of media was
+    /// asked for, they are waited for until [`write_timeout`](Options::write_timeout). A medium that
+    /// is slow but answers something is waited for too. This must be longer than the retries of a
+    /// failed write take.
     pub hold_up: Duration,
-    /// After so much idleness a heartbeat block is written; also how often the log looks after itself.
+    /// A heartbeat block is written after this much idle time; also the interval at which the log
+    /// checks itself.
     pub heartbeat_after: Duration,
     /// A completion later than this is an outlier.
     pub outlier: Duration,
-    /// How long a commit is delayed when the ring is all in use. From 80 % on a commit is delayed
-    /// by this times the square of the share of the last fifth that is in use: with 10 ms 0.6 ms
-    /// at 85 %, 2.5 ms at 90 %, 5.6 ms at 95 %. A committer then does at most 100 commits a second,
-    /// and the checkpoint and the archiver have longer to make room before all stops. 0: none.
+    /// The delay of a commit when the ring is full. From 80 % on a commit is delayed by this times the
+    /// square of the used share of the last fifth: with 10 ms, 0.6 ms at 85 %, 2.5 ms at 90 %, 5.6 ms
+    /// at 95 %. A committer then does at most 100 commits a second, and the checkpoint and the
+    /// archiver have longer to make room before all commits stop. 0: no delay.
     pub pace_max: Duration,
     /// Who forms the next unit.
     pub successor: Successor,

@@ -1,4 +1,4 @@
-//! Statistics, with Oracle's names where the meaning is the same, and the scoreboard of media.
+//! Statistics, with Oracle's names where the meaning is the same, and a report on each medium.
 
 use std::time::Duration;
 
@@ -21,9 +21,10 @@ pub struct Stats {
     pub redo_blocks_written: u64,
     /// `redo write time`: from submission to enough media.
     pub redo_write_time: Duration,
-    /// `device last`: of each unit that is on every medium that gets it, the time from submission to
-    /// the last of these, in nanoseconds. It ends behind the acknowledgement where that waits for
-    /// fewer, so it is no part of a commit. A medium that was given up counts for none that it lacks.
+    /// `device last`: the time from submission to the last of the media that get the unit, for each
+    /// unit that is on all of them, in nanoseconds. It may end after the acknowledgement, which may
+    /// wait for fewer media, so it is no part of a commit. A medium that was given up does not count
+    /// for the units that it lacks.
     pub last: Histogram,
     /// `redo synch writes`: commits that waited for durability.
     pub redo_synch_writes: u64,
@@ -50,20 +51,20 @@ pub struct MediumStats {
     pub bytes: u64,
     /// Units that it had before any other medium.
     pub first: u64,
-    /// Units that it was given since it takes part: each counts once it has it, or when that is
-    /// acknowledged without it, or when it is given up.
+    /// Units given to it since it became active: each counts once the medium has it, or when the unit
+    /// is acknowledged without it, or when the medium is given up.
     pub given: u64,
     /// Of these, units that it had before they were acknowledged.
     pub in_time: u64,
     /// Units that it had after they were acknowledged.
     pub late: u64,
-    /// Its completions later than the limit whose units were acknowledged before it.
+    /// Its completions over the limit whose units had been acknowledged without it.
     pub outliers_prevented: u64,
-    /// Its completions later than the limit that somebody waited for.
+    /// Its completions over the limit that somebody waited for.
     pub outliers_actual: u64,
-    /// The most that it lacked of acknowledged blocks, in bytes.
+    /// The most bytes of acknowledged blocks that it lacked at once.
     pub exposure_bytes_max: u64,
-    /// The longest that it lacked an acknowledged block.
+    /// The longest time that it lacked an acknowledged block.
     pub exposure_time_max: Duration,
     /// The longest from submission to completion.
     pub slowest: Duration,
@@ -73,8 +74,8 @@ pub struct MediumStats {
     pub skips: Skips,
 }
 
-/// How often a medium was given up, by reason: from then on the log skips it, until it returns. One
-/// that is dropped is not given up.
+/// How often a medium was given up, by reason: the log goes on without it until it returns. A medium
+/// that is dropped does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skips {
     /// A write failed, also when it was tried again.
@@ -88,8 +89,8 @@ pub struct Skips {
     /// It lacked more than [`Options::exposure_bytes`](crate::Options::exposure_bytes) of
     /// acknowledged blocks.
     pub exposed: u64,
-    /// It did not have the headers of a group in
-    /// [`Options::exposure_age`](crate::Options::exposure_age), when enough others had theirs.
+    /// It did not have the headers of a group within
+    /// [`Options::exposure_age`](crate::Options::exposure_age) after enough others had theirs.
     pub header: u64,
 }
 
@@ -118,7 +119,7 @@ pub struct MediumReport {
     pub stats: MediumStats,
 }
 
-/// What a group is to the log, as in v$log.
+/// The status of a group, as in v$log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupStatus {
     /// Never written.

@@ -1,4 +1,5 @@
-//! Access: who has to prove what. The owner of the database nothing, others that they are a role.
+//! Access control: the owner of the database need prove nothing, others must prove that they may use a
+//! role.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,39 +18,39 @@ use crate::wire::startup::Startup;
 /// The database of a directory, for clients.
 const DATABASE: &str = "cellar";
 
-/// Who is let in.
+/// Decides who is let in.
 pub(crate) struct Access {
-    /// The user of the system who runs the server.
+    /// The system user who runs the server.
     owner: u32,
     /// What that user is called.
     owner_name: Option<String>,
     /// What the directory is called.
     directory: Option<String>,
     rules: RwLock<Arc<Rules>>,
-    /// What is made of roles that there are not.
+    /// Derives answers about roles that do not exist.
     secret: Vec<u8>,
     attempts: Attempts,
 }
 
-/// Who wants to be let in.
+/// A client that wants to connect.
 pub(crate) struct Asks<'a> {
     pub peer: &'a Peer,
     pub encrypted: Option<&'a Encrypted>,
     pub startup: &'a Startup,
 }
 
-/// As what somebody is let in, and what he proves before.
+/// The role that a client is let in as, and what it must prove first.
 #[derive(Debug)]
 pub(crate) struct Decision {
     pub role: String,
     pub proof: Option<Proof>,
 }
 
-/// That somebody knows the password of a role.
+/// Proof that the client knows the password of a role.
 #[derive(Debug)]
 pub(crate) struct Proof {
     pub verifier: Verifier,
-    /// There is such a role, and it may connect by that.
+    /// The role exists, and may log in by that method.
     pub is_of_somebody: bool,
 }
 
@@ -68,17 +69,17 @@ impl Access {
         }
     }
 
-    /// Other rules from now on, for who connects from now on.
+    /// Replaces the rules, for connections from now on.
     pub fn set_rules(&self, rules: Rules) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
     }
 
-    /// Logins under way, and how they have failed.
+    /// Logins under way, and failed ones.
     pub fn attempts(&self) -> &Attempts {
         &self.attempts
     }
 
-    /// What somebody has to prove to be let in.
+    /// What a client must prove to be let in.
     ///
     /// # Errors
     /// 28000 he is not let in, whatever he could prove.
@@ -101,7 +102,7 @@ impl Access {
                     let text = format!("role \"{user}\" is not permitted to log in");
                     return Err(Refusal::new("28000", text).hint("alter role .. login"));
                 }
-                // The name of the user of the system, which is what clients say that were told nothing.
+                // The name of the system user, which clients send by default.
                 None if Some(user) == self.owner_name.as_ref() => OWNER.to_owned(),
                 None => {
                     let text = format!("role \"{user}\" does not exist");
@@ -155,7 +156,7 @@ impl Access {
         })
     }
 
-    /// What is kept of the password of a role, which must be one still; or what looks like that.
+    /// The stored password of a role, if it is still valid; or something that looks like one.
     fn proof(&self, user: &str, role: Option<&Role>, now: i64) -> Proof {
         let is_valid = |role: &&Role| role.valid_until.is_none_or(|until| now < until);
         let kept = role.filter(is_valid).and_then(|role| role.verifier.as_deref());
@@ -168,10 +169,10 @@ impl Access {
         }
     }
 
-    /// The database that a client asks for, as rules know it.
+    /// The database that a client asks for, as rules name it.
     fn database<'s>(&self, startup: &'s Startup) -> &'s str {
         match startup.database.as_deref() {
-            // What a client says that was told nothing.
+            // What a client sends by default.
             None => DATABASE,
             Some(name) if name == startup.user => DATABASE,
             Some(name) if Some(name) == self.directory.as_deref() => DATABASE,
@@ -194,7 +195,7 @@ impl Access {
     }
 }
 
-/// What a user of the system is called.
+/// The name of a system user.
 fn name_of(uid: u32) -> Option<String> {
     let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     known.lines().find_map(|line| {
@@ -241,7 +242,8 @@ mod tests {
         assert_eq!(decided(&access, Some(7), "socket", "cellar"), "cellar");
         assert_eq!(decided(&access, Some(7), "127.0.0.1", "me"), "cellar");
         assert_eq!(decided(&access, Some(7), "127.0.0.1", "you"), "28000");
-        // Another user of the machine, root among them; nobody known; another machine, whatever it says.
+        // Another user of the machine, root among them; an unknown user; another machine, whatever it
+        // claims.
         for uid in [Some(0), Some(8), None] {
             assert_eq!(decided(&access, uid, "127.0.0.1", "cellar"), "cellar by password, false");
         }

@@ -1,4 +1,5 @@
-//! Logins that fail: each costs more time than the one before from the same place, and nobody elsewhere waits.
+//! Failed logins: each costs more time than the one before from the same place, and nobody elsewhere
+//! waits.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,16 +11,16 @@ use tokio::time::Instant;
 
 use crate::socket::Peer;
 
-/// What the first failure costs; each further one twice as much.
+/// The delay after the first failure; each further one doubles it.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// What one costs at most.
+/// The longest delay.
 const MOST: Duration = Duration::from_secs(4);
 
 /// How long failures are remembered.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
-/// Logins under way at once from one place; others wait for them.
+/// Logins that may be under way at once from one place; others wait.
 const AT_ONCE: usize = 16;
 
 /// Places that are remembered.
@@ -37,7 +38,7 @@ impl Place {
     fn of(peer: &Peer) -> Place {
         match (peer.uid, peer.address) {
             (Some(uid), _) => Place::User(uid),
-            // Whoever has one address of the sixth version has the network.
+            // Whoever has one IPv6 address has its whole network.
             (None, Some(IpAddr::V6(address))) => {
                 let network = address.to_bits() & !(u128::from(u64::MAX));
                 Place::Address(IpAddr::V6(Ipv6Addr::from_bits(network)))
@@ -50,7 +51,7 @@ impl Place {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How often logins have failed, and when last.
+    /// How many logins have failed, and when the last one did.
     failed: HashMap<Place, (u32, Option<Instant>)>,
     /// Who may go on, and how many are there, those that wait among them.
     under_way: HashMap<Place, (Arc<Semaphore>, usize)>,
@@ -72,7 +73,7 @@ impl Attempts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins one, when few enough from the same place are under way.
+    /// Begins a login, once few enough from the same place are under way.
     pub async fn begin(&self, peer: &Peer) -> Attempt {
         let place = Place::of(peer);
         let turns = {
@@ -82,7 +83,7 @@ impl Attempts {
             *count += 1;
             Arc::clone(turns)
         };
-        // Counted from here on, also if it is given up while it waits.
+        // Counted from here on, even if it is given up while it waits.
         let mut attempt = Attempt { attempts: self.clone(), place, permit: None };
         // Nobody closes it.
         attempt.permit = turns.acquire_owned().await.ok();
@@ -91,7 +92,7 @@ impl Attempts {
 }
 
 impl Attempt {
-    /// It has failed: how long whoever tried is to wait for that to be told.
+    /// It has failed: how long the client has to wait for that answer.
     pub fn failed(&self, now: Instant) -> Duration {
         let mut state = self.attempts.state();
         let is_old = |at: &Option<Instant>| at.is_none_or(|at| now.duration_since(at) > REMEMBERED);
@@ -108,7 +109,7 @@ impl Attempt {
         FIRST.saturating_mul(1 << (*count - 1).min(16)).min(MOST)
     }
 
-    /// It has not.
+    /// The login has succeeded.
     pub fn succeeded(&self) {
         self.attempts.state().failed.remove(&self.place);
     }

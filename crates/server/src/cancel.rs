@@ -1,4 +1,4 @@
-//! The keys of sessions, by which another connection stops what one of them does.
+//! The keys of sessions, by which another connection cancels what one of them does.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ pub(crate) struct Kept {
     is_at_work: Arc<AtomicBool>,
 }
 
-/// A statement runs until this is dropped: only then is there something to stop.
+/// A statement runs until this is dropped: only then is there something to cancel.
 pub(crate) struct AtWork(Arc<AtomicBool>);
 
 impl Keys {
@@ -45,7 +45,7 @@ impl Keys {
         Some(Kept { keys: self.clone(), key: Key { process, secret }, is_at_work })
     }
 
-    /// Stops what the session of a key does, if there is one and it does something.
+    /// Cancels what the session with a key does, if there is one and it does something.
     pub fn cancel(&self, key: Key) {
         let work = self.lock().get(&key.process).filter(|own| own.secret == key.secret).cloned();
         if let Some(work) = work.filter(|own| own.is_at_work.load(Ordering::Acquire)) {

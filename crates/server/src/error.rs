@@ -25,7 +25,7 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
-    /// The certificate or the key of the server is not as it must be.
+    /// The certificate or the key of the server is invalid.
     #[error("CELLAR-28860: {what}\nNext: {next}")]
     Certificate {
         /// What is wrong.
@@ -33,7 +33,7 @@ pub enum Error {
         /// What to do now.
         next: String,
     },
-    /// The rules of who may connect are not as they must be.
+    /// The rules of client authentication are invalid.
     #[error("{0}")]
     Rules(String),
     /// Queries could not run.
@@ -47,10 +47,10 @@ pub(crate) enum Ended {
     /// The client has gone, or cannot be reached.
     #[error("the connection broke: {0}")]
     Broken(#[from] io::Error),
-    /// The client has gone without a word.
+    /// The client has disconnected without a Terminate message.
     #[error("the client went away")]
     Gone,
-    /// What it says is none of the protocol.
+    /// What it sends violates the protocol.
     #[error("{}", .0.message)]
     Refused(Box<Refusal>),
 }
@@ -76,7 +76,7 @@ impl Refusal {
         Refusal { sqlstate, message: message.into(), hint: None }
     }
 
-    /// A message that is none of the protocol.
+    /// A message that violates the protocol.
     pub fn protocol(message: impl Into<String>) -> Refusal {
         Refusal::new("08P01", message)
     }

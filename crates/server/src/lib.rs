@@ -1,7 +1,8 @@
-//! The PostgreSQL wire over an instance: connections, who may connect, statements with and without parameters, COPY.
+//! The PostgreSQL wire protocol over an instance: connections, authentication, statements with and
+//! without parameters, COPY.
 //!
-//! [`Server`] listens; each connection is a session of its own, with an engine of its own. Why the messages are read
-//! here and not by a library: docs/decisions/2026-11-28-the-wire.md.
+//! [`Server`] listens; each connection is a session of its own, with an engine of its own. Why messages
+//! are parsed here and not by a library: docs/decisions/2026-11-28-the-wire.md.
 
 #![cfg(feature = "engine")]
 

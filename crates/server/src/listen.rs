@@ -24,7 +24,7 @@ use crate::socket::Socket;
 use crate::stop::Phase;
 use crate::tls::Tls;
 
-/// A failed accept is tried again after this, so that a lack of descriptors costs no processor.
+/// Pause before a failed accept is tried again, so that a lack of descriptors costs no processor time.
 const BETWEEN_FAILURES: Duration = Duration::from_millis(10);
 
 /// How long a session may take to end once everybody goes at once.
@@ -37,7 +37,7 @@ pub struct Options {
     pub listen: Vec<SocketAddr>,
     /// Where the socket for clients of this machine is made, `.s.PGSQL.` and the port of the first address.
     pub directory: PathBuf,
-    /// Sessions at most.
+    /// The most sessions.
     pub sessions: usize,
     /// Memory and cores of a session's engine; the memory is shared by all.
     pub engine: EngineOptions,
@@ -65,7 +65,7 @@ impl Server {
     /// Begins to listen.
     ///
     /// # Errors
-    /// An address cannot be had; the rules of who may connect, or the files of TLS, are not as they must be.
+    /// An address cannot be used; the rules of client authentication or the files of TLS are invalid.
     #[boxed]
     pub async fn start(database: Arc<Database>, options: Options) -> Result<Server, Error> {
         // Beyond this machine nobody is talked to without them.
@@ -105,7 +105,7 @@ impl Server {
         &self.addresses
     }
 
-    /// How many sessions there are.
+    /// The number of sessions.
     pub fn sessions(&self) -> usize {
         self.places - self.shared.places.available_permits()
     }
@@ -120,7 +120,8 @@ impl Server {
         self.shared.tls.reload()
     }
 
-    /// Lets nobody in any more, and waits until all sessions are gone: each goes as soon as it is in no transaction.
+    /// Lets nobody in any more, and waits until all sessions are gone: each ends as soon as it is in no
+    /// transaction.
     #[boxed]
     pub async fn drain(&mut self) {
         self.phase.send_replace(Phase::Draining);
@@ -128,7 +129,7 @@ impl Server {
         while self.sessions.recv().await.is_some() {}
     }
 
-    /// The same at once: what runs is stopped, and transactions are rolled back.
+    /// The same, at once: running statements are stopped, and transactions are rolled back.
     #[boxed]
     pub async fn stop(&mut self) {
         self.phase.send_replace(Phase::Stopping);
@@ -223,7 +224,8 @@ async fn serve(socket: Socket, shared: &Arc<Shared>, _held: mpsc::Sender<()>) {
     };
     tokio::select! {
         () = session::run(socket, shared) => {}
-        // Whoever does not read what he is sent does not keep the server: his transaction goes with him.
+        // A client that does not read what it is sent does not hold up the server: its transaction goes
+        // with it.
         () = stuck => {}
     }
 }

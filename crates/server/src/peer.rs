@@ -1,4 +1,4 @@
-//! The user at the other end of a connection of this machine, as the kernel says.
+//! The system user at the other end of a local connection, as the kernel reports it.
 //!
 //! Source: sock_diag(7), and `struct inet_diag_req_v2` and `inet_diag_msg` of Linux.
 
@@ -29,10 +29,10 @@ const PORTS_AT: usize = 20;
 const ADDRESSES_AT: usize = 24;
 const IPV6: u8 = 10;
 
-/// How long the kernel is waited for.
+/// How long to wait for the kernel.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// The user whose socket a TCP connection of this machine has at its other end.
+/// The user who owns the other end of a local TCP connection.
 ///
 /// # Errors
 /// It is of another machine, or the kernel does not tell.
@@ -42,12 +42,12 @@ pub(crate) fn uid_of_tcp(local: SocketAddr, peer: SocketAddr) -> io::Result<u32>
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no socket of this machine"));
     }
     let uid = asked(peer, local)?.uid;
-    // The client may have gone, and its address be another's by now: while our end stands, it cannot.
+    // If the client has gone, its address may be another's by now; while our end stands, it cannot be.
     asked(local, peer)?;
     Ok(uid)
 }
 
-/// A socket of this machine, as the kernel tells of it.
+/// A local socket, as the kernel describes it.
 struct SocketOwner {
     uid: u32,
 }
@@ -68,7 +68,7 @@ fn asked(own: SocketAddr, other: SocketAddr) -> io::Result<SocketOwner> {
     told(&answer[..length], own, other)
 }
 
-/// An address of the fourth version that came as one of the sixth.
+/// An IPv4 address that came as an IPv6 one.
 fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
@@ -112,7 +112,7 @@ fn told(answer: &[u8], own: SocketAddr, other: SocketAddr) -> io::Result<SocketO
         let bytes = answer.get(at..at + 4).and_then(|own| own.try_into().ok());
         bytes.map(u32::from_ne_bytes).ok_or(io::ErrorKind::UnexpectedEof)
     };
-    // One that has been closed is nobody's: the kernel then says that it is root's.
+    // A socket that has been closed belongs to nobody: the kernel then says that it is root's.
     let is_open = answer.get(STATE_AT) == Some(&ESTABLISHED) && number(INODE_AT)? != 0;
     // Where there is no such socket, the answer may be about one that listens.
     let is_same = told_of(answer, 0) == Some(own) && told_of(answer, 1) == Some(other);
@@ -122,8 +122,8 @@ fn told(answer: &[u8], own: SocketAddr, other: SocketAddr) -> io::Result<SocketO
     }
 }
 
-/// One of the two addresses of an answer. A socket of the sixth version may have addresses of the fourth in its form:
-/// those of Java have.
+/// One of the two addresses of an answer. An IPv6 socket may have IPv4-mapped addresses: those of Java
+/// do.
 fn told_of(answer: &[u8], at: usize) -> Option<SocketAddr> {
     let port = answer.get(PORTS_AT + 2 * at..)?.first_chunk::<2>()?;
     let bytes = answer.get(ADDRESSES_AT + 16 * at..)?.first_chunk::<16>()?;
@@ -145,7 +145,7 @@ mod tests {
         let (server, peer) = listener.accept().unwrap();
         let uid = uid_of_tcp(server.local_addr().unwrap(), peer).unwrap();
         assert_eq!(uid, rustix::process::geteuid().as_raw());
-        // Java's sockets are of the sixth version, and have addresses of the fourth in its form.
+        // Java's sockets are IPv6 sockets with IPv4-mapped addresses.
         let mapped =
             socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let mapped = mapped.unwrap();

@@ -1,17 +1,17 @@
-//! A secret of the server, of which it makes what clients are told of roles that there are not: always the same, so
-//! that nobody learns from it which there are.
+//! A secret of the server, from which it derives what clients are told about roles that do not exist:
+//! always the same, so that nobody learns from it which roles exist.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Where it is kept in the directory.
+/// The name of its file in the directory.
 const FILE: &str = "login.secret";
 
 const LENGTH: usize = 32;
 
-/// The secret of a directory; one that cannot be kept lasts as long as the server.
+/// The secret of a directory; one that cannot be stored lasts as long as the server.
 pub(crate) fn of(directory: &Path) -> Vec<u8> {
     let path = directory.join(FILE);
     kept(&path).unwrap_or_else(|| {
@@ -22,7 +22,8 @@ pub(crate) fn of(directory: &Path) -> Vec<u8> {
         }
         let mut options = OpenOptions::new();
         let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
-        // Where there is no room it is another one after the next start: that tells nobody's password.
+        // If there is no room for it, it is another one after the next start: that reveals nobody's
+        // password.
         let _ = opened.and_then(|mut file| file.write_all(&secret));
         secret
     })

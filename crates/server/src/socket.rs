@@ -1,4 +1,4 @@
-//! A connection that was accepted: what is read, what is written, and who is at the other end.
+//! An accepted connection: what is read, what is written, and who is at the other end.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +19,7 @@ pub(crate) struct Socket {
     pub peer: Peer,
 }
 
-/// The other end of it.
+/// The other end of the connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     /// The user of this machine who connects, if that is known.
@@ -29,7 +29,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Whether it may be of another machine.
+    /// Whether it may come from another machine.
     pub fn is_remote(&self) -> bool {
         self.address.is_some_and(|address| !address.is_loopback())
     }
@@ -79,8 +79,8 @@ impl AsyncWrite for Joined {
 impl Socket {
     /// Over TCP.
     pub fn tcp(stream: TcpStream, address: SocketAddr) -> Socket {
-        // An answer must not wait for more of it, and a client that is gone be found out; where a system
-        // has neither, connections work all the same.
+        // Answers must not be delayed to be joined with others, and a client that is gone must be
+        // noticed; on a system that has neither option, connections work all the same.
         let _ = stream.set_nodelay(true);
         let _ = sockopt::set_socket_keepalive(&stream, true);
         let uid = stream.local_addr().ok().and_then(|local| uid_of_tcp(local, address).ok());

@@ -1,14 +1,14 @@
-//! Ends of a session from outside: that of the server, or an order to it alone.
+//! Ends of sessions from outside: because the server stops, or by an order to one of them alone.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// How far a server is.
+/// The phases of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Running,
-    /// Nobody is let in; who is in a transaction may end it.
+    /// Nobody is let in; a session in a transaction may end it.
     Draining,
     /// Everybody goes at once.
     Stopping,
@@ -18,7 +18,7 @@ pub(crate) enum Phase {
 pub(crate) struct Stop {
     server: watch::Receiver<Phase>,
     own: watch::Receiver<Phase>,
-    /// Kept: a channel without a sender is taken for one that says to stop.
+    /// Kept: a channel without a sender would count as an order to stop.
     sender: Arc<watch::Sender<Phase>>,
 }
 

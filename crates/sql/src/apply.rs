@@ -1,9 +1,9 @@
-//! Subqueries that are no join: run once for each set of the values that they take from the row outside.
+//! Subqueries that are no join: run once for each set of values that they take from the outer row.
 //!
-//! DataFusion makes joins of subqueries, and so do our rules. What neither can (a recursive query that begins at the
-//! row outside, a window or a LIMIT over its rows, an expression of both rows) is planned here: an operator puts what
-//! the subquery gives beside each row, and keeps it for the next row with the same values. It comes last, when a plan
-//! with joins alone could not be made.
+//! DataFusion turns subqueries into joins, and so do our rules. What neither can turn (a recursive query
+//! that starts from the outer row, a window or a LIMIT over its rows, an expression over both rows) is
+//! planned here: an operator puts the result of the subquery beside each row, and keeps it for the next
+//! row with the same values. It is the last resort, for a plan that could not be made with joins alone.
 
 mod exec;
 mod node;
@@ -27,7 +27,8 @@ pub(crate) use self::planner::ApplyPlanner;
 use self::rewrite::{applied, tied};
 use crate::walk::Walk;
 
-/// Of so many subqueries it is tried which one alone is no join; of more, all are run for each row.
+/// With up to this many subqueries, each is tried to find the one that is no join; with more, all are run
+/// for each row.
 const TRIED: usize = 8;
 
 /// The physical form of a plan.

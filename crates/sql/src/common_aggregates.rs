@@ -1,8 +1,8 @@
-//! Shared aggregations: one that a query uses several times is computed once.
+//! Shared aggregations: one that a query uses several times is computed only once.
 //!
-//! DataFusion plans each use of a WITH query by itself. TPC-H's query 15 sums up three months of lineitem,
-//! to join with the sums and to find the greatest of them: at scale 1 the second computation cost half of
-//! the query's time.
+//! DataFusion plans each use of a WITH query separately. TPC-H's query 15 sums up three months of
+//! lineitem, once to join with the sums and once to find the greatest: at scale 1 the second computation
+//! took half of the query's time.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -1,9 +1,10 @@
-//! Subqueries of one value whose rows are tied to a row outside by anything but equalities:
-//! `(SELECT count(*) FROM n WHERE n.y < t.x)`, `(SELECT y FROM n WHERE n.y < t.x ORDER BY y LIMIT 1)`, as a
-//! value or behind LATERAL; there also of several rows, `(SELECT y FROM n WHERE n.x = t.x LIMIT 3)`.
+//! Scalar subqueries correlated with an outer row by anything but equalities: `(SELECT count(*) FROM n
+//! WHERE n.y < t.x)`, `(SELECT y FROM n WHERE n.y < t.x ORDER BY y LIMIT 1)`, as a value or after
+//! LATERAL; after LATERAL also with several rows, `(SELECT y FROM n WHERE n.x = t.x LIMIT 3)`.
 //!
-//! DataFusion groups the rows of a subquery by what they are equal to outside, which here nothing is.
-//! So each row outside gets a number, is joined with its rows, and these are aggregated by the number.
+//! DataFusion groups the rows of a subquery by the outer columns that they equal, of which there are none
+//! here. So each outer row gets a number, is joined with its rows, and these are aggregated by that
+//! number.
 
 mod items;
 

@@ -1,7 +1,7 @@
-//! Columns that DISTINCT ON divides and sorts rows by, computed before.
+//! Columns that DISTINCT ON partitions and sorts by, computed beforehand.
 //!
-//! DataFusion 55 makes groups of it, where two expressions that differ by a cast have one name and are
-//! refused, and subqueries that are tied to a row are not planned.
+//! DataFusion 55 turns DISTINCT ON into groups. There, two expressions that differ only by a cast have
+//! the same name and are refused, and correlated subqueries are not planned.
 
 use std::sync::Arc;
 

@@ -130,9 +130,9 @@ pub enum Outcome {
     Copied(CopyOutput),
     /// The output of an EXPLAIN.
     Plan(Box<Explained>),
-    /// So many rows were changed, and how: `inserted`, `updated`, `deleted`, `copied`.
+    /// The number of rows that were changed, and how: `inserted`, `updated`, `deleted`, `copied`.
     Changed(u64, &'static str),
-    /// A table was made of a query.
+    /// A table was made from a query.
     Filled {
         /// One line: what was done.
         message: String,
@@ -189,7 +189,7 @@ impl Outcome {
     }
 }
 
-/// A number that no other session has, not even one before a crash.
+/// A number that no other session ever has, not even one before a crash.
 fn session_number(host: &dyn Host) -> u64 {
     host.rows().map(|rows| rows.database().env().random()).unwrap_or_default()
 }
@@ -202,9 +202,9 @@ fn done(message: impl Into<String>) -> Outcome {
 pub struct Engine {
     planner: Arc<Planner>,
     host: Arc<dyn Host>,
-    /// From where local paths in statements count; `None` means the directory of this process.
+    /// The directory from which local paths in statements count; `None`: the directory of this process.
     directory: Option<PathBuf>,
-    /// Errors of the groups' stores, which DataFusion may make plain text of.
+    /// Errors of the groups' stores, which DataFusion may reduce to plain text.
     notes: Arc<Notes>,
     /// Tables of the catalog, and files by their paths.
     tables: Arc<Tables>,
@@ -341,7 +341,7 @@ impl Engine {
         self.planner.is_made()
     }
 
-    /// Gives up what only makes the next statement quicker, while the session has nothing to do.
+    /// Drops what only speeds up the next statement, while the session is idle.
     pub fn rest(&self) {
         self.planner.rest();
     }
@@ -406,7 +406,7 @@ impl Engine {
         }
     }
 
-    /// Runs a statement by the common way.
+    /// Runs a statement by the common path.
     async fn run_common(&self, sql: &str) -> Result<Outcome, Error> {
         let statement = parse(sql)?;
         self.refuse_behind_failure(&statement).await?;
@@ -471,7 +471,7 @@ impl Engine {
         self.host.progress()
     }
 
-    /// What comes before a statement is planned, also one that is only explained.
+    /// The steps before a statement is planned, also if it is only explained.
     async fn prepare(&self, statement: &mut DfStatement) -> Result<(), Error> {
         allowed::check(statement)?;
         self.resolve_target(statement)?;
@@ -643,7 +643,7 @@ impl Engine {
         let target = made_by(statement);
         let missing = references.into_iter().find(|r| {
             let is_broken = is_public(r) && broken.contains_key(r.table());
-            // A path is no name in the catalog: what is wrong with it was found when it was opened.
+            // A path is no name in the catalog: its errors were found when it was opened.
             target.as_deref() != Some(r.table())
                 && (is_broken || !tables::is_file(r.table()))
                 && !state.table_functions().contains_key(r.table())
@@ -736,7 +736,7 @@ fn with_names(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Da
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
-/// The table that a statement makes: that there is none of its name is no fault.
+/// The table that a statement creates: it is no error that it does not exist.
 fn made_by(statement: &DfStatement) -> Option<String> {
     let DfStatement::Statement(inner) = statement else { return None };
     match inner.as_ref() {
@@ -757,7 +757,7 @@ fn is_public(reference: &TableReference) -> bool {
         && reference.schema().is_none_or(|s| s == PUBLIC)
 }
 
-/// The error that a store gave, if `error` came of one: itself, or what was made of its words.
+/// The error that a store gave, if `error` came from one: itself, or recovered from its text.
 fn told(error: &DataFusionError, notes: &Notes) -> Option<Error> {
     ours(error).or_else(|| notes.find(&error.to_string()))
 }

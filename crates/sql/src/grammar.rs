@@ -1,5 +1,5 @@
-//! The grammar that statements are read with: PostgreSQL's, with `#` inside names, and with what the
-//! parser gets wrong of it put right.
+//! The grammar of statements: PostgreSQL's, with `#` allowed inside names, and with corrections of what
+//! the parser gets wrong.
 
 use std::any::TypeId;
 

@@ -1,8 +1,8 @@
-//! Groups as the probe side of a join: only those are made that the other side asks for.
+//! Groups as the probe side of a join: only those that the other side asks for are made.
 //!
-//! The keys of a build side go down through an aggregation by these keys, and leave rows out before they are grouped.
-//! DataFusion builds the side that has fewer rows, which the groups of a large table often are: all of it is read and
-//! grouped then. TPC-H's query 17 at scale 1 over the heap: 735 -> 95 ms.
+//! The keys of a build side are pushed down through an aggregation by these keys, and exclude rows before
+//! they are grouped. DataFusion builds the side with fewer rows, often the groups of a large table: all
+//! of it is then read and grouped. TPC-H's query 17 at scale 1 over the heap: 735 -> 95 ms.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
 use crate::walk::Walk;
 
-/// The other side has at most one row for so many that are grouped, or it is not worth the change.
+/// The other side has at most one row per this many to be grouped, or the change does not pay.
 const ROWS_GROUPED: usize = 4;
 
 /// The rule. It comes after the one that chooses the side of a join that is kept.

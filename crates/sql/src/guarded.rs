@@ -1,8 +1,9 @@
-//! Conditions that keep others from being evaluated where these fail: `CASE WHEN x = 0 THEN false ELSE
-//! 10/x > 3 END`, `x = 0 OR 10/x > 3`.
+//! Conditions that guard others against evaluation on rows where they would fail: `CASE WHEN x = 0 THEN
+//! false ELSE 10/x > 3 END`, `x = 0 OR 10/x > 3`.
 //!
-//! DataFusion 55 makes AND and OR of a CASE of truth values, and evaluates both sides of those for all
-//! rows. A CASE of numbers it leaves as it is, and evaluates each branch for its own rows alone.
+//! DataFusion 55 rewrites a CASE with boolean results as AND and OR, and evaluates both sides of those
+//! for all rows. A CASE with numeric results it leaves alone, and evaluates each branch only for its own
+//! rows.
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};

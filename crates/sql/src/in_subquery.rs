@@ -1,9 +1,9 @@
-//! `IN` and `NOT IN` over subqueries with SQL's three values, where DataFusion has two.
+//! `IN` and `NOT IN` over subqueries with SQL's three-valued logic, where DataFusion has two values.
 //!
-//! `x NOT IN (S)` is true where no row of S is x, none is null, and x is not null unless S is empty. As
-//! joins DataFusion knows that only of a subquery that refers to nothing outside, compared with a column,
-//! as a condition of its own. Everywhere else `IN` is put as `EXISTS`, which is true or false; and among
-//! what a query returns `EXISTS` is put as a count.
+//! `x NOT IN (S)` is true if no row of S equals x, none is null, and x is not null unless S is empty.
+//! DataFusion plans that correctly as a join only for an uncorrelated subquery that is compared with a
+//! column, as a condition of its own. Everywhere else `IN` is rewritten as `EXISTS`, which is true or
+//! false; and in the select list `EXISTS` is rewritten as a count.
 
 use std::sync::Arc;
 

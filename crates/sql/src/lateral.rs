@@ -1,5 +1,5 @@
-//! `LATERAL (SELECT expressions)` without a table: what it computes of each row is put beside the row.
-//! Other subqueries behind LATERAL are joins that DataFusion knows.
+//! `LATERAL (SELECT expressions)` without a table: the values that it computes for each row are put
+//! beside the row. Other subqueries after LATERAL are joins that DataFusion knows.
 
 use std::sync::Arc;
 

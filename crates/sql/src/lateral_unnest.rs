@@ -1,5 +1,5 @@
-//! `FROM t, unnest(t.a)`: the items of each row's arrays beside the row. DataFusion knows no join whose one side
-//! unnests what the other one has.
+//! `FROM t, unnest(t.a)`: the items of each row's arrays beside the row. DataFusion has no join in which
+//! one side unnests arrays of the other.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Subqueries outside WHERE. `EXISTS` among what a query returns, groups by, aggregates or sorts by is a
-//! join that marks each row; in the condition of a join it is a condition of its own.
+//! Subqueries outside WHERE. An `EXISTS` in the select list, GROUP BY, an aggregate or ORDER BY becomes a
+//! join that marks each row; one in a join condition becomes a separate condition.
 //!
-//! DataFusion joins so for conditions; elsewhere it knows only subqueries of one value, and those only
-//! where they are tied to a row by equalities.
+//! DataFusion does this for conditions; elsewhere it knows only scalar subqueries, and those only if they
+//! are correlated by equalities.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Names of the columns that a query returns: of an expression the one that PostgreSQL gives it, and the same name
-//! more than once where the query says so.
+//! Names of result columns: an expression gets the name that PostgreSQL gives it, and a name may occur
+//! more than once if the query says so.
 //!
-//! DataFusion calls an expression by a text of its own and refuses a name that is there already. So a
-//! repeated name gets a number behind a character that nobody types, until the rows are shown.
+//! DataFusion names an expression by a text of its own and refuses duplicate names. So a repeated name
+//! gets a number after a character that nobody types, until the rows are shown.
 
 pub(crate) mod apart;
 pub(crate) mod given;
@@ -31,7 +31,7 @@ use crate::walk::{self, visit};
 /// The catalog as SQL names it.
 pub(crate) const CATALOG: &str = "db";
 
-/// Whether a name that is to be given to something has characters that nobody sees.
+/// Whether a name that is to be given to something has invisible characters.
 pub(crate) fn has_controls(key: &str) -> bool {
     cellar_instance::catalog::name::parts(key).1.chars().any(char::is_control)
 }
@@ -86,7 +86,7 @@ pub(crate) fn settle_query(query: &mut Query) {
     sort_by_names(query, &named);
 }
 
-/// Has a query be sorted by its columns: behind DISTINCT only those can be.
+/// Sorts a query by its result columns: after DISTINCT only those are possible.
 fn sort_by_names(query: &mut Query, named: &[(Expr, Ident)]) {
     let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = &mut query.order_by else {
         return;

@@ -1,10 +1,10 @@
-//! Nodes of a plan through which no filter goes down by a name that stands for another column below.
+//! Plan nodes through which no filter is pushed down by a name that stands for another column below.
 //!
-//! DataFusion finds the columns of a filter by their names in each node on the way down, so that a filter
-//! about the second `y` of `SELECT a.y, b.y` becomes one about the first. Around its rules that push
-//! filters down, such nodes get a lid. So do inputs in which a name is another column than it is above them: of
-//! a union whose inputs have their columns in other orders, of a semi join whose keys have other names
-//! on its other side, of groups by something that is named as a column.
+//! DataFusion finds the columns of a filter by name in each node on the way down, so that a filter on the
+//! second `y` of `SELECT a.y, b.y` becomes one on the first. While its rules push filters down, such
+//! nodes get a lid. So do inputs in which a name is another column than above them: of a union whose
+//! inputs have their columns in different orders, of a semi join whose keys have other names on its other
+//! side, of groups by something that has the name of a column.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Names that somebody may have meant.
+//! Names that the user may have meant.
 
 use crate::failure::distance;
 

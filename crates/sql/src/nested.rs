@@ -1,10 +1,10 @@
-//! Subqueries that refer to a query two or more levels outside.
+//! Subqueries that refer to a query two or more levels further out.
 //!
 //! `EXISTS (SELECT FROM b WHERE b.x = a.x AND NOT EXISTS (SELECT FROM c WHERE c.y = a.y AND c.x = b.x))`:
-//! DataFusion makes joins of what refers to the next level alone. So the values that the levels within need
-//! of the row outside are put beside the rows between (`b`), without repetition: what is within refers to
-//! these, and these are the row's own. (The "magic set" of Neumann and Kemper, Unnesting Arbitrary Queries,
-//! BTW 2015.)
+//! DataFusion makes joins only of references to the next level. So the values that inner levels need from
+//! the outer row are put beside the rows in between (`b`), without duplicates: the inner query refers to
+//! these, and these are equal to the row's own. (The "magic set" of Neumann and Kemper, Unnesting
+//! Arbitrary Queries, BTW 2015.)
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! An OFFSET right above the sort whose first rows it skips.
 //!
-//! DataFusion 55 takes away a sort by columns that a projection between it and an OFFSET does not hand on:
-//! `SELECT a || b FROM t ORDER BY a OFFSET 10` then skips any ten rows, where it is a subquery. (Its
+//! If a projection between a sort and an OFFSET drops the sort columns, DataFusion 55 removes the sort:
+//! in a subquery, `SELECT a || b FROM t ORDER BY a OFFSET 10` then skips any ten rows. (Its
 //! `ensure_sorting` takes an input without an order for one whose order nobody needs.)
 
 use std::sync::Arc;

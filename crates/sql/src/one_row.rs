@@ -1,8 +1,9 @@
-//! Subqueries of one value: null where there is no row, an error where there are two.
+//! Scalar subqueries: null if there is no row, an error if there are two.
 //!
-//! DataFusion 55 believes the column of a subquery that cannot be null also where the subquery has no row:
-//! `(SELECT 5 FROM n WHERE false) IS NULL` was false. Tied to a row outside, it takes only aggregates,
-//! which have one row at most; here any other is aggregated by a function that fails at a second row.
+//! DataFusion 55 takes a NOT NULL column of a subquery for not null even if the subquery returns no row:
+//! `(SELECT 5 FROM n WHERE false) IS NULL` was false. If the subquery is correlated it accepts only
+//! aggregates, which return at most one row; here any other is aggregated by a function that fails at a
+//! second row.
 
 use arrow::array::{Array, ArrayRef, UInt64Array};
 use arrow::datatypes::{DataType, Field, FieldRef};

@@ -1,8 +1,8 @@
-//! The order of a subquery for functions that depend on the order of their rows.
+//! The order of a subquery, kept for functions that depend on the order of their rows.
 //!
 //! `SELECT string_agg(x, ',') FROM (SELECT x FROM t ORDER BY y)` gives any order in DataFusion 55, which
-//! takes away a sort that no operator above asks for. PostgreSQL and Oracle keep it, and people rely on it
-//! where no ORDER BY stands in the call or its window.
+//! removes a sort that no operator above asks for. PostgreSQL and Oracle keep it, and people rely on it
+//! if there is no ORDER BY in the call or its window.
 
 use std::sync::Arc;
 

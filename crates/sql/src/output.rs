@@ -112,7 +112,7 @@ impl<W: Write> Writer<W> {
             }
             self.rows += 1;
         }
-        // Whoever waits for rows sees them, though more may take long.
+        // A waiting user sees the rows so far, though more may take long.
         self.out.flush()
     }
 

@@ -1,8 +1,8 @@
-//! Small batches in place of large ones below sorts that have little memory.
+//! Small batches in place of large ones, below sorts that have little memory.
 //!
-//! A scan hands on a row group at a time, and both halves of a batch that was distributed over two parts
-//! hold its texts. A sort takes twice the memory of each batch that it is given, and cannot spill before
-//! it has one: what sorts at the same time have each must be more than that.
+//! A scan hands on a row group at a time, and when a batch is split over two partitions both halves keep
+//! all its texts. A sort takes twice the memory of each batch that it is given, and cannot spill before
+//! it has one: the share of each concurrent sort must be larger than that.
 
 use std::fmt;
 use std::sync::Arc;

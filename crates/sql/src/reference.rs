@@ -1,5 +1,5 @@
-//! The right answers of TPC-H's Q1 and Q6: computed from the generator's rows by plain loops, or
-//! at scale 1 the published ones. No part of the query engine takes part.
+//! The right answers of TPC-H's Q1 and Q6: computed from the generator's rows by plain loops or, at scale
+//! 1, the published ones. No part of the query engine is involved.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Notices about files that stay when an external table is dropped, and the way to be rid of them.
+//! Notices about files that remain when an external table is dropped, and how to remove them.
 
 use cellar_instance::commands;
 use cellar_instance::tables::external::ExternalFiles;

@@ -1,7 +1,7 @@
 //! `x < ANY (S)` and `x <> ALL (S)` wherever a condition may stand, as `IN` or as `EXISTS`.
 //!
-//! DataFusion puts them as `EXISTS` too, but late, when its rules for what a query returns, groups by or
-//! aggregates have passed, and under names that those above do not know.
+//! DataFusion rewrites them as `EXISTS` too, but late, after its rules for the select list, GROUP BY and
+//! aggregates have run, and under names that the operators above do not know.
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};

@@ -1,8 +1,8 @@
-//! `EXCEPT ALL` and `INTERSECT ALL`, which count how often a row is there.
+//! `EXCEPT ALL` and `INTERSECT ALL`, which count how often a row occurs.
 //!
-//! DataFusion plans them as the anti or semi join of `EXCEPT` and `INTERSECT` without DISTINCT on the left:
-//! a row that is on both sides is dropped or kept each time. Here each side numbers equal rows, and the
-//! number is one more key: `a` rows less `b` equal ones leave `a - b`.
+//! DataFusion plans them as the anti or semi join of `EXCEPT` and `INTERSECT`, without DISTINCT on the
+//! left: every occurrence of a row that is on both sides is dropped or kept. Here each side numbers equal
+//! rows, and the number is one more key: `a` rows less `b` equal ones leave `a - b`.
 
 use std::sync::Arc;
 

@@ -209,7 +209,7 @@ impl Shared {
         };
         let _counted = self.on_way.take(length);
         if pieces.send(Piece { at, bytes, _counted }).is_err() {
-            // Who writes is gone, and has not said why; it may be about to.
+            // The writer is gone, and has not said why; it may be about to.
             let stopped = Error::new(1013, "57014", "the statement was stopped");
             return Err(io::Error::other(state.failed.get_or_insert(stopped).clone()));
         }

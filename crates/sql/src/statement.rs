@@ -1,4 +1,4 @@
-//! Statements, read and sorted by who carries them out.
+//! Statements, parsed and sorted by the component that runs them.
 
 pub mod rights;
 

@@ -1,8 +1,8 @@
-//! Answers from statistics, where they are those of the values themselves.
+//! Answers from statistics, only where these are of the values themselves.
 //!
-//! DataFusion 55 takes the least and the greatest value of a column, cast, for those of the cast column
-//! (`project_column_statistics_through_expr`): of '9' and '10' as numbers the greatest was 9, and a text that
-//! is no number was not noticed.
+//! For the minimum and maximum of a cast column, DataFusion 55 casts those of the column
+//! (`project_column_statistics_through_expr`): of '9' and '10' as numbers the maximum was 9, and a text
+//! that is no number went unnoticed.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Columns of a subquery by which it is tied to a row outside, under names of their own.
+//! Columns of a subquery that correlate it with an outer row, under unique names.
 //!
-//! DataFusion makes a join of the subquery and finds these columns by their names alone among what the
-//! subquery gives: `EXISTS (SELECT b.id FROM b, c WHERE c.id = a.id)` became one where `b.id` is `a.id`.
+//! DataFusion makes a join of the subquery and finds these columns by name alone in its result: `EXISTS
+//! (SELECT b.id FROM b, c WHERE c.id = a.id)` became one where `b.id` is `a.id`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

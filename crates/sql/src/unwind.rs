@@ -1,4 +1,4 @@
-//! Panics of a statement as errors of it: other sessions of the process go on.
+//! Panics in a statement, turned into errors of that statement: other sessions of the process go on.
 
 use std::any::Any;
 use std::future::Future;

@@ -1,8 +1,8 @@
-//! Walks over plans, expressions and statements that are compiled once, whoever walks.
+//! Walks over plans, expressions and statements, compiled once for all callers.
 //!
-//! The walks of DataFusion and of the parser are generic over what is done at a node: each closure has some
-//! hundred functions made for it. Here it is behind a reference. Without that, copies of the walks were half
-//! of what this crate has the compiler make.
+//! The walks of DataFusion and of the parser are generic over the action at a node: for each closure some
+//! hundred functions are compiled. Here the action is behind a reference. Without that, copies of the
+//! walks were half of what the compiler had to make of this crate.
 
 use std::ops::ControlFlow;
 

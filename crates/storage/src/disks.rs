@@ -1,5 +1,5 @@
-//! Disks as storage opens them: found by path, with a scheduler in front, and a report of what
-//! is in force.
+//! Disks as storage opens them: found by path, each with a scheduler in front and a report of the I/O
+//! modes in effect.
 
 #[cfg(feature = "real")]
 mod real;
@@ -12,14 +12,14 @@ use cellar_io::sched::Scheduled;
 
 use crate::error::{Error, Result};
 
-/// What is in force on a disk, never what was asked for.
+/// The I/O modes in effect on a disk, never those requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InForce {
     /// io_uring, libaio or sync.
     pub engine: String,
-    /// Whether the page cache is passed by.
+    /// Whether I/O bypasses the page cache.
     pub direct: bool,
-    /// Why it is not what was asked for.
+    /// Why the modes are not those requested.
     pub remarks: Vec<String>,
 }
 
@@ -69,8 +69,8 @@ impl OpenDisks {
         Arc::make_mut(&mut disks).push(disk);
     }
 
-    /// Lets go of the disks for which `stays` is false, and says which: they are closed when nobody
-    /// uses them.
+    /// Releases the disks for which `stays` is false, and returns which: each is closed when its last
+    /// user is done.
     pub fn keep(&self, stays: impl Fn(&OpenDisk) -> bool) -> Vec<PathBuf> {
         let mut disks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let gone: Vec<PathBuf> =
@@ -101,7 +101,7 @@ pub trait Disks: Send + Sync + 'static {
     /// It is not there, in use, or not allowed, with the next step.
     fn open(&self, path: &Path, write: bool) -> Result<OpenDisk>;
 
-    /// Refuses a disk that carries anything foreign: a partition, a signature, a mount; unless its
+    /// Refuses a disk that carries anything foreign (a partition, a signature, a mount), unless its
     /// serial number is given with ERASE.
     ///
     /// # Errors
@@ -112,12 +112,12 @@ pub trait Disks: Send + Sync + 'static {
     fn find(&self, patterns: &[String]) -> Sought;
 }
 
-/// What was found where patterns look.
+/// The result of expanding patterns.
 #[derive(Clone, Debug, Default)]
 pub struct Sought {
     /// Paths that match.
     pub paths: Vec<PathBuf>,
-    /// Why places could not be looked at: others may match.
+    /// Why some directories could not be searched; there may be more matches in them.
     pub problems: Vec<Error>,
 }
 
@@ -125,7 +125,7 @@ impl Sought {
     /// All that match.
     ///
     /// # Errors
-    /// Why it is not known whether others do.
+    /// Some directory could not be searched, so there may be more matches.
     pub fn all(self) -> Result<Vec<PathBuf>> {
         self.problems.into_iter().next().map_or(Ok(self.paths), Err)
     }
@@ -161,7 +161,7 @@ pub fn default_failgroups(disks: &[Below]) -> Vec<Option<String>> {
         .collect()
 }
 
-/// A member of a group, as far as it decides where others join.
+/// What is known of a group member that decides the failure groups of disks joining later.
 #[derive(Clone, Debug)]
 pub struct Standing {
     /// Its name.
@@ -195,8 +195,8 @@ pub fn joining_failgroups(members: &[Standing], new: &[Below]) -> Vec<Option<Str
     new.iter().map(&mut join).collect()
 }
 
-/// The failure group of each place, if each has one of its own and there are two failure groups or
-/// more. A place whose disks are missing is not known, but its failure group counts.
+/// The failure group of each place (path or device), if each place has one of its own and there are two
+/// failure groups or more. The place of a missing disk is unknown, but its failure group counts.
 fn follows(
     members: &[Standing],
     key: impl Fn(&Below) -> Option<&String>,
@@ -211,7 +211,8 @@ fn follows(
     }
     let of_places: std::collections::BTreeSet<&String> = known.values().collect();
     let all: std::collections::BTreeSet<&String> = members.iter().map(|m| &m.failgroup).collect();
-    // Of one place nobody can tell, but by the name: who is his own failure group bears his name.
+    // A single place proves nothing; only names help: a disk that is its own failure group has the same
+    // name as it.
     let shared = known.len() >= 2 || here().all(|(member, _)| member.failgroup != member.name);
     (!known.is_empty() && all.len() >= 2 && of_places.len() == known.len() && shared)
         .then_some(known)

@@ -17,7 +17,7 @@ pub struct Entry {
     pub number: u32,
     /// What happened, with the value and the allowed values.
     pub message: String,
-    /// The same without the name of the disk group that it is about, where it begins with one.
+    /// The same without the disk group's name at its beginning, if it has one there.
     pub reason: Option<String>,
 }
 
@@ -38,10 +38,10 @@ impl std::fmt::Display for Entry {
     }
 }
 
-/// What a statement lacks for it to go on all the same.
+/// The clause that would let a refused statement go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// FORCE, of a mount that cannot show that nothing newer exists elsewhere.
+    /// FORCE, for a mount that cannot prove that nothing newer exists elsewhere.
     Force,
     /// The serial number of a disk whose content is given up.
     Erase(String),
@@ -68,7 +68,7 @@ pub struct Error {
     /// Never empty; the last entry is the cause.
     stack: Vec<Entry>,
     hint: Option<NextStep>,
-    /// Somebody else has it locked, who may be about to let go of it.
+    /// Another process holds the lock, and may be about to release it.
     busy: bool,
     denied: bool,
     remedy: Option<Remedy>,
@@ -105,7 +105,7 @@ impl Error {
         self
     }
 
-    /// Says what the statement lacks for it to go on.
+    /// Records the clause that would let the statement go on.
     #[must_use]
     pub fn with_remedy(mut self, remedy: Remedy) -> Error {
         self.remedy = Some(remedy);
@@ -119,7 +119,7 @@ impl Error {
         self
     }
 
-    /// Marks the error as one of a path that this process has no right to open.
+    /// Marks the error as a lack of permission to open a path.
     #[cfg(feature = "real")]
     #[must_use]
     pub(crate) fn of_rights(mut self) -> Error {
@@ -127,22 +127,22 @@ impl Error {
         self
     }
 
-    /// Whether this process had no right to open a path, which says nothing about what is there.
+    /// Whether this process lacked permission to open a path, which says nothing about what is there.
     pub fn is_denied(&self) -> bool {
         self.denied
     }
 
-    /// Whether it may do a moment later: another process has the disk locked.
+    /// Whether a retry may succeed soon: another process holds the lock on the disk.
     pub fn is_busy(&self) -> bool {
         self.busy
     }
 
-    /// What the statement lacks for it to go on all the same, if that is known.
+    /// The clause that would let the statement go on, if that is known.
     pub fn remedy(&self) -> Option<&Remedy> {
         self.remedy.as_ref()
     }
 
-    /// Whether it is a mount that goes on with what is here by FORCE.
+    /// Whether it is a refused mount that FORCE would carry out with the disks at hand.
     pub fn force_helps(&self) -> bool {
         self.remedy == Some(Remedy::Force)
     }
@@ -162,7 +162,7 @@ impl Error {
         self.hint.as_ref()
     }
 
-    /// The same with the next step as `change` makes it.
+    /// The same error, its next step changed by `change`.
     #[must_use]
     pub fn map_next_step(self, change: impl FnOnce(NextStep) -> NextStep) -> Error {
         Error { hint: self.hint.map(change), ..self }
@@ -183,8 +183,8 @@ impl Error {
         sqlstate_of(self.number())
     }
 
-    /// Whether this process or machine had nothing left of what was needed. It says nothing about
-    /// what it was needed for.
+    /// Whether this process or machine had run out of a resource. That says nothing about the object it
+    /// was needed for.
     pub fn is_exhausted(&self) -> bool {
         self.has(EXHAUSTED)
     }
@@ -226,10 +226,10 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The number of what was refused because this process or machine had nothing left.
+/// The number for a request refused because this process or machine had run out of a resource.
 pub const EXHAUSTED: u32 = 70130;
 
-/// Something that this process or machine had nothing left for, with what helps.
+/// The error for a resource that this process or machine has run out of, with what helps.
 fn exhausted(text: String, lacks: &str) -> Error {
     let next = match lacks {
         OPEN_FILES => {
@@ -315,7 +315,7 @@ impl From<cellar_diskgroup::Error> for Error {
     }
 }
 
-/// Something that only a bug can do, told as an error because it came from outside.
+/// An error that only a bug can cause; not a panic, because the input came from outside.
 pub const INTERNAL: u32 = 600;
 
 /// The SQLSTATE that goes with a number; `58000` (system error) for any that has none of its own.

@@ -10,7 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::error::{Error, Result};
 
-/// Told how many bytes of how many are pre-written.
+/// Called with the bytes pre-written so far, and the total.
 pub type Progress<'a> = dyn Fn(u64, u64) + Send + Sync + 'a;
 
 /// Pre-writes are this large, and so many are under way on each disk.
@@ -22,9 +22,9 @@ pub fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Makes a file of that size; takes it away again if it does not come to be.
+/// Creates a file of that size; removes it again if that fails.
 ///
-/// It is locked as a disk is, until what is given back is dropped.
+/// It is locked as a disk is, until the returned handle is dropped.
 pub(crate) fn make_file(path: &Path, size: u64) -> Result<std::fs::File> {
     let failed = |what: &str, error: &std::io::Error| Error::system(what, path, error);
     let file = std::fs::OpenOptions::new()
@@ -35,11 +35,11 @@ pub(crate) fn make_file(path: &Path, size: u64) -> Result<std::fs::File> {
         .open(path)
         .map_err(|e| failed("create", &e))?;
     let sized = || {
-        // Nobody takes it for a disk before it is one.
+        // No other process takes it for a disk before it is one.
         let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
         rustix::fs::flock(&file, lock).map_err(|e| failed("lock", &e.into()))?;
         file.set_len(size).map_err(|e| failed("size", &e))?;
-        // Room is taken now, so that a full file system is found here and not under a write later.
+        // Space is allocated now, so that a full file system shows here and not later under a write.
         match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size) {
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
             Err(error) => return Err(failed("make room for", &error.into())),
@@ -53,8 +53,8 @@ pub(crate) fn make_file(path: &Path, size: u64) -> Result<std::fs::File> {
     Ok(file)
 }
 
-/// Writes new files, or new parts of files, with zeros: a file whose blocks are only promised pays
-/// for each first write with a change of the file system below.
+/// Writes new files, or new parts of files, with zeros: a file whose blocks are only reserved pays for
+/// each first write with a metadata change in the file system.
 pub(crate) async fn prewrite_all(
     devices: &[(Arc<dyn Device>, Range<u64>)],
     total: u64,

@@ -1,4 +1,4 @@
-//! The surroundings of storage: what it is given by whoever opens it, and tells them.
+//! The host of storage: what the code that opens it provides, and what storage reports to it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::mounted::Mounted;
 use crate::settings::Settings;
 
-/// Who opens storage, as far as it has to do with them. Nothing here may wait.
+/// The code that opens storage, as far as storage deals with it. No method may block.
 pub trait Host: Send + Sync + 'static {
     /// Begins a session of storage's own, under this name.
     fn background(&self, program: &str) -> Background;
@@ -22,7 +22,7 @@ pub trait Host: Send + Sync + 'static {
     /// A group is mounted, under this name.
     fn mounted(&self, name: &str, mounted: &Mounted);
 
-    /// A group is about to go, or has gone: what is open of it is let go of.
+    /// A group is about to go, or has gone: whatever is open in it must be released.
     fn release(&self, name: &str);
 
     /// A group has gone.
@@ -51,14 +51,14 @@ impl Background {
 /// How storage is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenMode {
-    /// Write nothing: the log is replayed in RAM, nothing is resynced.
+    /// Read-only: the log is replayed in RAM, nothing is resynced.
     pub read_only: bool,
-    /// Mount although it cannot be proven that nothing newer exists elsewhere.
+    /// Mount even if it cannot be proven that nothing newer exists elsewhere.
     pub force: bool,
 }
 
 impl OpenMode {
-    /// Refuses to write where nothing is to be written.
+    /// Refuses to write if storage is open read-only.
     pub(crate) fn check_writable(self) -> Result<()> {
         match self.read_only {
             true => Err(Error::new(70041, "the database is open read-only")),

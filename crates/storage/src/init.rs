@@ -40,7 +40,8 @@ pub struct InitSpec {
     pub sector_size: Option<u32>,
     /// The disks.
     pub disks: Vec<InitDisk>,
-    /// The failure group of each disk, where that is said; what it stands on decides for the others.
+    /// The failure group of each disk, where one is given; for the others it follows from what they stand
+    /// on.
     pub failgroups: Vec<Option<String>>,
     /// Serial numbers that give up what is on a disk, by absolute path.
     pub erase: std::collections::BTreeMap<PathBuf, String>,

@@ -1,5 +1,5 @@
-//! The floor of Cellar as one thing that is opened: disks are found, groups mounted, spares kept, redo
-//! placed. It knows no tables, sessions or SQL: what it needs of those above, they give it.
+//! The storage layer of Cellar as one thing to open: it finds disks, mounts groups, keeps spares and
+//! places redo. It knows no tables, sessions or SQL: what it needs of the layers above, they pass in.
 //!
 //! The principal type is [`Storage`], a handle of parts that each own their state: the
 //! [`DiskFinder`](finder::DiskFinder), the [`Groups`](groups::Groups) and the

@@ -28,7 +28,7 @@ impl Mounted {
         Arc::new(store.for_session(session.clone()))
     }
 
-    /// Closes the disks that have left the group; their paths.
+    /// Closes the disks that have left the group, and returns their paths.
     pub(crate) fn close_gone(&self) -> Vec<PathBuf> {
         let here: std::collections::BTreeSet<String> =
             self.group.disks().into_iter().filter_map(|d| d.path).collect();
@@ -54,7 +54,7 @@ impl Mounted {
     }
 }
 
-/// The mounted groups by name, as one handle: a group that is mounted or goes is so for all who have it.
+/// The mounted groups by name, as one handle: a mount or dismount is visible to all its holders.
 #[derive(Clone, Default)]
 pub struct MountedGroups(Arc<Mutex<BTreeMap<String, Mounted>>>);
 

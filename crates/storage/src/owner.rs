@@ -8,8 +8,8 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 
-/// A path that may not be opened: which part of it refuses, its owner and rights, who asks, and the
-/// command that helps.
+/// A path that may not be opened: which part of it refuses, its owner and mode, the user who asks, and
+/// the command that helps.
 pub(crate) fn denied(path: &Path, write: bool) -> Error {
     let shown = path.display();
     if write && accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS) == Err(Errno::ROFS) {
@@ -17,7 +17,7 @@ pub(crate) fn denied(path: &Path, write: bool) -> Error {
         return Error::new(15025, text).hint("mount it to be written: mount -o remount,rw");
     }
     if write && is_immutable(path) {
-        // Nobody may write to it, the superuser neither.
+        // Nobody may write to it, not even the superuser.
         let text = format!("open of {shown}: it is marked as immutable, or append-only");
         let next = format!("as root: chattr -ia {}", cellar_io::shell::path(path));
         return Error::new(15025, text).hint(next).of_rights();

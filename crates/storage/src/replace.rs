@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 /// A name that is a link to something else is not opened: what is written would go there.
 pub const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
 
-/// Replaces a file of a directory as a whole: after a crash it is old or new. It is written beside,
-/// as a file that was not there before, so that no link leads elsewhere.
+/// Replaces a file of a directory as a whole: after a crash it is old or new. The new content is written
+/// to a file beside it that did not exist before, so that no link leads elsewhere.
 ///
 /// # Errors
 /// 70110; the old content stands.

@@ -332,7 +332,7 @@ pub struct NewLogfile {
 }
 
 impl GroupAction {
-    /// The disks that are to join, by paths that may be relative to where the user works.
+    /// The disks that are to join, by paths that may be relative to the user's working directory.
     pub fn new_disks(&mut self) -> Vec<&mut DiskRequest> {
         match self {
             GroupAction::Disks(change) => change.add.iter_mut().collect(),

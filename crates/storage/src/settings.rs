@@ -33,7 +33,7 @@ pub const RESYNC_TARGET: &str = "resync_target";
 /// Reads that a scan keeps in flight on each disk.
 pub const SCAN_DEPTH: &str = "scan_depth";
 
-/// What is in force, by the names in this module. Who implements it knows them all.
+/// The values in effect, by the names in this module. An implementation knows all of them.
 pub trait Settings: Send + Sync + 'static {
     /// A number.
     fn integer(&self, name: &'static str) -> u64;

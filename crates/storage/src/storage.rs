@@ -43,10 +43,10 @@ impl Storage {
         Storage { finder, groups, redo }
     }
 
-    /// Opens what `disk_string` finds: mounts every group; not the redo log, which is
-    /// [opened](RedoManager::open) when whoever opens this is ready for it. Where the group that holds the
-    /// catalog is the one named `force`, and it cannot be proven that nothing newer than what is here
-    /// exists elsewhere, it is mounted all the same. A group that mounts as it is is not forced.
+    /// Opens what `disk_string` finds: mounts every group; not the redo log, which the caller
+    /// [opens](RedoManager::open) when it is ready. If the group that holds the catalog is the one named
+    /// `force`, and it cannot be proven that nothing newer exists elsewhere, it is mounted all the same.
+    /// A group that mounts normally is not forced.
     ///
     /// # Errors
     /// The group that holds the catalog cannot be mounted; FORCE does not choose between two histories or

@@ -24,8 +24,8 @@ pub fn mode_status(disk: &DiskInfo) -> &'static str {
     }
 }
 
-/// STATE of v$asm_disk: NORMAL, or what becomes of a disk that is leaving. A disk that was added is
-/// NORMAL at once: it takes its share from then on.
+/// STATE of v$asm_disk: NORMAL, or what becomes of a disk that is leaving. An added disk is NORMAL at
+/// once: it takes its share from then on.
 pub fn disk_state(group: &Group, disk: &DiskInfo) -> &'static str {
     match disk.status {
         DiskStatus::Online | DiskStatus::Offline | DiskStatus::Returning => "NORMAL",
@@ -58,8 +58,8 @@ pub fn rebalance_state(operation: &Operation) -> &'static str {
     }
 }
 
-/// STATE of v$asm_operation, of one of its passes: DONE if nothing of it is left, WAIT until those
-/// before it let it begin.
+/// STATE of v$asm_operation, of one pass of a rebalance: DONE if nothing of it is left, WAIT until
+/// earlier passes let it begin.
 pub fn pass_state(operation: &Operation, pass: Option<&PassProgress>) -> &'static str {
     let Some(now) = pass else { return rebalance_state(operation) };
     match operation.passes.iter().find(|pass| !pass.is_done()) {

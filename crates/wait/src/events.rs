@@ -170,7 +170,7 @@ const GROUP: [&str; 3] = ["group#", "", ""];
 const NONE: [&str; 3] = ["", "", ""];
 
 events! {
-    /// A read of one block into the cache, somebody waits for it.
+    /// A read of one block into the cache that somebody waits for.
     DB_FILE_SEQUENTIAL_READ = "db file sequential read", UserIo, BLOCK;
     /// One read of many blocks into scattered buffers of the cache.
     DB_FILE_SCATTERED_READ = "db file scattered read", UserIo, BLOCK;
@@ -181,16 +181,16 @@ events! {
     /// A batch of writes of changed pages.
     DB_FILE_PARALLEL_WRITE = "db file parallel write", SystemIo,
         ["requests", "interrupt", "timeout"];
-    /// The hand-over of a batch of writes that should not have taken any time.
+    /// The submission of a batch of writes, which should take no time.
     DB_FILE_ASYNC_IO_SUBMIT = "db file async I/O submit", SystemIo,
         ["requests", "interrupt", "timeout"];
-    /// Waiting for a read in flight that passes by the cache.
+    /// A read in flight that bypasses the cache.
     DIRECT_PATH_READ = "direct path read", UserIo, DIRECT;
-    /// Waiting for a write in flight that passes by the cache.
+    /// A write in flight that bypasses the cache.
     DIRECT_PATH_WRITE = "direct path write", UserIo, DIRECT;
-    /// As direct path read, of what was spilled.
+    /// As direct path read, from a spill file.
     DIRECT_PATH_READ_TEMP = "direct path read temp", UserIo, DIRECT;
-    /// As direct path write, of what is spilled.
+    /// As direct path write, to a spill file.
     DIRECT_PATH_WRITE_TEMP = "direct path write temp", UserIo, DIRECT;
     /// A session waits for its commit to be durable.
     LOG_FILE_SYNC = "log file sync", Commit, ["buffer#", "sync scn", ""];
@@ -204,10 +204,10 @@ events! {
     LOG_BUFFER_SPACE = "log buffer space", Configuration, NONE;
     /// Waiting for the next log to be usable.
     LOG_FILE_SWITCH_COMPLETION = "log file switch completion", Configuration, NONE;
-    /// The next log still protects pages that were not written.
+    /// The next log still protects pages that have not been written.
     LOG_FILE_SWITCH_CHECKPOINT_INCOMPLETE = "log file switch (checkpoint incomplete)",
         Configuration, NONE;
-    /// The next log was not archived.
+    /// The next log has not been archived.
     LOG_FILE_SWITCH_ARCHIVING_NEEDED = "log file switch (archiving needed)", Configuration, NONE;
     /// A read of control data.
     CONTROL_FILE_SEQUENTIAL_READ = "control file sequential read", SystemIo, BLOCK;
@@ -217,7 +217,7 @@ events! {
     FREE_BUFFER_WAITS = "free buffer waits", Configuration, ["file#", "block#", "set-id#"];
     /// The page is being written; it may be changed afterwards.
     WRITE_COMPLETE_WAITS = "write complete waits", Configuration, ["file#", "block#", ""];
-    /// Another session has the same block on its way.
+    /// Another session is already reading the same block.
     READ_BY_OTHER_SESSION = "read by other session", UserIo, ["file#", "block#", "class#"];
     /// Backup, restore, or validation of files.
     RMAN_BACKUP_RECOVERY_IO = "RMAN backup & recovery I/O", SystemIo, ["count", "intr", "timeout"];
@@ -239,11 +239,11 @@ events! {
     /// A table is locked by another transaction.
     ENQ_TM_CONTENTION = "enq: TM - contention", Application,
         ["name|mode", "object #", "table/partition"];
-    /// A page in the cache is pinned the other way.
+    /// A page in the cache is pinned in an incompatible mode.
     BUFFER_BUSY_WAITS = "buffer busy waits", Concurrency, ["file#", "block#", "class#"];
     /// Waiting for an internal lock of the catalog.
     LIBRARY_CACHE_LOCK = "library cache lock", Concurrency, ["handle address", "lock address", ""];
-    /// The client has not asked for anything.
+    /// The client has sent no request.
     SQLNET_MESSAGE_FROM_CLIENT = "SQL*Net message from client", Idle,
         ["driver id", "#bytes", ""];
     /// Results on their way to the client.
@@ -256,7 +256,7 @@ events! {
         ["driver id", "#bytes", ""];
     /// A background worker has nothing to do.
     RDBMS_IPC_MESSAGE = "rdbms ipc message", Idle, ["timeout", "", ""];
-    /// Somebody asked to sleep.
+    /// A session asked to sleep.
     PL_SQL_LOCK_TIMER = "PL/SQL lock timer", Idle, ["duration", "", ""];
     /// One block read from a cell.
     CELL_SINGLE_BLOCK_READ = "cell single block physical read", UserIo, CELL;
@@ -265,7 +265,7 @@ events! {
     /// Blocks that are not neighbours read from a cell.
     CELL_LIST_OF_BLOCKS_READ = "cell list of blocks physical read", UserIo,
         ["cellhash#", "diskhash#", "blocks"];
-    /// Results of a scan that cells do beside the data.
+    /// Results of a scan that cells perform next to the data.
     CELL_SMART_TABLE_SCAN = "cell smart table scan", UserIo, ["cellhash#", "", ""];
     /// As cell smart table scan, over an index.
     CELL_SMART_INDEX_SCAN = "cell smart index scan", UserIo, ["cellhash#", "", ""];
@@ -285,17 +285,17 @@ events! {
     DISK_WRITE = "disk write", SystemIo, DISK;
     /// A flush of a device's cache.
     DISK_FLUSH = "disk flush", SystemIo, ["disk#", "", ""];
-    /// A discard or zeroing of a range.
+    /// A discard of a range, or writing zeros to it.
     DISK_DISCARD = "disk discard", SystemIo, DISK;
-    /// Regions are marked as being written before they are.
+    /// Regions are marked dirty before they are written.
     DIRTY_REGION_LOG_WRITE = "dirty region log write", SystemIo, ["group#", "regions", ""];
     /// The copies of a region are made equal again.
     MIRROR_RESYNC = "mirror resync", SystemIo, ["file#", "region", "bytes"];
     /// A write waits until a resync has left its region.
     MIRROR_RESYNC_REGION = "mirror resync region", Concurrency, ["file#", "region", ""];
-    /// A bad copy is written anew from a good one.
+    /// A bad copy is rewritten from a good one.
     MIRROR_REPAIR = "mirror repair", SystemIo, ["file#", "extent", "bytes"];
-    /// A copy could not be read; the other one is.
+    /// A copy could not be read, and another one is read instead.
     MIRROR_READ_OTHER_COPY = "mirror read other copy", UserIo, ["file#", "extent", "bytes"];
     /// A block of checksums is read.
     CHECKSUM_BLOCK_READ = "checksum block read", SystemIo, ["disk#", "checksum block#", ""];
@@ -307,12 +307,12 @@ events! {
     METADATA_CHECKPOINT = "metadata checkpoint", SystemIo, ["group#", "sequence", "bytes"];
     /// No room in the metadata log until a checkpoint is done.
     METADATA_LOG_SPACE = "metadata log space", Configuration, GROUP;
-    /// A disk leaves: its absence becomes durable before anything is acknowledged without it.
+    /// A disk leaves: its absence must be durable before anything is acknowledged without it.
     DISK_OFFLINE_EPOCH_COMMIT = "disk offline (epoch commit)", Administrative,
         ["group#", "disk#", "epoch"];
     /// Pieces of a file are noted as written before their first write is acknowledged.
     PIECE_MAP_COMMIT = "piece map commit", SystemIo, ["group#", "pieces", ""];
-    /// A freed extent waits for readers that may still look at it.
+    /// A freed extent waits for readers that may still use it.
     EXTENT_LEASE = "extent lease", Concurrency, ["disk#", "au", ""];
     /// Reading labels, superblocks and logs to mount a disk group.
     GROUP_RECOVERY_READ = "disk group recovery read", Administrative, GROUP;

@@ -146,15 +146,14 @@ struct Shards {
     folded: BTreeMap<Event, EventTotals>,
 }
 
-/// What [`Waits`] points to.
+/// The state that [`Waits`] points to.
 pub(crate) struct Registry {
     id: u64,
     shards: Mutex<Shards>,
     pub(crate) sessions: Mutex<Sessions>,
 }
 
-/// A lock that a panicking thread held is as good as any: every change below is complete or
-/// harmless.
+/// A poisoned lock is as good as any: every change below is complete or harmless.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -259,8 +258,8 @@ impl Waits {
         self.0.record(event, kind, nanos, false);
     }
 
-    /// What was counted of each event that ever happened, by event number. Waits that end
-    /// meanwhile may be missing.
+    /// The totals of each event that has ever happened, by event number. Waits that end meanwhile
+    /// may be missing.
     pub fn totals(&self) -> Vec<EventTotals> {
         let shards = lock(&self.0.shards);
         let mut totals = shards.folded.clone();

@@ -30,14 +30,14 @@ struct SessionInner {
 struct Slots {
     /// By helper number, 0 is the session itself.
     live: BTreeMap<u32, Arc<Slot>>,
-    /// What helpers counted that are gone.
+    /// The counts of helpers that have ended.
     folded: BTreeMap<Event, SessionEventTotals>,
 }
 
 impl Drop for SessionInner {
     fn drop(&mut self) {
         let mut sessions = lock(&self.registry.sessions);
-        // The number may have been given away since nobody could be found under it.
+        // The number may have been reused once nobody could be found under it.
         if sessions.open.get(&self.sid).is_some_and(|found| found.strong_count() == 0) {
             sessions.open.remove(&self.sid);
         }

@@ -24,7 +24,7 @@ pub enum Kind {
 pub enum WaitState {
     /// It has not waited yet.
     NeverWaited,
-    /// It waits, since that many nanoseconds on the caller's clock.
+    /// It has waited since this many nanoseconds on the caller's clock.
     Waiting {
         /// When the wait began.
         since: u64,
@@ -35,7 +35,7 @@ pub enum WaitState {
         nanos: u64,
         /// When it ended.
         ended: u64,
-        /// Whether it ended because its time was up.
+        /// Whether it timed out.
         timed_out: bool,
     },
 }
@@ -45,7 +45,7 @@ pub enum WaitState {
 pub struct SessionView {
     /// The number of the session, from 1; a number is used again after its session has ended.
     pub sid: u32,
-    /// Tells apart the sessions that had the same number.
+    /// Tells apart sessions that had the same number.
     pub serial: u32,
     /// 0 for the session itself, then its helpers.
     pub helper: u32,
@@ -68,21 +68,21 @@ pub struct SessionView {
 pub struct SessionEventTotals {
     /// The number of the session.
     pub sid: u32,
-    /// Tells apart the sessions that had the same number.
+    /// Tells apart sessions that had the same number.
     pub serial: u32,
     /// The event.
     pub event: Event,
     /// How many waits ended.
     pub count: u64,
-    /// How many of them ended because their time was up.
+    /// How many of them timed out.
     pub timeouts: u64,
-    /// How long they took together, in nanoseconds.
+    /// The total time, in nanoseconds.
     pub nanos: u64,
     /// The longest, in nanoseconds.
     pub max: u64,
 }
 
-/// What was counted in one slot of one event.
+/// The counts of one event in one slot.
 #[derive(Default)]
 pub(crate) struct SlotCounters {
     pub(crate) count: AtomicU64,
@@ -161,7 +161,7 @@ impl Slot {
             for (slot, value) in self.p.iter().zip(p) {
                 slot.store(value, Relaxed);
             }
-            // A clock that stands at the mark of idleness has run for 584 years.
+            // A clock that reads the idle mark has run for 584 years.
             self.since.store(now.min(IDLE - 1), Relaxed);
             add(&self.seq, 1);
         });
@@ -192,7 +192,7 @@ impl Slot {
         self.leave();
     }
 
-    /// What the slot shows.
+    /// The wait that the slot shows.
     pub(crate) fn read(&self) -> (WaitState, Option<Event>, [u64; 3], u64) {
         loop {
             let before = self.sequence.load(Acquire);
@@ -210,7 +210,7 @@ impl Slot {
             let timed_out = self.last_timed_out.load(Relaxed);
             fence(Acquire);
             if before % 2 == 1 || self.sequence.load(Relaxed) != before {
-                // The writer needs a few nanoseconds, unless it lost its processor.
+                // The writer needs a few nanoseconds, unless it was preempted.
                 std::thread::yield_now();
                 continue;
             }
@@ -225,7 +225,7 @@ impl Slot {
         }
     }
 
-    /// What was counted here.
+    /// The counts of this slot.
     pub(crate) fn counters(&self) -> impl Iterator<Item = (Event, &SlotCounters)> {
         let totals = self.totals.get().map_or(&[][..], |totals| &totals[..]);
         Event::all().zip(totals)

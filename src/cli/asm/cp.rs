@@ -232,7 +232,7 @@ async fn into_local(job: &Job<'_>, target: &Path, name: &str) -> Result<String, 
     let temporary = parent.join(format!(".cellar-cp-{:016x}", job.place.env.random()));
     let done = write_local(job, &temporary, &target, &parent, old.as_ref()).await;
     if done.is_err() {
-        // What failed first is told; a file that was never made needs no removal.
+        // The first failure is the one reported; a file that was never made needs no removal.
         let _ = fs::remove_file(&temporary);
     }
     done.map(|()| target.to_string_lossy().into_owned())

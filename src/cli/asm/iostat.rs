@@ -1,4 +1,4 @@
-//! iostat: what the disks of groups did, and what became of it in the devices below.
+//! iostat: the I/O of the disks of groups, and of the devices below.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

@@ -1,4 +1,4 @@
-//! md_backup, md_restore: what groups are, without what is in their files.
+//! md_backup, md_restore: the definitions of groups, without the contents of their files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

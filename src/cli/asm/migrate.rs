@@ -1,4 +1,4 @@
-//! `cellar asm migrate`: the data of some disks to others, online; told first how long that takes.
+//! `cellar asm migrate`: moves the data of some disks to others, online; says first how long that takes.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! scrub: everything is read, compared and, if wanted, mended.
+//! scrub: reads and compares everything and, if wanted, repairs it.
 
 use cellar_diskgroup::{ScrubPower, ScrubResult, ScrubScope, ScrubSpec};
 use cellar_instance::Error;

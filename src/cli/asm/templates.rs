@@ -1,4 +1,4 @@
-//! lstmpl, mktmpl, chtmpl, rmtmpl: what new files are.
+//! lstmpl, mktmpl, chtmpl, rmtmpl: templates, the properties of new files.
 
 use cellar_diskgroup::state::Striping;
 use cellar_diskgroup::{Protection, TemplateChange, TemplateWords};

@@ -1,4 +1,4 @@
-//! The step that adds a disk: what is to be moved, what was moved, and what the queries felt of it.
+//! The step that adds a disk: what is to be moved, what was moved, and how that affected the queries.
 
 use std::path::PathBuf;
 use std::sync::Arc;

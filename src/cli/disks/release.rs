@@ -1,4 +1,4 @@
-//! Disks of a disk group that nobody needs any more are made free: what would be lost is told first.
+//! Disks of a disk group that nobody needs any more, made free: what would be lost is shown first.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::cli::label::{Owner, owner};
 use crate::cli::output::{self, Format};
 use crate::cli::path::look;
 
-/// A disk that is to be free.
+/// A disk that is to be freed.
 struct Doomed {
     path: PathBuf,
     owner: Owner,
@@ -96,7 +96,7 @@ fn is_of(doomed: &Doomed, group: &str) -> bool {
     doomed.owner.label().is_some_and(|l| l.group_name.eq_ignore_ascii_case(group))
 }
 
-/// Looks at a disk that is to be free.
+/// Looks at a disk that is to be freed.
 fn doomed(path: &Path) -> Result<Doomed, Fault> {
     look(path, true)?;
     let facts = probe(path, &[])?;
@@ -198,7 +198,8 @@ async fn erase(device: &Arc<dyn Device>) -> Result<(), Fault> {
     let head = AU_START.min(size);
     let tail = size.saturating_sub(TAIL_BYTES).max(head);
     let chunk = 1 << 20;
-    // The end first: who is cut off finds the label at the start, and does it again.
+    // The end first: after an interruption the label is still found at the start, and the run is
+    // repeated.
     for range in [tail..size, 0..head] {
         let mut at = range.start;
         while at < range.end {

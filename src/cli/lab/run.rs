@@ -1,4 +1,4 @@
-//! `cellar lab run`: words to a checked request, the experiments, then the run is told and kept.
+//! `cellar lab run`: words to a checked request, the experiments, then the run is shown and kept.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,7 +108,7 @@ pub(super) fn run(args: Args, runtime: &Runtime) -> Result<(), Fault> {
     if let Some((number, before)) = &like {
         ran.compared = Some(Comparison::new(&ran, before, *number));
     }
-    // What was measured is told even where it cannot be kept.
+    // What was measured is shown even if it cannot be kept.
     let kept = super::kept().and_then(|kept| Ok((kept.keep(&ran)?, kept)));
     let written = args.files.write(&ran);
     show(&args, &ran, kept)?;

@@ -75,8 +75,8 @@ impl Base {
         Ok(Some(queued))
     }
 
-    /// A change of who takes part. `make` is called when all that was queued before is on its way
-    /// to the log; its operations are durable when this returns.
+    /// A change of which disks take part. `make` is called when everything queued before it has been
+    /// submitted to the log; its operations are durable when this returns.
     pub async fn change_disks(
         &self,
         make: impl FnOnce(&mut Core) -> Result<Vec<Op>, Error> + Send + 'static,
@@ -90,13 +90,13 @@ impl Base {
         self.request(Wanted::Checkpoint).await
     }
 
-    /// Writes zeros to those of these blocks of a disk's ring that hold no record that counts: a block
-    /// that could not be read can be read then.
+    /// Writes zeros to those of these blocks of a disk's ring that hold no live record, so that a
+    /// block that could not be read becomes readable.
     pub async fn clear_log(&self, disk: u16, blocks: Vec<u64>) -> Result<(), Error> {
         self.request(Wanted::ClearLog(disk, blocks)).await
     }
 
-    /// Lets disks leave by an epoch, if the group can go on without them and nothing is lost.
+    /// Takes disks out by an epoch, if the group can go on without them and nothing is lost.
     pub async fn take_out(&self, disks: Vec<u16>) -> Result<(), Error> {
         self.check_writable()?;
         self.request(Wanted::TakeOut(disks)).await
@@ -118,7 +118,7 @@ impl Base {
         self.change_inside_as(|_| ops.to_vec()).await
     }
 
-    /// Such a change, with operations made from the state as it is when they are queued.
+    /// The same, with operations made from the state as it is when they are queued.
     pub async fn change_inside_as(&self, make: impl Fn(&Core) -> Vec<Op>) -> Result<(), Error> {
         let ticket = loop {
             self.wait_for_room().await?;

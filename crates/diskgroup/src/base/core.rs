@@ -49,11 +49,11 @@ pub(crate) struct Moving {
     pub to: Leg,
 }
 
-/// The largest part of a disk that is kept for metadata: with a group of many large disks, a small
-/// one would have nothing else. Then growing may be refused for want of room for it.
+/// The largest part of a disk that is kept for metadata: in a group of many large disks, a small
+/// one would otherwise hold nothing else. A growth may then be refused for lack of metadata room.
 const HELD_PART: u32 = 8;
 
-/// Bytes that wait for the log, at which changes wait before they are made.
+/// Bytes queued for the log above which changes wait before they are made.
 const QUEUE_MAX: usize = PAYLOAD_MAX / 2;
 
 /// What the metadata log has room for while a checkpoint cannot be written.
@@ -61,14 +61,14 @@ const QUEUE_MAX: usize = PAYLOAD_MAX / 2;
 pub(crate) enum LogRoom {
     /// Any change.
     Plenty,
-    /// The disk of a member is full and the metadata does not fit there: only what makes it
+    /// The disk of a member is full, and the metadata does not fit there: only changes that make it
     /// smaller.
     Shrink,
-    /// The ring is nearly full, too: only who takes part.
+    /// The ring is nearly full, too: only changes of which disks take part.
     Nothing,
 }
 
-/// Why a change cannot be.
+/// Why a change is not possible.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChangeError {
     #[error("a change of {bytes} bytes")]
@@ -219,7 +219,7 @@ impl Core {
         self.moving.get(&key).map(|moving| moving.to)
     }
 
-    /// Extent sets of a file from `extent` on are gone: what was on its way has no place to go.
+    /// Extent sets of a file from `extent` on are gone: moves of them are cancelled.
     pub fn forget_moving(&mut self, file: u32, extent: u64) {
         self.moving.retain(|(f, e), _| *f != file || u64::from(*e) < extent);
     }
@@ -260,11 +260,12 @@ impl Core {
         Err(Error::NoSpace { group: group.to_owned(), wanted_mb: 0, why: why.to_owned() })
     }
 
-    /// Whether a checkpoint of the state after `ops` will have room on every metadata disk.
+    /// Whether a checkpoint of the state after `ops` will fit on every metadata disk.
     fn fits(&mut self, ops: &[Op]) -> bool {
         let more: i64 = ops.iter().map(|op| self.state.base_change(op)).sum();
         let extends = ops.iter().any(|op| matches!(op, Op::FileExtend { .. }));
-        // What makes it no larger is never refused, nor what was counted when it was allocated.
+        // Changes that do not make it larger are never refused, nor is what was counted when it was
+        // allocated.
         if more <= 0 && !extends {
             return true;
         }

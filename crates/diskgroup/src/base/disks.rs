@@ -8,8 +8,8 @@ use arc_swap::ArcSwap;
 use crate::disk::Disk;
 
 /// The disks of a mounted group that are here, by number: looked up with every request, changed
-/// when one comes or goes. Who has a disk keeps it until he is done; the device is closed with the
-/// last of them.
+/// when one comes or goes. A caller that has a disk keeps it until it is done; the device is closed
+/// when the last one drops it.
 pub(crate) struct Disks(ArcSwap<BTreeMap<u16, Arc<Disk>>>);
 
 impl Disks {

@@ -15,24 +15,24 @@ pub(crate) type MakeOps = Box<dyn FnOnce(&mut Core) -> Result<Vec<Op>, Error> + 
 
 /// What only the committer can do.
 pub(crate) enum Wanted {
-    /// A change of who takes part: nothing else is in the log between what was queued before it and
-    /// what is queued after.
+    /// A change of which disks take part: the log has nothing else between what was queued before
+    /// it and what is queued after it.
     Change(MakeOps),
     /// A checkpoint.
     Checkpoint,
-    /// These disks are to leave, if everything survives that.
+    /// These disks are to leave, if nothing is lost by that.
     TakeOut(Vec<u16>),
-    /// Blocks of a disk's ring that hold no record that counts are to be written with zeros.
+    /// Blocks of a disk's ring that hold no live record are to be overwritten with zeros.
     ClearLog(u16, Vec<u64>),
 }
 
-/// What somebody wants of the committer.
+/// A request to the committer.
 pub(crate) struct Request {
     pub wanted: Wanted,
     pub done: futures_channel::oneshot::Sender<Result<(), Error>>,
 }
 
-/// What the committer and everybody else tell each other.
+/// What the committer and its callers share.
 #[derive(Default)]
 pub(crate) struct LogShared {
     /// Changes of who takes part that wait for the committer.

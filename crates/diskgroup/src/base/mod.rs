@@ -32,7 +32,7 @@ use log::LogShared;
 use patience::Patience;
 use staying::Staying;
 
-/// What everybody holds of a mounted group.
+/// The shared part of a mounted group.
 pub(crate) struct Base {
     pub env: SharedEnv,
     /// The group's own background session: its waits are counted there.
@@ -48,15 +48,15 @@ pub(crate) struct Base {
     pub holds_catalog: bool,
     /// A random number for this mount.
     pub mount_id: u64,
-    /// The mount id that log records have: from the end of a dismount in order on, another one.
+    /// The mount id in log records: from the end of a clean dismount on, another one.
     pub log_mount_id: AtomicU64,
-    /// The mount id that labels may have from the end of a dismount on, before any record has it; or 0.
+    /// The mount id in labels from the end of a dismount on, before any record has it; or 0.
     pub end_life: AtomicU64,
     pub core: Mutex<Core>,
     pub disks: Disks,
     pub log: LogShared,
-    /// Held by who writes labels of disks that come or go: a disk that was let go of and is added
-    /// again must not get the label of before after the one of now.
+    /// Held while labels of disks that come or go are written: a disk that was released and is added again
+    /// must not get its old label after its new one.
     pub labels: futures_util::lock::Mutex<()>,
     /// Who is told what happens.
     pub above: Floors,
@@ -65,14 +65,14 @@ pub(crate) struct Base {
     /// A request unanswered for this long fails a disk that the group can do without, while the others
     /// answer.
     pub detach_timeout: Duration,
-    /// Being dismounted: nothing may begin to change any more. Set while the core is held, so that
-    /// no change that looked before is queued after.
+    /// Being dismounted: no new change may begin. Set while the core is held, so that a change that checked
+    /// earlier is not queued later.
     dismounting: AtomicBool,
     stopped: OnceLock<Arc<str>>,
 }
 
-/// Stops the group if it is dropped by a panic: what the panic left half-done, in the metadata or
-/// in the copies of a file, must not be built upon.
+/// Stops the group if it is dropped by a panic: nothing may build on what the panic left half-done, in the
+/// metadata or in the copies of a file.
 pub(crate) struct StopOnPanic<'a>(pub &'a Base);
 
 impl Drop for StopOnPanic<'_> {
@@ -147,7 +147,7 @@ impl Base {
         Ok(())
     }
 
-    /// Whether nothing may begin to change any more.
+    /// Whether no new change may begin.
     pub fn is_dismounting(&self) -> bool {
         self.dismounting.load(Ordering::Acquire)
     }
@@ -156,8 +156,7 @@ impl Base {
         Error::Stopped { group: self.name.clone(), why: "it is being dismounted".into() }
     }
 
-    /// From here on nobody but the dismount changes anything. What has begun to change something goes
-    /// on.
+    /// From here on only the dismount changes anything. Changes that have begun are completed.
     pub fn begin_dismount(&self) -> Result<(), Error> {
         let _core = lock(&self.core);
         self.check_running()?;
@@ -229,8 +228,8 @@ impl Base {
         })
     }
 
-    /// Runs `task` as [`run`](Base::run) does, in the caller as long as he stays: a task of its own
-    /// takes it over from one who goes away after it has begun.
+    /// Runs `task` as [`run`](Base::run) does, but in the caller as long as it stays: if the caller goes
+    /// away after it has begun, a separate task takes over.
     pub fn run_here<T: Send + 'static>(
         self: &Arc<Self>,
         name: &'static str,
@@ -286,8 +285,8 @@ impl Base {
         self.disks.look().values().filter(|d| d.takes_part()).cloned().collect()
     }
 
-    /// What the disks write as one: their largest physical sector. A part of it is read, changed and written
-    /// whole by the disk itself.
+    /// The unit that the disks write as one: their largest physical sector. A disk itself reads, changes and
+    /// writes it as a whole when a part of it is written.
     pub fn written_at_once(&self) -> u64 {
         let disks = self.disks.look();
         let physical = disks.values().map(|disk| disk.device().geometry().physical_sector);
@@ -295,7 +294,7 @@ impl Base {
         u64::from(largest).next_power_of_two().min(BLOCK_U64)
     }
 
-    /// How long a disk has to answer what is asked of it beside the data path.
+    /// How long a disk has to answer requests beside the data path.
     pub fn patience(&self) -> Patience<'_> {
         Patience::new(&self.env, self.disk_timeout)
     }
@@ -313,17 +312,17 @@ impl Base {
         Ok(())
     }
 
-    /// A read failed, and goes on with another copy: if it was the end of the disk, its departure
-    /// begins, although nobody waits for it.
+    /// A read failed, and goes on with another copy. If the disk has died its departure begins, although
+    /// nobody waits for it.
     pub fn report_if_dead(&self, disk: &Disk) {
         if !disk.is_alive() {
             self.log.wanted.notify(1);
         }
     }
 
-    /// What to do when a leg could not be written or flushed: wait for the epoch without it.
-    /// Whatever the reason was: we ask for nothing that a disk of the group could not do, and a
-    /// copy that lacks a write which others have must not be read again.
+    /// What to do when a leg could not be written or flushed: wait for the epoch without it, whatever the
+    /// reason. We ask for nothing that a disk of the group could not do, and a copy that lacks a write which
+    /// others have must not be read again.
     pub async fn leg_failed(&self, disk: &Disk, error: IoError) -> Result<(), Error> {
         disk.fail(error);
         self.wait_offline(disk).await

@@ -1,4 +1,4 @@
-//! The patience with a disk: how long a request to it may go unanswered.
+//! Request timeouts: how long a request to a disk may go unanswered.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,8 +10,8 @@ use futures_util::future::{Either, select};
 
 use crate::disk::FLUSH_TIMES;
 
-/// How long one request to a disk may go unanswered, as on the data path; a flush may take so many
-/// times longer.
+/// How long one request to a disk may go unanswered, as on the data path; a flush may take a
+/// multiple of that.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience<'a> {
     env: &'a SharedEnv,
@@ -19,7 +19,7 @@ pub(crate) struct Patience<'a> {
     sooner: Option<(Duration, &'a (dyn Fn() -> bool + Send + Sync))>,
 }
 
-/// A timer that fires so much later than it should: the machine stood still.
+/// A timer that fires this much too late: the machine stood still.
 const LATE: Duration = Duration::from_millis(250);
 
 impl<'a> Patience<'a> {
@@ -27,7 +27,7 @@ impl<'a> Patience<'a> {
         Patience { env, limit, sooner: None }
     }
 
-    /// It ends already after `limit` if `may` says so then: the disk can be done without.
+    /// Ends after the shorter `limit` if `may` agrees then: the disk can be done without.
     pub fn sooner(
         self,
         limit: Duration,
@@ -59,7 +59,7 @@ impl<'a> Patience<'a> {
         if let Some((limit, may)) = self.sooner {
             let began = self.env.now();
             let answer = within(self.env, limit * times, request.as_mut()).await;
-            // Where the machine stood still the disk has not had that time.
+            // If the machine stood still, the disk has not had that time.
             let late = self.env.now().since(began) > limit * times + LATE;
             match answer {
                 Some(result) => return result,
@@ -72,7 +72,7 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// What `future` says, unless it says nothing for `limit`.
+/// The result of `future`, unless it takes longer than `limit`.
 pub(crate) async fn within<T>(
     env: &SharedEnv,
     limit: Duration,

@@ -1,4 +1,4 @@
-//! Work that its caller does, and that goes on without him.
+//! Work that its caller does, and that continues if the caller goes away.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,8 +10,8 @@ use crate::error::Error;
 
 type Work<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
-/// A computation that its caller polls. Dropped half-way it becomes a task of its own; dropped before
-/// it has begun it is not done at all.
+/// A computation that its caller polls. Dropped half-way, it continues as a task of its own; dropped
+/// before it has begun, it is not done at all.
 pub(crate) struct Staying<T: Send + 'static> {
     pub(super) env: SharedEnv,
     pub(super) name: &'static str,
@@ -24,7 +24,7 @@ impl<T: Send + 'static> Future for Staying<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.has_begun = true;
-        // Taken out while it runs: what panics is not gone on with.
+        // Taken out while it runs: after a panic it is not continued.
         let mut task = self.task.take().expect("it is not polled again after its end");
         let polled = task.as_mut().poll(context);
         if polled.is_pending() {

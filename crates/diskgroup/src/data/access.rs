@@ -13,7 +13,7 @@ pub(crate) struct Access<'a> {
     pub data: &'a Arc<Data>,
     pub file: &'a FileRuntime,
     pub io: Io,
-    /// The caller has nothing else to do until it is done: see [`cellar_io::Device::write_alone`].
+    /// The caller has nothing else to do until then: see [`cellar_io::Device::write_alone`].
     pub is_alone: bool,
 }
 

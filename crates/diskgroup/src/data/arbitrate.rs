@@ -4,16 +4,16 @@
 //! 1. A copy that has all its own checksums is right. If several are, and they are not the same (a
 //!    disk lost a write together with its checksum), more than half of the copies that can be read
 //!    must agree.
-//! 2. If none has all of its own, because they are not known: a copy of which each block has a
+//! 2. If no copy has all of its own, because they are not known: a copy in which each block has a
 //!    checksum that some disk knows for it, or for which none is known. Again more than half must
-//!    agree where there are several.
+//!    agree if there are several.
 //! 3. If every copy has a bad block: the blocks that are right, from whichever copy, but only where
 //!    all disks know the same checksums: then they are of one and the same write.
 //!
-//! What is chosen so must not be contradicted by the checksums of a disk whose own copy is bad: its
-//! checksums may be of a later write.
+//! This choice must not be contradicted by the checksums of a disk whose own copy is bad, because
+//! those may be of a later write.
 //!
-//! Otherwise nobody can know, and nothing is chosen: a guess would make rot the truth.
+//! If no rule applies, nobody can know, and nothing is chosen: a guess would turn rot into truth.
 
 use bytes::Bytes;
 
@@ -33,11 +33,11 @@ pub(crate) struct UnitCopy {
 pub(crate) enum CopyFault {
     /// The disk cannot read it.
     Unreadable,
-    /// It does not have its checksums: it rotted, or was written over by what belongs elsewhere, or
-    /// a write to it was lost.
+    /// It does not match its checksums: it rotted, was overwritten by a misdirected write, or a write
+    /// to it was lost.
     Checksum,
-    /// It has its checksums, as far as they are known, and is not what the others hold: a write to it
-    /// was lost together with its checksum, or nothing is kept to tell.
+    /// It matches its checksums, as far as they are known, but differs from the others: a write to it
+    /// was lost together with its checksum, or there are no checksums to tell.
     Differs,
 }
 
@@ -56,7 +56,7 @@ impl Verdict {
     }
 }
 
-/// How a copy agrees with its own checksums.
+/// How well a copy agrees with its own checksums.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Own {
     Unreadable,
@@ -96,7 +96,7 @@ pub(crate) fn decide(copies: &[UnitCopy]) -> Verdict {
     let chosen = chosen.filter(|bytes| !is_contradicted(bytes, copies));
     let faults = copies.iter().zip(&owns).map(|(copy, own)| match (own, &chosen) {
         (Own::Unreadable, _) => Some(CopyFault::Unreadable),
-        // What it holds may be right, and its checksum what rotted: that is one fault.
+        // Its data may be right, and the checksum may be what rotted: that is a single fault.
         (Own::Wrong, _) => Some(CopyFault::Checksum),
         (_, Some(right)) if copy.bytes.as_ref() == Some(right) => None,
         _ => Some(CopyFault::Differs),
@@ -106,7 +106,7 @@ pub(crate) fn decide(copies: &[UnitCopy]) -> Verdict {
 }
 
 /// Whether a disk whose copy is lost knows that something else was written, and no majority says
-/// otherwise: then more than one thing went wrong, and this may be the older version.
+/// otherwise: then more than one thing went wrong, and the copy at hand may be older.
 fn is_contradicted(bytes: &Bytes, copies: &[UnitCopy]) -> bool {
     let holds = copies.iter().filter(|copy| copy.bytes.as_ref() == Some(bytes)).count();
     let knows_other = |copy: &&UnitCopy| {

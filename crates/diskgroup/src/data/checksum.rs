@@ -35,8 +35,8 @@ pub(crate) struct Checksums {
 pub(crate) struct Cached {
     /// Held while the block is read from its disk.
     loading: futures_util::lock::Mutex<()>,
-    /// Held while the block is written to its disk: two writes of it at once could end in either
-    /// order, and who finds nothing left to write must not think that it has been written.
+    /// Held while the block is written to its disk: two writes of it at once could end in either order, and
+    /// whoever finds nothing left to write must not conclude that it has been written.
     writing: futures_util::lock::Mutex<()>,
     loaded: AtomicBool,
     used: AtomicU64,
@@ -59,12 +59,12 @@ pub(crate) struct Entries {
 }
 
 impl Cached {
-    /// Whether there is something to write, or somebody is at it.
+    /// Whether there is something to write, or a write is in progress.
     fn may_write(&self) -> bool {
         lock(&self.content).dirty || self.writing.try_lock().is_none()
     }
 
-    /// What is to be written, if anything. The caller writes it, and holds `writing` meanwhile.
+    /// What is to be written, if anything. The caller writes it while holding `writing`.
     fn take_changed(&self, disk: &Disk, number: u64) -> Option<Box<[u8]>> {
         let mut content = lock(&self.content);
         if !content.dirty {
@@ -86,8 +86,8 @@ impl Checksums {
         }
     }
 
-    /// Of how many regions, with so many copies, the checksums may have changed and not be written yet, so that
-    /// there is room for others.
+    /// The number of regions, with this many copies, whose checksums may be changed and unwritten at once, so
+    /// that there is room for others.
     pub fn regions_max(&self, copies: u8) -> usize {
         self.keep * 3 / 4 / usize::from(copies.max(1))
     }
@@ -135,8 +135,8 @@ impl Checksums {
                     }
                 },
                 Err(_) => {
-                    // Of a disk that failed it is not kept: who has its number next must not take
-                    // it for its own.
+                    // For a failed disk it is not kept: the next disk with its number must not take it for its
+                    // own.
                     if !disk.is_alive() {
                         sums.forget(&slot, (disk.no, number));
                     }
@@ -191,8 +191,8 @@ impl Checksums {
         Self::write_changed(data, keys).await
     }
 
-    /// As [`Checksums::write_keys`], to its end although the caller goes away: a block that was
-    /// taken to be written and was not would count as written.
+    /// As [`Checksums::write_keys`], but completed even if the caller goes away: a block that was taken to be
+    /// written and was not would count as written.
     async fn write_changed(data: &Arc<Data>, keys: Vec<Key>) -> Result<(), Error> {
         {
             let blocks = lock(&data.checksums.blocks);
@@ -273,10 +273,10 @@ impl Checksums {
         Ok(())
     }
 
-    /// Reads the checksum blocks that cover some runs of entries, all of which were written, from
-    /// the disk `disk`, whatever is in RAM; how many of them are not what was written there last. With
-    /// `again` those are written again by the next [`Checksums::write_back`]; what of them was not in
-    /// RAM is not known any more, and is to be [made known](super::resync::make_known).
+    /// Reads from `disk` the checksum blocks that cover some runs of entries, all of which were written,
+    /// whatever is in RAM; returns how many of them are not what was last written there. With `again` those are
+    /// rewritten by the next [`Checksums::write_back`]; entries of them that were not in RAM are no longer
+    /// known, and must be [made known](super::resync::make_known).
     pub async fn bad_on_disk(data: &Data, disk: &Disk, runs: &[Entries], again: bool) -> u64 {
         let covering = runs.iter().flat_map(|run| parts(*run, data.au_size));
         let mut numbers: Vec<u64> = covering.map(|part| part.number).collect();
@@ -299,7 +299,7 @@ impl Checksums {
         let found = read.ok().and_then(|b| ChecksumBlock::decode(&b, disk.uuid, number).ok());
         let mut content = lock(&slot.content);
         if slot.loaded.load(Ordering::Acquire) {
-            // What is still to be written says nothing about what is there.
+            // Entries still to be written say nothing about the disk.
             if content.dirty {
                 return false;
             }

@@ -1,10 +1,10 @@
 //! Cleaning regions: when nobody writes to them any more, their checksums are made durable and
 //! their marks taken away.
 //!
-//! Order: checksum blocks are written, every disk is flushed (which also makes the data of the
-//! regions durable on every copy), what disks that are away missed of them is recorded, and only
-//! then the marks go. Stopped before: the regions are still marked and are resynced, and all of them
-//! counts as missed. Stopped after: copies are equal and checksums right.
+//! Order: checksum blocks are written; every disk is flushed (which also makes the data of the regions
+//! durable on every copy); what absent disks missed of the regions is recorded; and only then the marks
+//! go. After a crash before the last step the regions are still marked, so they are resynced and count
+//! as missed entirely. After it, copies are equal and checksums right.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ pub(crate) async fn run(data: Arc<Data>) {
     while !data.is_ending() {
         let listener = data.cleaner_wanted.listen();
         match round(&data, IDLE).await {
-            // What was missed has no room in the log now: they stay dirty until it has. Nobody who
-            // wants room may make this go round and round.
+            // The log has no room now for what was missed: the regions stay dirty until it has. Those
+            // who wait for room must not make this loop.
             Err(Error::NoSpace { .. }) => data.env.sleep(LOOK_EVERY).await,
             Ok(0) => {
                 if forget_marks(&data).await.is_err() {
@@ -50,14 +50,14 @@ pub(crate) async fn run(data: Arc<Data>) {
                 futures_util::future::select(listener, pause).await;
             }
             Ok(_) => {}
-            // The group has stopped, or will: there is nothing to clean any more.
+            // The group has stopped, or is about to: there is nothing left to clean.
             Err(_) => return,
         }
     }
 }
 
-/// Marks that were taken away leave the disks with the next write of their block. When nothing is
-/// dirty any more there may be none for long, and a crash would resync what is clean.
+/// Cleared marks leave the disks with the next write of their block. When nothing is dirty any more that
+/// may take long, and a crash would resync regions that are clean.
 async fn forget_marks(data: &Arc<Data>) -> Result<(), Error> {
     let log = &data.dirty_log;
     if data.regions.count() > 0 || !log.is_behind() {
@@ -74,8 +74,8 @@ pub(crate) async fn round(data: &Arc<Data>, idle: Duration) -> Result<usize, Err
         return Ok(0);
     }
     let runs = checksum_runs(data, &keys);
-    // Before they are flushed: a disk that fails by then, or later, may have lost them. A region that is
-    // written to meanwhile does not become clean.
+    // Recorded before the flush: a disk that fails by then, or later, may have lost them. A region that
+    // is written to meanwhile does not become clean.
     data.unflushed.written(data.env.now(), data.regions.touched(&keys));
     let result = async {
         Checksums::write_back(data, &runs).await?;
@@ -103,8 +103,8 @@ pub(crate) async fn round(data: &Arc<Data>, idle: Duration) -> Result<usize, Err
     }
 }
 
-/// Whether some pieces of a region have their only copies on disks that are away: what was written
-/// there last, and its checksums, may be there or not. It stays dirty until they are back.
+/// Whether some pieces of a region have their only copies on disks that are away: what was last written
+/// there, and its checksums, may or may not be there. The region stays dirty until they are back.
 fn has_no_copy(data: &Data, core: &Core, key: &RegionKey, pieces: u64) -> bool {
     let found = core.state.files.get(&key.file);
     let Some(file) = found.filter(|f| f.incarnation == key.incarnation) else { return false };
@@ -130,7 +130,7 @@ pub(crate) async fn missed(
         }
     }
     for part in touched.chunks(MISSED_AT_ONCE) {
-        // As the files are when it is queued: one may be gone by then.
+        // From the files as they are when it is queued: one may be gone by then.
         data.change_inside_as(|core| missed_ops(core, part, wanted)).await?;
     }
     Ok(())

@@ -58,15 +58,15 @@ impl Drop for Turn<'_> {
 struct Slots {
     entries: Vec<RegionKey>,
     generation: u64,
-    /// The disks name other regions.
+    /// The disks have marks of other regions.
     changed: bool,
-    /// The disks lack a region; one too many can stay until the next write of the block.
+    /// The disks lack a mark; a superfluous mark can stay until the next write of the block.
     lacking: bool,
 }
 
 impl DirtyLog {
-    /// A log that goes on from the blocks found on the members. Every entry stays in its block, so
-    /// that writing one block never takes away an entry that only another write would bring back.
+    /// A log that continues from the blocks found on the members. Every entry stays in its block,
+    /// so that writing one block never removes an entry that only another write would bring back.
     pub fn new(found: FoundDirty, block_entries: usize) -> DirtyLog {
         let mut state = State {
             blocks: vec![Slots::default(); DIRTY_BLOCKS],
@@ -180,14 +180,14 @@ impl DirtyLog {
         }
     }
 
-    /// From now on `disk` gets every mark; then everything marked so far is written to it. False
-    /// if another disk failed meanwhile, which has to be dealt with first, or the group stopped.
+    /// From now on `disk` gets every mark; then all current marks are written to it. False if
+    /// another disk failed meanwhile, which must be handled first, or the group stopped.
     pub async fn join(data: &Arc<Data>, disk: &Arc<Disk>) -> Result<bool, cellar_io::IoError> {
         let log = &data.dirty_log;
         lock(&log.state).joining.push(disk.no);
-        // A cycle that began before may not have the disk among its targets: wait it out. But a
-        // cycle that met a failed disk waits for the committer, which is who calls this. And none
-        // may begin meanwhile: it could write a block before this writes an older version of it.
+        // A cycle that began earlier may not write to the disk: wait it out. But a cycle that met a
+        // failed disk waits for the committer, which is the caller here. And no cycle may begin
+        // meanwhile: it could write a block before this writes an older version of it.
         while std::mem::replace(&mut lock(&log.state).writing, true) {
             if data.is_stopped() || data.disks_in_sync().iter().any(|d| !d.is_alive()) {
                 return Ok(false);
@@ -213,14 +213,15 @@ impl DirtyLog {
         Ok(true)
     }
 
-    /// Every region that the lost blocks may have named is clean: from here on they count again.
+    /// Every region that the lost blocks may have named is clean: from here on the blocks count
+    /// again.
     pub async fn found_again(data: &Arc<Data>) -> Result<(), Error> {
         let log = &data.dirty_log;
         let lost = std::mem::take(&mut lock(&log.state).lost);
         DirtyLog::rewrite(data, &lost).await
     }
 
-    /// Writes blocks again, twice: which is to both places.
+    /// Rewrites blocks twice, that is, in both places.
     pub async fn rewrite(data: &Arc<Data>, blocks: &[u16]) -> Result<(), Error> {
         let log = &data.dirty_log;
         for _ in 0..2 {
@@ -268,8 +269,8 @@ async fn write_block(
     disk.write(Io::COMMIT, block.offset(), vec![bytes], durability).await
 }
 
-/// Writes a block that was lost as one that is damaged, to both places: until it is found again no
-/// member must look as if it knew what the block named.
+/// Marks a lost block as damaged in both places: until it is found again no member may look as if
+/// it knew what the block named.
 async fn write_lost(
     data: &Data,
     disk: &Disk,

@@ -1,4 +1,4 @@
-//! The dirty log as a mount finds it on the members, and bringing it level.
+//! The dirty log as a mount finds it on the members, and making the members agree.
 //!
 //! A mark is acknowledged when every member has it, so one member that can be read whole has every
 //! acknowledged mark, and the newest version of a block on any member has all of that block. A
@@ -21,11 +21,11 @@ use crate::on_disk::dirty::{DIRTY_BLOCKS, DirtyBlock, ENTRIES_PER_BLOCK};
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, DIRTY_LOG, DIRTY_LOG_BYTES};
 use crate::on_disk::{Damage, Uuid};
 
-/// So far beyond anything found that no version which could not be read is newer.
+/// A generation so far past any found that no unreadable version can be newer.
 const BEYOND: u64 = 1 << 32;
 
-/// A place that cannot be read holds the generation behind the newest that was found, at most: so many are beyond
-/// that, and go to the same place.
+/// An unreadable place holds at most the generation after the newest one found. This many are past that, and fall
+/// on the same place.
 const BEHIND_UNREAD: u64 = 3;
 
 /// What was found.
@@ -65,8 +65,8 @@ impl Place {
 }
 
 impl FoundDirty {
-    /// Reads the dirty logs of the members that are here, of all at once; notes who has `answered` and has
-    /// all of it. One that does not answer fails if it can be done without.
+    /// Reads the dirty logs of all members that are here at once, and notes which have `answered` and have all of
+    /// it. A member that does not answer fails, if it can be done without.
     pub async fn read(
         group: Uuid,
         members: &[&Arc<Disk>],
@@ -118,15 +118,15 @@ impl FoundDirty {
             let block = found.newest.entry(number).or_insert(empty);
             block.generation = newest + BEYOND;
             if block.entries.len() > ENTRIES_PER_BLOCK {
-                // All pieces are made equal, whatever it names.
+                // All pieces are made equal, whatever the block named.
                 block.entries.clear();
             }
         }
         found
     }
 
-    /// Takes in the newest version of a block on one member. One that joined later, in the same mount, has a
-    /// version of the same generation without what had become clean by then: all that any of them names counts.
+    /// Takes in the newest version of a block on one member. A member that joined later in the same mount has a
+    /// version of the same generation without what was clean by then: all regions that any of them names count.
     fn add(&mut self, block: &DirtyBlock) {
         let Some(known) = self.newest.get_mut(&block.number) else {
             self.newest.insert(block.number, block.clone());
@@ -143,10 +143,10 @@ impl FoundDirty {
         }
     }
 
-    /// Who lacks what. Where versions of one generation differ, what they name together is a newer one, which
-    /// goes to the other place on each member: a torn write takes nothing that is of this generation. Where a
-    /// place of one member is `unread`, it may have the next generation, never acknowledged, with less: what is
-    /// known goes over that, as one that is newer.
+    /// Finds which members lack what. If versions of one generation differ, their union is a newer version, which
+    /// goes to the other place on each member, so that a torn write loses nothing of this generation. If a place
+    /// of one member is `unread` it may have the next generation, never acknowledged, with fewer regions: the
+    /// known ones are written over it as a newer version.
     fn compare(&mut self, own: &[(u16, BTreeMap<u16, DirtyBlock>)], unread: &BTreeSet<u16>) {
         for block in self.newest.values_mut() {
             let of = |(disk, blocks): &(u16, BTreeMap<u16, DirtyBlock>)| {
@@ -176,8 +176,8 @@ impl FoundDirty {
         self.behind.sort_unstable();
     }
 
-    /// The group was dismounted in order: nothing is dirty, whatever the blocks name. Those that have a newer
-    /// generation get it all the same.
+    /// The group was dismounted cleanly: nothing is dirty, whatever the blocks name. Those that have a newer
+    /// generation are written all the same.
     pub fn forget(&mut self) {
         self.newest.values_mut().for_each(|block| block.entries.clear());
         self.lost.clear();
@@ -206,8 +206,8 @@ impl FoundDirty {
     }
 }
 
-/// Whether everything that the member was told of a block is known. A torn write leaves the other
-/// place as it was; what cannot be read may be newer.
+/// Whether all marks of a block that the member acknowledged are known. A torn write leaves the other place as it
+/// was; an unreadable place may be newer.
 fn is_whole(first: &Place, second: &Place) -> bool {
     let unreadable = |place: &Place| matches!(place, Place::Unreadable);
     let damaged = matches!((first, second), (Place::Damaged, Place::Damaged));
@@ -222,7 +222,7 @@ async fn read_half(
     silent: &AtomicBool,
 ) -> Vec<Place> {
     let mut places = Vec::with_capacity(DIRTY_BLOCKS);
-    // It does not answer any more, and is not asked for anything else.
+    // It no longer answers, and is not asked for anything else.
     let is_silent = |error: &IoError| matches!(error.kind, IoErrorKind::Timeout { .. });
     let read = |at: u64, length: usize| async move {
         let device = disk.device();
@@ -230,7 +230,7 @@ async fn read_half(
         let read = patience.wait(device, Op::Read, read).await;
         if let Some(error) = read.as_ref().err().filter(|error| is_silent(error)) {
             silent.store(true, Order::Relaxed);
-            // One that is needed is asked again when there is something to be read of it.
+            // A member that is needed is asked again when something must be read from it.
             if patience.does_without() {
                 disk.fail(error.clone());
             }
@@ -266,7 +266,7 @@ async fn read_half(
 fn place(block: &[u8], group: Uuid, number: u16) -> Place {
     match DirtyBlock::decode(block, group, number) {
         Ok(block) => Place::Valid(block),
-        // A disk is not emptied when it is taken: what was there before is nothing of ours.
+        // A disk is not wiped when it is taken: earlier contents are nothing of ours.
         Err(Damage::Blank | Damage::Magic { .. } | Damage::Foreign { .. }) => Place::Blank,
         Err(_) => Place::Damaged,
     }

@@ -57,7 +57,7 @@ impl FileRuntime {
     pub fn stay(&self) -> Inside {
         let me = self.me.upgrade().expect("who calls this has it by its only handle, an `Arc`");
         let mut state = lock(&self.gate.state);
-        // Who calls it may have come before the turn that somebody waits for, and so counts there.
+        // The caller may have come before the turn that somebody waits for, and so counts there.
         let before = 1 - state.turn;
         let turn = if state.inside[before] > 0 { before } else { state.turn };
         assert!(state.inside[turn] > 0, "only who is inside may stay there");
@@ -76,9 +76,9 @@ impl FileRuntime {
         }
     }
 
-    /// Waits until everyone has left who is inside now; those who come meanwhile are let in. After
-    /// this nobody uses what he could only have learned before. Callers that come while one waits
-    /// share the next turn.
+    /// Waits until everyone who is inside now has left; newcomers are let in. After this nobody
+    /// uses what they could only have learned before. Callers that come while one waits share the
+    /// next turn.
     #[boxed]
     pub async fn turn_over(&self) {
         // A turn that begins from here on sees whoever is inside now.
@@ -90,7 +90,7 @@ impl FileRuntime {
                 if state.ended >= wanted {
                     return;
                 }
-                // Somebody who gave up waiting may have left a turn half-way.
+                // Somebody who gave up waiting may have left a turn incomplete.
                 if !state.turning && state.inside[1 - state.turn] == 0 {
                     state.turning = true;
                     state.begun += 1;
@@ -163,8 +163,7 @@ impl FileRuntime {
             && !self.lost.load(Ordering::Acquire)
     }
 
-    /// A write begins that will not be durable by itself; it has ended when what this gives back is
-    /// dropped.
+    /// Begins a write that is not durable by itself; it ends when the returned value is dropped.
     pub fn begin_cached(&self) -> CachedWrite<'_> {
         self.begun.fetch_add(1, Ordering::AcqRel);
         CachedWrite(self)
@@ -175,20 +174,20 @@ impl FileRuntime {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// A flush that began when so many writes had ended is done. False, once, if some were lost.
+    /// A flush that began when this many writes had ended is done. False, once, if some were lost.
     pub fn flushed(&self, ended: u64) -> bool {
         self.flushed.fetch_max(ended, Ordering::AcqRel);
         !self.lost.swap(false, Ordering::AcqRel)
     }
 
-    /// A disk with the only copy of a part of it left.
+    /// A disk with the only copy of a part of the file has left.
     pub fn lost_copy(&self) {
         if self.begun.load(Ordering::Acquire) > self.flushed.load(Ordering::Acquire) {
             self.lost.store(true, Ordering::Release);
         }
     }
 
-    /// Enters the file for an I/O. Waits while somebody has it for himself; fails when it is gone.
+    /// Enters the file for an I/O. Waits while somebody has it exclusively; fails when it is gone.
     pub async fn enter(&self) -> Result<GateGuard<'_>, Error> {
         loop {
             let listener = {
@@ -248,7 +247,7 @@ impl Drop for CachedWrite<'_> {
 #[derive(Default)]
 struct Gate {
     state: Mutex<GateState>,
-    /// A turn ended, or nobody is inside any more.
+    /// A turn has ended, or nobody is inside any more.
     moved: Event,
 }
 

@@ -24,12 +24,12 @@ impl Access<'_> {
     /// Makes every write to `file` that completed before the call durable.
     pub(crate) async fn flush(self) -> Result<(), Error> {
         let _entered = self.file.enter().await?;
-        // Asked inside: who is inside is waited for by a dismount.
+        // Checked inside: a dismount waits for whoever is inside.
         self.data.check_writable()?;
         self.flush_inside().await
     }
 
-    /// Flushes for somebody who has entered the file.
+    /// Flushes for a caller that has entered the file.
     pub(crate) async fn flush_inside(self) -> Result<(), Error> {
         let (ended, fresh) = (self.file.ended(), self.file.fresh().into_iter().collect::<Vec<_>>());
         if self.file.attributes.checksums && !fresh.is_empty() {
@@ -79,9 +79,9 @@ fn lost_of(data: &Data, core: &Core, file: &FileRuntime, region: u32) -> u64 {
     gone.fold(0, |lost, disk| lost | state.pieces_on(*disk, region, data.au_size))
 }
 
-/// Every extent must still have a copy in sync: only the disks that are in sync were flushed, and
-/// what was written to one that left is lost if there is no other copy. A group that would lose
-/// the last copy of a mirrored extent stops itself.
+/// Every extent must still have a copy in sync: only disks in sync were flushed, and what was written
+/// to a disk that left is lost if there is no other copy. A group that would lose the last copy of a
+/// mirrored extent stops itself.
 fn check_copies(data: &Data, file: &FileRuntime) -> Result<(), Error> {
     if file.attributes.copies > 1 || data.disks.all().values().all(|disk| disk.is_in_sync()) {
         return Ok(());

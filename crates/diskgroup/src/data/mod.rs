@@ -46,7 +46,7 @@ use region::Regions;
 use unflushed_history::UnflushedHistory;
 
 /// Written pieces that a reader found without checksums: a checksum block is written in place, and
-/// one torn by a power cut forgets all its entries.
+/// one that a power cut tears loses all its entries.
 #[derive(Default)]
 pub(crate) struct Unknown {
     pieces: Mutex<BTreeMap<RegionKey, u64>>,
@@ -64,7 +64,7 @@ impl Unknown {
         self.found.notify(1);
     }
 
-    /// Takes some pieces to be dealt with.
+    /// Takes some pieces to work on.
     pub fn take(&self) -> Option<(RegionKey, u64)> {
         lock(&self.pieces).pop_first()
     }
@@ -101,7 +101,7 @@ impl Above for Data {
 }
 
 impl Data {
-    /// The data path over `base`, which it is told by what happens.
+    /// The data path over `base`, which notifies it.
     pub fn new(
         base: Arc<Base>,
         regions: Regions,
@@ -172,8 +172,8 @@ impl Data {
         lock(&self.files).remove(&number);
     }
 
-    /// From here on nobody but the dismount changes anything: what has entered a file is waited
-    /// for, what comes later is refused.
+    /// From here on only the dismount changes anything: it waits for what has entered a file, and
+    /// what comes later is refused.
     pub async fn close_to_changes(&self) -> Result<(), Error> {
         self.begin_dismount()?;
         for file in self.open_files() {
@@ -183,8 +183,8 @@ impl Data {
         Ok(())
     }
 
-    /// After the group has stopped: waits for those who still read, as a read may repair a copy.
-    /// What they do to the disks must not come after what others do there.
+    /// After the group has stopped: waits for those who still read, because a read may repair a copy.
+    /// Their writes must not reach the disks after those of later users.
     pub async fn wait_left(&self) {
         for file in self.open_files() {
             let _ = file.close().await;
@@ -203,7 +203,7 @@ impl Data {
         }
     }
 
-    /// A disk is back. What had its only copy there, and was not flushed, was never written.
+    /// A disk is back. What had its only copy there, and was not flushed, counts as never written.
     pub fn forget_unflushed(&self, disk: u16) {
         for file in self.open_files().iter().filter(|f| f.attributes.copies == 1) {
             let core = lock(&self.core);

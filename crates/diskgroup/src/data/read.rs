@@ -35,8 +35,8 @@ impl Access<'_> {
         self.read_inside(offset, buffers).await
     }
 
-    /// Reads for somebody who has entered the file. Entering twice would wait for oneself when a
-    /// shrink came between.
+    /// Reads for a caller that has entered the file. Entering twice would deadlock if a shrink came
+    /// in between.
     async fn read_inside(
         self,
         offset: u64,
@@ -51,7 +51,7 @@ impl Access<'_> {
                 LegRead::Bad => buffers = vec![Buffer::new(length)],
             }
         }
-        // Apart, so that the common case does not carry the room that this needs.
+        // A separate function, so that the common case does not pay for the space that this needs.
         Box::pin(self.read_parts(offset, buffers)).await
     }
 
@@ -59,7 +59,7 @@ impl Access<'_> {
     async fn read_parts(self, offset: u64, buffers: Vec<Buffer>) -> Result<Vec<Buffer>, Error> {
         let lengths: Vec<usize> = buffers.iter().map(|b| b.len()).collect();
         let total: u64 = lengths.iter().map(|l| *l as u64).sum();
-        // Who may not write leaves them as they are.
+        // A mount that may not write leaves them as they are.
         let touched = if self.data.read_only {
             Default::default()
         } else {
@@ -133,8 +133,8 @@ impl Access<'_> {
         match self.read_leg(&part, leg, buffers).await {
             LegRead::Good(buffers) => Ok(buffers),
             LegRead::Bad => {
-                // Perhaps a write passed by; perhaps the copy is bad. With the range held, nobody
-                // writes, and what is wrong is wrong.
+                // Perhaps a write was in progress; perhaps the copy is bad. With the range held
+                // nobody writes, and what is wrong is wrong.
                 let block = if self.file.attributes.checksums { BLOCK_U64 } else { 512 };
                 let (start, end) = (part.offset / block * block, part.offset + part.length);
                 let end = end.next_multiple_of(block);
@@ -164,12 +164,12 @@ impl Access<'_> {
         (leg, others): (Leg, bool),
         buffers: Vec<Buffer>,
     ) -> LegRead {
-        // It may have left since it was chosen, and another device be there that lacks something.
+        // It may have left since it was chosen, and another device may be there that lacks something.
         let Some(disk) = self.data.disk(leg.disk).filter(|d| d.is_in_sync()) else {
             return LegRead::Bad;
         };
         let at = au_offset(leg.au, self.data.au_size) + s.au_offset;
-        // By somebody who turns to another copy where this one does not come.
+        // The caller can use another copy if this one does not answer.
         let read = match others {
             true => Either::Left(disk.read_or_leave(self.io, at, buffers)),
             false => Either::Right(disk.read(self.io, at, buffers)),
@@ -181,8 +181,8 @@ impl Access<'_> {
             }
             return read.map_or(LegRead::Bad, LegRead::Good);
         }
-        // Looked up while the device works. A write that comes between makes them differ, as it would
-        // in the other order; the reader then asks again with the range held.
+        // Looked up while the device works. A write in between makes them differ, as it would in the
+        // other order; the reader then asks again with the range held.
         let (read, wanted) =
             (std::pin::pin!(read), std::pin::pin!(expected(self.data, &disk, leg, s)));
         let (read, wanted) = match select(read, wanted).await {
@@ -220,7 +220,7 @@ impl Access<'_> {
     }
 
     /// Reads a stretch from whichever copies are good, and repairs the others. The caller holds the
-    /// range. Where no copy can be read whole, each unit of it is read from one that has it.
+    /// range. Where no copy can be read whole, each unit of it is read from a copy that has it.
     pub(crate) async fn read_any_copy(self, s: &Stretch) -> Result<Buffer, Error> {
         let unit = u64::from(self.file.attributes.unit);
         match self.read_good_copy(s).await {
@@ -423,8 +423,8 @@ enum LegRead {
     Bad,
 }
 
-/// What the other disks know of the checksums of each block of a stretch: where one disk has lost its
-/// checksums, what it holds is still not believed against those.
+/// The checksums that the other disks know for each block of a stretch: if one disk has lost its own,
+/// its data is still not trusted against those.
 async fn known_by_others(data: &Data, file: &FileRuntime, s: &Stretch, own: Leg) -> Vec<Vec<u32>> {
     let mut known = vec![Vec::new(); s.length.div_ceil(BLOCK_U64) as usize];
     let legs = legs_of(data, file, s).unwrap_or_default();
@@ -458,7 +458,7 @@ pub(crate) async fn expected(data: &Data, disk: &Disk, leg: Leg, s: &Stretch) ->
     wanted
 }
 
-/// Writes good data over a bad copy, in place. A disk that cannot take it leaves.
+/// Overwrites a bad copy in place with good data. A disk that cannot take it leaves.
 async fn repair(
     data: &Arc<Data>,
     file: &FileRuntime,

@@ -22,7 +22,7 @@ pub(crate) const CAP_MIN: usize = 64;
 /// Regions that are not clean.
 pub(crate) struct Regions {
     state: Mutex<State>,
-    /// Pieces that the mount found to be made equal, and when.
+    /// Pieces to be made equal, as found by the mount, and when it found them.
     found: (u64, Instant),
     moved: Event,
 }
@@ -41,9 +41,9 @@ struct State {
 /// How many regions may be dirty at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caps {
-    /// Of files that nobody else recovers: so many that a resync takes its target at most.
+    /// For files that nobody else recovers: as many as a resync can do within its target.
     pub resync: usize,
-    /// Of files that their owners recover: their changed checksums are in RAM.
+    /// For files that their owners recover: as many as their changed checksums have room for in RAM.
     pub by_owner: usize,
 }
 
@@ -111,7 +111,7 @@ impl State {
         self.counted(class) >= self.caps.of(class)
     }
 
-    /// Whether so many are dirty that some are cleaned before they are idle.
+    /// Whether so many are dirty that cleaning starts before they are idle.
     fn is_pressed(&self, class: Class) -> bool {
         self.counted(class) * 8 >= self.caps.of(class) * 7
     }
@@ -195,8 +195,8 @@ impl Regions {
         lock(&self.state).caps.resync
     }
 
-    /// The owner of a file makes equal, after a crash, all that may then differ between its copies, so its regions
-    /// need no resync in time.
+    /// After a crash the owner of a file makes everything equal that may then differ between its copies, so its
+    /// regions need no resync within the target.
     pub fn recovered_by_owner(&self, file: u32, incarnation: u32) {
         let mut state = lock(&self.state);
         if state.recovered_by_owner.insert((file, incarnation)) {
@@ -266,8 +266,8 @@ impl Regions {
     }
 
     /// Marks regions durably before a write to some of their pieces; they stay dirty until the guard is dropped.
-    /// `None` if too many regions are dirty: then the caller lets go of what it holds, as a resync
-    /// may want that first, and comes again when there is [room](Regions::room).
+    /// `None` if too many regions are dirty: the caller then releases what it holds, because a resync may need
+    /// that first, and tries again when there is [room](Regions::room).
     pub async fn begin_write(
         data: &Arc<Data>,
         touches: Vec<(RegionKey, u64)>,
@@ -275,7 +275,7 @@ impl Regions {
         let regions = &data.regions;
         let mut guard = WriteGuard { regions, data, keys: Vec::new() };
         for (key, pieces) in touches {
-            // Who is in with one region may overshoot with the others: the dirty log has room.
+            // A caller that is in with one region may exceed the cap with the others: the dirty log has room.
             let entered = regions.enter(data, (key, pieces), !guard.keys.is_empty());
             let Enter::In(ticket) = entered else {
                 return Ok(None);
@@ -340,7 +340,7 @@ impl Regions {
             state.map.insert(key, region);
             state.counted[class as usize] += 1;
             if state.is_pressed(class) {
-                // In time, so that the cap is not met before there is room again.
+                // Early, so that there is room again before the cap is reached.
                 super::clean::start(data);
             }
             return Enter::In(Some(ticket));
@@ -372,7 +372,7 @@ impl Regions {
         (round, keys)
     }
 
-    /// Pieces that may have been written to since these regions were clean.
+    /// The pieces that may have been written to since these regions were clean.
     pub fn touched(&self, keys: &[RegionKey]) -> Vec<(RegionKey, u64)> {
         let state = lock(&self.state);
         let touched = keys.iter().filter_map(|key| Some((*key, state.map.get(key)?.touched)));
@@ -386,8 +386,8 @@ impl Regions {
         touched.filter(|(_, pieces)| *pieces != 0).collect()
     }
 
-    /// The checksums of these regions are durable: those that nobody wrote to since this round began are clean,
-    /// and not those that another round has begun with after such a write.
+    /// The checksums of these regions are durable: the regions that nobody wrote to since this round began are
+    /// clean, except those that another round has taken up after such a write.
     pub fn cleaned(&self, dirty_log: &DirtyLog, round: u64, keys: &[RegionKey]) {
         let mut state = lock(&self.state);
         for key in keys {
@@ -401,7 +401,7 @@ impl Regions {
         self.moved.notify(usize::MAX);
     }
 
-    /// These cannot be clean while disks are away, as the round says that would have made them so.
+    /// These cannot be clean while disks are away, as the round that would have cleaned them found.
     pub fn held(&self, round: u64, keys: &[RegionKey]) {
         let mut state = lock(&self.state);
         for key in keys {
@@ -414,8 +414,8 @@ impl Regions {
         self.moved.notify(usize::MAX);
     }
 
-    /// A disk is back. What of it had its only copy there is made known again before it is read:
-    /// `pieces_of` says which pieces of a region those are. A round of cleaning that is under way began before.
+    /// A disk is back. What has its only copy there must be made known again before it is read: `pieces_of` says
+    /// which pieces of a region those are. A round of cleaning in progress began before that.
     pub fn back(&self, pieces_of: impl Fn(&RegionKey) -> u64) {
         let mut state = lock(&self.state);
         for (key, region) in &mut state.map {

@@ -29,20 +29,20 @@ use crate::on_disk::layout::{
 use crate::space::plan::Move;
 use crate::state::{DiskState, DiskStatus, Leg, Op, Stretch, Striping};
 
-/// What became of a move.
+/// The outcome of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
     /// The copy lies in its new place.
     Done,
     /// The file, the extent or a disk is not what it was when the move was planned.
     Obsolete,
-    /// Another move has to be done first: no free AU there yet, or a sibling in its way.
+    /// Another move must come first: there is no free AU there yet, or a sibling is in the way.
     NotYet,
     /// Told to stop on the way; nothing has changed.
     Stopped,
 }
 
-/// Who says how fast a move goes, and whether it goes on.
+/// The control of a move: how fast it goes, and whether it continues.
 pub(crate) trait MovePace: Send + Sync {
     /// Bytes to be copied at once: a multiple of 64 KiB that divides an AU.
     fn step(&self) -> u64;
@@ -50,7 +50,7 @@ pub(crate) trait MovePace: Send + Sync {
     /// Called before each step, with the bytes that it copies; false gives the move up.
     fn go_on(&self, bytes: u64) -> impl Future<Output = bool> + Send;
 
-    /// All is copied: what is left is to make it durable.
+    /// All is copied: only making it durable is left.
     fn copied(&self);
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn relocate(
         }
     };
     data.check_running()?;
-    // Whoever looked the place up is in the file; nobody who comes now sees it.
+    // Whoever looked up the old place is in the file; newcomers do not see it.
     file.turn_over().await;
     lock(&data.core).space.free(given_up);
     switched
@@ -120,7 +120,7 @@ fn claim(
     }
     let key = (wanted.file, wanted.extent);
     let beside = (0u8..).zip(legs).filter(|(leg, _)| *leg != wanted.leg);
-    // A copy on a lost disk is none, and is on its way out itself.
+    // A copy on a lost disk does not count, and is itself about to go.
     let counts = |d: &&DiskState| d.status != DiskStatus::Forcing;
     let group_of = |disk: u16| core.state.disks.get(&disk).filter(counts).map(|d| &d.failgroup);
     let mut groups = beside.map(|(_, leg)| group_of(leg.disk));
@@ -138,8 +138,8 @@ impl Claim {
     /// Whether the extent and the new place are still what they were.
     fn holds(&self, core: &Core) -> bool {
         let to = self.moving.to.disk;
-        // A disk that failed, and whose departure is on its way, is no place to move to: who asks
-        // whether everything survives that departure may have asked already.
+        // A disk that has failed and is about to leave is no place to move to: the check whether
+        // everything survives its departure may already have been made.
         let good = self.data.disk(to).is_some_and(|d| d.is_in_sync() && d.is_alive());
         good && core.state.takes_extents(to) && core.moving.get(&self.key) == Some(&self.moving)
     }
@@ -179,7 +179,7 @@ async fn copy_all(
         if !throttle.go_on(part.length).await {
             return Ok(Moved::Stopped);
         }
-        // Who is inside a file is waited for by who cuts or deletes it: a step is short.
+        // Whoever cuts or deletes a file waits for those inside it: a step is short.
         let Ok(_entered) = file.enter().await else {
             return Ok(Moved::Obsolete);
         };
@@ -233,7 +233,7 @@ pub(crate) async fn copy_run(
     disk: &Arc<Disk>,
 ) -> Result<(), Error> {
     if file.attributes.checksums && has_unknown(data, file, run).await {
-        // What one copy knows must be asked before another copy is believed.
+        // What one copy knows must be asked before another copy is trusted.
         make_known(data, file, Io::BACKGROUND, run).await?;
     }
     let bytes = Access::new(data, file, Io::BACKGROUND).read_any_copy(run).await?.freeze();

@@ -1,10 +1,9 @@
 //! Resync after a crash: the copies of dirty regions are made equal again, piece by piece.
 //!
-//! Whoever reads or overwrites a piece that is not done yet resyncs it first, so two reads never
-//! differ. Within a piece each unit is taken whole from one copy: from the one that has its stored
-//! checksums, else from one whose checksums are not known, else from the lowest-numbered disk. Either
-//! is right: a write that was not acknowledged, or was not flushed, may be there or not. But a copy
-//! that contradicts its own checksums may have rotted.
+//! Whoever reads or overwrites a piece that is not done yet resyncs it first, so two reads never differ. Within a
+//! piece each unit is taken whole from one copy: one that matches its stored checksums, else one whose checksums are
+//! not known, else the one on the lowest-numbered disk. Any of these is right: a write that was not acknowledged, or
+//! not flushed, may be there or not. But a copy that contradicts its own checksums may have rotted.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,8 +28,8 @@ use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, PIECE_BYTES, REGION_BYTES, au_offset};
 use crate::state::{Leg, Stretch, stretches};
 
-/// Pieces that are done as one: enough that a disk works as it does in a scan, few enough that a
-/// write to one of them does not wait long for the others.
+/// Pieces that are done together: enough to make a disk work as in a scan, few enough that a write to one of them does
+/// not wait long for the others.
 const RUN_PIECES: u32 = 8;
 /// Regions that the background task has under way at once: the next one begins before the last
 /// pieces of the one before are done.
@@ -66,7 +65,7 @@ pub(crate) async fn ensure_synced(
         return Ok(());
     }
     let wait = data.begin(Event::MIRROR_RESYNC_REGION);
-    // A task of its own: who goes away must not let go of the range while it is written.
+    // A task of its own: a caller that goes away must not release the range while it is written.
     let (all, file) = (Arc::clone(data), file.stay());
     let task = async move {
         for run in runs_of(todo) {
@@ -92,7 +91,7 @@ pub(crate) async fn run(data: Arc<Data>) {
             running.push(sync_region(&data, key, pieces));
         }
         match running.next().await {
-            // The others to their end: what they write may still be on its way.
+            // The others run to their end: their writes may still be in flight.
             Some(result) => failed |= result.is_err(),
             // Once more from the first, in case one was passed over.
             None if last.take().is_some() && !failed && !data.is_ending() => {}
@@ -193,7 +192,7 @@ async fn sync_run(
             }
         }
     }
-    // Who may not write makes nothing equal: a read chooses anew each time.
+    // A mount that may not write makes nothing equal: each read chooses anew.
     if !data.read_only {
         data.regions.synced(&key, todo);
     }
@@ -304,8 +303,8 @@ async fn make_equal(
         return Ok(());
     }
     if copies.iter().all(|c| c.bytes.is_none()) {
-        // Nothing to agree on: a read will say what is wrong. What was known is of before the
-        // crash, and holds no longer.
+        // Nothing to agree on: a read will report what is wrong. Earlier knowledge is from before the crash, and no
+        // longer holds.
         for copy in copies.iter().filter(|_| file.attributes.checksums) {
             let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
             let entries = Entries { leg: copy.leg, first, count };
@@ -317,9 +316,9 @@ async fn make_equal(
     spread(data, file, io, s, &copies, &chosen).await
 }
 
-/// Gives back checksums to a stretch outside dirty regions, where the copies should be equal and
-/// what one copy knows holds for the others. A unit of which nobody can tell what is right is left as
-/// it is: rot, or what a lost write left behind, must not get the checksum of what is right.
+/// Restores checksums to a stretch outside dirty regions, where the copies should be equal and the knowledge of one
+/// copy holds for the others. A unit of which nobody can tell what is right is left alone: rot, or the result of a
+/// lost write, must not get a valid checksum.
 pub(crate) async fn make_known(
     data: &Arc<Data>,
     file: &FileRuntime,
@@ -401,8 +400,8 @@ pub(crate) async fn spread(
             Checksums::set(data, &copy.disk, entries, &sums).await;
         }
     }
-    // Once somebody has read what was chosen it must stay, even if the copy that had it is lost
-    // together with the power.
+    // Once somebody has read the chosen data it must stay, even if the copy that had it is lost together with the
+    // power.
     for disk in changed {
         if let Err(error) = disk.flush(io).await {
             data.leg_failed(disk, error).await?;
@@ -411,9 +410,9 @@ pub(crate) async fn spread(
     Ok(())
 }
 
-/// Where a copy is not what was chosen, in runs of what the disks write at once. What is right is not written again: a
-/// power cut may leave rubbish in any sector that is being written, and nobody could tell it from what
-/// was chosen if that goes too.
+/// Where a copy differs from the chosen data, in runs of the unit that the disks write at once. Correct data is not
+/// rewritten: a power cut may leave rubbish in any sector being written, and nobody could tell rubbish from the chosen
+/// data if that is lost too.
 fn differing(copy: Option<&[u8]>, chosen: &[u8], sector: usize) -> Vec<Range<usize>> {
     let Some(copy) = copy else { return vec![Range { start: 0, end: chosen.len() }] };
     let mut runs: Vec<Range<usize>> = Vec::new();
@@ -431,7 +430,7 @@ fn differing(copy: Option<&[u8]>, chosen: &[u8], sector: usize) -> Vec<Range<usi
 /// Unit by unit, the copy to be taken.
 async fn choose(data: &Arc<Data>, file: &FileRuntime, s: &Stretch, copies: &[Copy]) -> Bytes {
     let mut readable: Vec<&Copy> = copies.iter().filter(|c| c.bytes.is_some()).collect();
-    // What an older image says of itself may be right of it, and is not what was written last.
+    // An older image may match its own checksums, and still is not what was written last.
     let newer = readable.iter().take_while(|c| !c.disk.is_aged()).count();
     if newer > 0 {
         readable.truncate(newer);

@@ -29,7 +29,7 @@ use crate::on_disk::checksum::UNKNOWN;
 use crate::on_disk::layout::BLOCK_U64;
 use crate::state::Stretch;
 
-/// Places that are kept.
+/// The number of places that are kept.
 const PLACES_MAX: usize = 100;
 
 /// What was wrong on one disk: units of files, and blocks of our own structures.
@@ -110,8 +110,8 @@ impl Scrubbed {
     }
 }
 
-/// Scrubs a stretch inside an extent, of whole pieces of which some are written. `head`: it is the
-/// first of its extent, and the checksum blocks of its AUs are looked at, too.
+/// Scrubs a stretch inside an extent; it consists of whole pieces, some of them written. `head`: it is
+/// the first of its extent, and the checksum blocks of its AUs are checked too.
 pub(crate) async fn step(
     data: Arc<Data>,
     file: Arc<FileRuntime>,
@@ -137,7 +137,7 @@ pub(crate) async fn step(
     Ok(out)
 }
 
-/// Looks again at what is written of a stretch, nobody writing, and mends it.
+/// Checks the written parts of a stretch again while nobody writes, and repairs them.
 async fn mend(
     data: &Arc<Data>,
     file: &Arc<FileRuntime>,
@@ -164,7 +164,7 @@ fn written(data: &Data, file: &FileRuntime, s: &Stretch) -> Vec<Stretch> {
     written_runs(data, file, s).into_iter().filter(synced).collect()
 }
 
-/// Decides about each unit of a run, and mends what can be. The caller holds the range.
+/// Decides about each unit of a run, and repairs what it can. The caller holds the range.
 async fn mend_run(
     data: &Arc<Data>,
     file: &FileRuntime,
@@ -297,8 +297,8 @@ async fn write(
     Ok(())
 }
 
-/// Looks at the checksum blocks of the AUs of an extent, as they are on the disks; makes them again
-/// where they are not what they were written as.
+/// Checks the checksum blocks of the AUs of an extent as they are on the disks; recreates those that
+/// are not what was written.
 async fn checksum_blocks(
     data: &Arc<Data>,
     file: &Arc<FileRuntime>,
@@ -355,7 +355,7 @@ async fn make_all_known(
     out: &mut Scrubbed,
 ) -> Result<(), Error> {
     for part in all_of(data, file, extent) {
-        // What else is wrong there is told before it is made right.
+        // Any other fault there is reported before it is corrected.
         mend(data, file, &part, true, out).await?;
         let _held = file.locks.lock(part.offset, part.offset + part.length).await;
         for run in written(data, file, &part) {

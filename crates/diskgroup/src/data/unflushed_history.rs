@@ -1,4 +1,4 @@
-//! A history of recent writes, flushed or not, for disks that fail: what such a disk may have lost.
+//! The history of recent writes, flushed or not: what a failed disk may have lost.
 //!
 //! A disk that lost its power, or was reset, may have lost writes that it had acknowledged as durable:
 //! a cache that lies about its flushes, or dies with its battery, is not rare. When the disk returns,
@@ -23,17 +23,17 @@ use crate::error::Error;
 use crate::on_disk::dirty::RegionKey;
 use crate::state::Stretch;
 
-/// So far back, and one [`SPAN`] more.
+/// The history goes back this far, and one [`SPAN`] more.
 pub(crate) const AGE: Duration = Duration::from_secs(30);
-/// What was written in such a time is remembered together.
+/// Writes within this time are remembered together.
 const SPAN: Duration = Duration::from_secs(10);
-/// So many of these in which anything was written: a disk may be silent for minutes, while others go
-/// on, before it is known to have failed.
+/// The number of spans with any writes: a disk may be silent for minutes, while others go on, before it
+/// is known to have failed.
 const SPANS: usize = 24;
-/// Regions that are remembered at most, each as often as there are spans with it; with more it goes less
-/// far back.
+/// The most regions that are remembered, each counted once for every span that has it; with more, the
+/// history goes back less far.
 const REGIONS_MAX: usize = 1 << 17;
-/// How often what could not be recorded is tried again.
+/// How often a failed recording is retried.
 const TRY_EVERY: Duration = Duration::from_secs(1);
 
 type Pieces = BTreeMap<RegionKey, u64>;
@@ -63,7 +63,7 @@ impl UnflushedHistory {
         UnflushedHistory { state: Mutex::new(State::default()) }
     }
 
-    /// These pieces are about to be called durable.
+    /// These pieces are about to be acknowledged as durable.
     pub fn written(&self, now: Instant, pieces: impl IntoIterator<Item = (RegionKey, u64)>) {
         let mut pieces = pieces.into_iter().peekable();
         if pieces.peek().is_none() {
@@ -112,7 +112,7 @@ impl UnflushedHistory {
         let recent = &data.unflushed;
         let next = || lock(&recent.state).left.iter().next().map(|(disk, (id, _))| (*disk, *id));
         while let Some((disk, id)) = next() {
-            // Who brings the disk back meanwhile has seen them, and records them himself.
+            // A disk that comes back meanwhile has seen them, and records them itself.
             missed(data, &recent.lacked_by(disk), &|away| away == disk).await?;
             let mut state = lock(&recent.state);
             // It may have come back and failed again.
@@ -123,7 +123,7 @@ impl UnflushedHistory {
         Ok(())
     }
 
-    /// Records it beside whatever else goes on, again and again until it is done or the group ends.
+    /// Records it in the background, retrying until it is done or the group ends.
     pub fn start_to_record(data: &Arc<Data>) {
         let all = Arc::clone(data);
         let task = async move {
@@ -182,7 +182,7 @@ mod tests {
         recent.left(7, second(38));
         assert_eq!(recent.lacked_by(7), [(key(1), 3), (key(2), 1), (key(3), 1)]);
         assert_eq!(recent.lacked_by(8), []);
-        // Others went on while nobody asked it, or it did not answer.
+        // The others went on while nobody asked it, or it did not answer.
         for s in 32..200 {
             recent.written(second(s), [(key(4), 1)]);
         }

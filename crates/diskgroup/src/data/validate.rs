@@ -1,4 +1,4 @@
-//! Validation: every copy of everything is read and compared, and nothing is written (`cellar validate`).
+//! Validation: every copy of everything is read and compared; nothing is written (`cellar validate`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,8 +52,8 @@ pub struct Findings {
     pub verdicts: BTreeMap<u32, FileVerdict>,
 }
 
-/// What is left of the blocks of a file of which a copy is bad. Blocks are of 4 KiB, each counted
-/// once, however many copies there are.
+/// The state of the blocks of a file with a bad copy. Blocks are 4 KiB, each counted once, however many
+/// copies there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileVerdict {
     /// Another copy has its checksum: a scrub writes that one over the bad one.
@@ -226,10 +226,10 @@ async fn step(
     look(&data, &file, Io::SCAN, &s, copies).await
 }
 
-/// Reads the copies of a stretch and compares.
+/// Reads the copies of a stretch and compares them.
 ///
 /// # Errors
-/// None at present: what cannot be read is a finding.
+/// None at present: whatever cannot be read is a finding.
 pub(crate) async fn look(
     data: &Arc<Data>,
     file: &FileRuntime,
@@ -334,8 +334,8 @@ impl Copy {
     }
 }
 
-/// Reads a stretch; where the medium fails, block by block, so that a bad sector is told from what
-/// lies around it.
+/// Reads a stretch; if the medium fails, block by block, so that a bad sector is distinguished from what
+/// is around it.
 async fn read_what_can_be(
     disk: &Arc<Disk>,
     io: Io,

@@ -79,7 +79,7 @@ impl Access<'_> {
         durability: Durability,
     ) -> Result<(), Error> {
         while !self.try_write_part(offset, &bytes, durability).await? {
-            // With nothing held: what makes room may want the very range.
+            // With nothing held: making room may need this very range.
             Box::pin(Regions::room(self.data, self.file)).await?;
         }
         Ok(())
@@ -94,7 +94,7 @@ impl Access<'_> {
     ) -> Result<bool, Error> {
         let Access { data, file, .. } = self;
         let entered = file.enter().await?;
-        // For each part, and inside: who is inside is waited for by a dismount.
+        // For each part, and inside: a dismount waits for whoever is inside.
         data.check_writable()?;
         let end = offset + bytes.iter().map(|d| d.len() as u64).sum::<u64>();
         // Widened to whole blocks where checksums are kept, to whole pieces where a piece is new.
@@ -149,8 +149,8 @@ impl Access<'_> {
         }
         drop(cached);
         drop(dirty);
-        // Before the flush enters the file again: one who waits for this range is inside, and one who
-        // changes the file's size keeps us out until he has left.
+        // Before the flush enters the file again: a caller that waits for this range is inside, and one that
+        // changes the file's size keeps us out until it has left.
         drop(locked);
         drop(entered);
         if durability == Durability::Durable && direct == Durability::Cached {
@@ -159,8 +159,8 @@ impl Access<'_> {
         Ok(true)
     }
 
-    /// A block that is about to be changed in part, by somebody who holds its range. What is wrong with a copy
-    /// of it is mended first: afterwards its old checksum would not tell any more.
+    /// A block that is about to be changed in part, for a caller that holds its range. Bad copies of it are
+    /// repaired first: afterwards its old checksum could no longer identify them.
     async fn edge_block(self, offset: u64) -> Result<Bytes, Error> {
         if self.data.written_at_once() >= BLOCK_U64 {
             // All of it is written to every copy.
@@ -253,7 +253,7 @@ impl Access<'_> {
                 writes.push((disk, at, part.clone()));
             }
         }
-        // A thread that waits for one disk does not hand the data to the next.
+        // A thread that waits for one disk does not pass the data to the next.
         let alone = self.is_alone && writes.len() == 1 && durability == Durability::Durable;
         let writes = writes.into_iter().map(|(disk, at, part)| async move {
             let written = match alone {
@@ -349,8 +349,8 @@ fn is_written(written: &BTreeMap<u32, u64>, at: u64) -> bool {
     written.get(&((at / REGION_BYTES) as u32)).is_some_and(|w| w & bit != 0)
 }
 
-/// What goes to the disks of a widened range: not the old content of a block around the data. A power
-/// cut that leaves rubbish in a sector may take only what is being changed, on every copy at once.
+/// The part of a widened range that goes to the disks: not the old content of a block around the data. A power
+/// cut that leaves rubbish in a sector may damage only what is being changed, on every copy at once.
 fn changed_of(wanted: (u64, u64), range: (u64, u64), written: &BTreeMap<u32, u64>) -> (u64, u64) {
     (
         if is_written(written, range.0) { wanted.0.max(range.0) } else { range.0 },

@@ -1,5 +1,5 @@
-//! Two files that exchange their names: what one is to hold next is written to the other, and no
-//! room is needed for that but what both have.
+//! Exchange of the names of two files: the next contents of one are written to the other, so that
+//! no room beyond that of both is needed.
 
 use async_recursion::async_recursion as boxed;
 
@@ -10,11 +10,11 @@ use crate::names::{Entry, NameOp, TreeError};
 use crate::state::Op;
 
 impl Group {
-    /// The files of two names exchange them, in one record: after a crash each name has the one or
-    /// the other, and both are there.
+    /// Exchanges the files of two names, in one record: after a crash the exchange has happened or
+    /// not, and both files are there.
     ///
     /// # Errors
-    /// A name is no file's.
+    /// A name belongs to no file.
     #[boxed]
     pub async fn exchange(&self, one: &str, other: &str) -> Result<(), Error> {
         let paths = [(one, parts_of(one)?), (other, parts_of(other)?)];

@@ -1,4 +1,4 @@
-//! An open file: a device again.
+//! An open file, which is a device again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,9 +19,9 @@ use crate::group::files::{delete_file, grow, shrink};
 use crate::group::inner::Inner;
 use crate::state::{FileAttributes, Op};
 
-/// A write of the log of at most so many bytes is done by its caller, who polls all of his to their end: what a
-/// task of its own costs is a good part of what a lone commit takes. A longer one finds another core for its
-/// checksums. Others may hold one write while they wait for the next, which wants the same range.
+/// A log write of at most this many bytes is done by its caller, which polls all of its writes to their end: a
+/// separate task would be a good part of the cost of a lone commit. A longer write gains from another core for its
+/// checksums. Other callers may hold one write while they wait for the next, which wants the same range.
 const HERE_BYTES_MAX: usize = 64 << 10;
 
 /// The reason that I/O of a file gives when its group has stopped ([`IoErrorKind::Gone`]).
@@ -103,10 +103,10 @@ impl File {
         &self.file.attributes
     }
 
-    /// Its owner says that after a crash it reads whatever may then differ between the copies, as a store does that
-    /// has redo for each page: reading makes it equal. So many more of its regions may be dirty at once than
-    /// [`MountOptions::resync_target`](crate::MountOptions::resync_target) allows, and random writes all over a
-    /// large file do not wait for regions to become clean. For as long as the group is mounted.
+    /// Declares that after a crash the owner reads whatever may then differ between the copies, as a store does
+    /// that has redo for each page: reading makes the copies equal. So more of its regions may be dirty at once
+    /// than [`MountOptions::resync_target`](crate::MountOptions::resync_target) allows, and random writes all over
+    /// a large file do not wait for regions to become clean. Holds as long as the group is mounted.
     pub fn recovered_by_owner(&self) {
         self.inner.data.regions.recovered_by_owner(self.file.number, self.file.incarnation);
     }
@@ -245,8 +245,8 @@ impl File {
             let p = [self.file.number.into(), offset / 4096, bytes as u64 / 4096];
             session.begin_owned(Event::DIRECT_PATH_WRITE, p, self.inner.env.now().0)
         });
-        // A task of its own, from the beginning or when the caller goes away half-way: he must not let
-        // go of the range and the regions while the devices still have the write.
+        // A task of its own, from the beginning or when the caller goes away half-way: the range and the regions
+        // must not be released while the devices still have the write.
         let (inner, file) = (Arc::clone(&self.inner), Arc::clone(&self.file));
         let task = async move {
             let access = Access { is_alone, ..Access::new(&inner.data, &file, io) };

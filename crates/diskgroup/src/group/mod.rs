@@ -166,14 +166,14 @@ impl Group {
         let aged = inner.disks_in_sync().iter().any(|disk| disk.is_aged());
         let goes_on = |marked: &_| !force && !aged && committer.may_go_on_with(marked);
         mount_history::mark(inner, position.previous_mount, &goes_on).await;
-        // Who has no mark must be out by the very first record, or the next mount would take it for
+        // A disk without a mark must leave with the very first record, or the next mount would take it for
         // an older image; so it must be one that can be done without.
         let missing = committer.with_unmarked(missing).map_err(stop)?;
         dirty.level(&inner.data).await;
         let gone = Gone { missing: &missing, current: &current };
         committer.new_epoch(gone, force).await.map_err(stop)?;
         committer.correct_labels(&creating).await;
-        // FORCE goes on from a state that may be old: it says nothing about who left.
+        // FORCE continues from a state that may be old: it proves nothing about which disks left.
         if !force {
             let patience = inner.patience();
             let labelled =
@@ -198,8 +198,8 @@ impl Group {
         Ok(())
     }
 
-    /// Brings back disks that missed nothing, and without which something has no copy. Until then the
-    /// group is as clean as it was left, so that a mount that is cut off here does the same again.
+    /// Brings back disks that missed nothing and hold the only copy of something. Until then the group is
+    /// as clean as it was left, so that an interrupted mount does the same again.
     async fn take_back(&self, current: &[u16]) -> Result<(), Error> {
         if current.is_empty() {
             return Ok(());
@@ -248,7 +248,7 @@ impl Group {
         let inner = &self.inner;
         loop {
             while clean::round(&inner.data, Duration::ZERO).await? > 0 {}
-            // Those that the cleaner is at are its, or left by it.
+            // Regions that the cleaner is working on are handled or left by the cleaner.
             inner.data.regions.not_cleaning().await;
             if !inner.data.regions.may_clean() {
                 return Ok(());
@@ -256,7 +256,7 @@ impl Group {
         }
     }
 
-    /// Fails disks that leave requests unanswered, and starts their departure; sees which are slow.
+    /// Fails disks that leave requests unanswered, and starts their departure; detects slow disks.
     fn watch(&self) {
         let inner = Arc::clone(&self.inner);
         let env = Arc::clone(&inner.env);
@@ -325,7 +325,7 @@ impl Group {
             match Access::new(&inner.data, &file, Io::FOREGROUND).flush_inside().await {
                 // What has no copy any more is not made durable by staying mounted.
                 Ok(()) | Err(Error::NoCopy { .. } | Error::WritesLost { .. }) => {}
-                // Nor what there is no room to note; the rest is let go of in order.
+                // Nor what there is no room to record; the rest is released cleanly.
                 Err(error @ Error::NoSpace { .. }) => no_room = Err(error),
                 Err(error) => return Err(error),
             }
@@ -335,7 +335,7 @@ impl Group {
         inner.flush_disks(Io::FOREGROUND).await?;
         let mut is_clean = true;
         match UnflushedHistory::record(&inner.data).await {
-            // What a disk that failed may lack cannot be noted. Nobody is kept mounted by that.
+            // What a failed disk may lack cannot be recorded. That does not keep the group mounted.
             Err(error @ Error::NoSpace { .. }) => (no_room, is_clean) = (Err(error), false),
             done => done?,
         }
@@ -402,7 +402,7 @@ impl Group {
         inner.stop("dropped");
         inner.end_tasks();
         inner.data.wait_left().await;
-        // All of them, whatever becomes of one: as few as can be still say that they are members.
+        // All of them, even if one fails: as few labels as possible should still say member.
         let patience = inner.patience();
         let all = inner.disks.all();
         let disks = all.values().filter(|d| d.is_alive());
@@ -504,7 +504,7 @@ fn all_pieces(state: &GroupState) -> BTreeMap<RegionKey, u64> {
         .collect()
 }
 
-/// Stops a group whose mount ends any other way than well, so that its tasks let go of the disks.
+/// Stops a group whose mount does not complete, so that its tasks release the disks.
 struct StopUnlessMounted<'a>(Option<&'a Inner>);
 
 impl StopUnlessMounted<'_> {
@@ -521,7 +521,7 @@ impl Drop for StopUnlessMounted<'_> {
     }
 }
 
-/// Work that was kept from going on, by who has to let it go on again.
+/// Suspended work, by who must resume it.
 struct Closed {
     rebalance: bool,
     returns: bool,
@@ -529,7 +529,7 @@ struct Closed {
 }
 
 impl Inner {
-    /// Keeps rebalance, returns and scrub from going on, and waits until none is at work.
+    /// Suspends rebalance, returns and scrub, and waits until none is at work.
     async fn close_work(&self) -> Closed {
         Closed {
             scrub: self.scrub.close().await,
@@ -538,7 +538,7 @@ impl Inner {
         }
     }
 
-    /// Lets them go on.
+    /// Resumes them.
     fn open_work(&self, closed: &Closed) {
         if closed.rebalance {
             self.rebalance.open();

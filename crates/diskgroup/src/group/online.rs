@@ -1,11 +1,11 @@
 //! Disks that leave for a while: OFFLINE, ONLINE and REPLACE DISK.
 //!
 //! The return of a disk: 1. it is shown to be the one that left ([`lineage`]). 2. Its dirty log is
-//! emptied, and its label gets the id of this mount. 3. From here on every write and flush goes to
-//! it. When everyone has left the files who may not know that, what was written before and is not
-//! yet recorded as missed is recorded. 4. DiskReturning. 5. What it missed is copied, piece by piece,
-//! flushed, and no longer counts as missed. 6. When nothing is left, a new epoch says that it is in
-//! sync ([`crate::returning`]).
+//! emptied, and its label gets the id of this mount. 3. From here on every write and flush goes to it.
+//! When everyone who may not know that has left the files, earlier writes that are not yet recorded as
+//! missed are recorded. 4. DiskReturning. 5. What it missed is copied, piece by piece, flushed, and no
+//! longer counts as missed. 6. When nothing is left, a new epoch says that it is in sync
+//! ([`crate::returning`]).
 //!
 //! Stopped before 4 it is away as before. Stopped after, the next mount notes that it is away, with
 //! what is still missed, and begins again.
@@ -160,7 +160,7 @@ impl Group {
         let online = async move {
             let back = group.online_to_the_end(&name, &found, how).await;
             if let Ok((no, _)) = group.away(&name) {
-                // Of one that is back after all, or is kept by a dismount, there is nothing to tell.
+                // A disk that is back after all, or that a dismount holds, is not reported.
                 let told = back.as_ref().err().filter(|_| group.inner.returning.may_work());
                 group.inner.returning.came(no, told.cloned());
             }
@@ -193,7 +193,7 @@ impl Group {
             }
             diverged => diverged.is_some() || how.force,
         };
-        // Marks of before must not come up again, nor, of a disk that went on apart, its history.
+        // Old marks must not reappear, nor, on a disk that was used apart, its history.
         let from = if anew { SUPERBLOCKS[0] } else { DIRTY_LOG[0] };
         let to = if anew { AU_START } else { DIRTY_LOG[1] + DIRTY_LOG_BYTES };
         let wait = patience.wait(device, cellar_io::Op::Flush, async {
@@ -211,7 +211,8 @@ impl Group {
             rewrite_label(&disk, &state, Some(mount_ids), patience).await.map_err(Error::Io)?;
         }
         if !anew {
-            // Before the label has it: a mount id there that nobody knows is that of a mount apart.
+            // Before the label has it: an unknown mount id in a label means that a mount elsewhere
+            // used the disk.
             let op = Op::DiskTried { disk: no, mount_id: inner.mount_id };
             inner.change(|core| still_away(core, no).map(|()| ((), vec![op]))).await?;
         }
@@ -372,7 +373,7 @@ impl Group {
         disk.come_back(superblock);
         inner.disks.insert(disk);
         let begun = async {
-            // Who is inside a file may have looked before the disk was back.
+            // Whoever is inside a file may have looked before the disk was back.
             join_all(inner.data.open_files().iter().map(|file| file.turn_over())).await;
             clean::missed(&inner.data, &self.not_recorded(no), &|away| away == no).await?;
             let op = Op::DiskReturning { disk: no, mount_id: inner.mount_id };
@@ -417,7 +418,7 @@ impl Group {
     }
 
     /// After a mount: disks that are away, and whose devices are here as they were when they left,
-    /// come back by themselves, but for those that somebody took offline.
+    /// return by themselves, except those that a user took offline.
     pub(super) fn return_all(&self) {
         let inner = &self.inner;
         let away: Vec<(u16, String, FoundDisk)> = {
@@ -464,7 +465,8 @@ fn still_away(core: &crate::base::core::Core, disk: u16) -> Result<(), Error> {
     }
 }
 
-/// A disk with the only copy of anything cannot be replaced: that would be read from the new device.
+/// A disk with the only copy of anything cannot be replaced: that copy would be read from the new
+/// device.
 fn check_not_single(core: &crate::base::core::Core, disk: u16) -> Result<(), Error> {
     match single_on(&core.state, disk) {
         Some((file, aus)) => Err(Error::Lost { file, aus }),

@@ -1,4 +1,4 @@
-//! Operations of a group that go on by themselves: the rebalance, disks on their way back, and the scrub.
+//! Background operations of a group: the rebalance, returning disks, and the scrub.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Group {
         self.inner.rebalance.rates()
     }
 
-    /// REBALANCE: wanted from here on, at that power; 0 stops it. Survives restarts.
+    /// REBALANCE: requested from here on, at that power; 0 stops it. Survives restarts.
     ///
     /// # Errors
     /// The power is out of its range, or the group has stopped.
@@ -58,8 +58,8 @@ impl Group {
         self.inner.returning.wait().await
     }
 
-    /// SCRUB: wanted from here on. Survives restarts. One that is under way and wanted in the same way
-    /// goes on.
+    /// SCRUB: requested from here on. Survives restarts. If one is already running with the same options
+    /// it goes on.
     ///
     /// # Errors
     /// Another one is under way; no such file or disk; the group cannot be written.
@@ -68,7 +68,7 @@ impl Group {
         self.inner.scrub.request(spec).await
     }
 
-    /// SCRUB STOP: whether there was one.
+    /// SCRUB STOP. Returns whether there was one.
     ///
     /// # Errors
     /// The group cannot be written.
@@ -82,7 +82,7 @@ impl Group {
         self.inner.scrub.under_way()
     }
 
-    /// Waits until no scrub is wanted; the one that ended last since the mount, if any did.
+    /// Waits until no scrub is requested; returns the last one that ended since the mount, if any.
     ///
     /// # Errors
     /// The group has stopped.

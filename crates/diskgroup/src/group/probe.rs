@@ -57,7 +57,7 @@ pub struct ProbeSpec {
     pub targets: Vec<ProbeTarget>,
 }
 
-/// What stands for a disk that is to join.
+/// The target that stands for a disk that is to join.
 #[derive(Clone)]
 pub enum ProbeTarget {
     /// The disk itself: it ends up holding what it held.
@@ -77,8 +77,8 @@ pub struct Rates {
     pub writing: u64,
     /// How long it took.
     pub took: Duration,
-    /// A disk that is to join and holds something: nothing was tried. Somebody may still use it,
-    /// and would find what it held at the beginning.
+    /// A disk that is to join holds something, so nothing was tried: somebody may still use it, and
+    /// would find old contents.
     pub holds: Option<String>,
 }
 
@@ -143,7 +143,7 @@ impl Group {
         // A task of its own: what it took must be given back, and not before it is written.
         let probed = async move { group.probe_to_the_end(&change, &spec, asked).await };
         let rates = self.inner.run("probe", probed).await;
-        // Whoever goes away before lets go of this, and the probe ends.
+        // If the caller goes away this is dropped, and the probe ends.
         drop(wanted);
         rates
     }
@@ -156,7 +156,7 @@ impl Group {
     ) -> Result<Rates, Error> {
         let inner = &self.inner;
         inner.check_writable()?;
-        // Nobody joins while it is found out who may be written to; who does later ends this first.
+        // Nobody joins while this checks who may be written to; a later join ends the probe first.
         let labels = inner.labels.lock().await;
         let Some(_probing) = inner.rebalance.begin_probe(inner.env.now(), spec.time) else {
             return Ok(Rates::default());
@@ -232,7 +232,7 @@ fn members_after(inner: &Inner, disks: &[PlanDisk]) -> Vec<u16> {
 }
 
 impl Sink {
-    /// Free AUs of a disk of the group; not so many that somebody would miss them.
+    /// Free AUs of a disk of the group; few enough that nobody misses them.
     fn of_member(inner: &Arc<Inner>, no: u16, count: u32) -> Option<Sink> {
         let disk = inner.disk(no).filter(|d| d.is_in_sync() && d.is_alive())?;
         let mut core = lock(&inner.core);
@@ -345,7 +345,8 @@ impl Probe {
         let began = self.inner.env.now();
         let time = spec.time / (spec.powers.len() as u32 + 2);
         let mut by_power = Vec::new();
-        // From the gentlest on: what a device still has to do after much writing slows what follows.
+        // From the lowest power up: work that a device still has to do after heavy writing slows what
+        // follows.
         for power in &spec.powers {
             by_power.push((*power, self.phase(Part::Move, *power, time).await));
         }
@@ -354,7 +355,7 @@ impl Probe {
         Rates { by_power, reading, writing, took: self.inner.env.now().since(began), holds: None }
     }
 
-    /// Does one thing for so long, or until each worker has done it once; bytes a second.
+    /// Does one thing for this long, or until each worker has done it once; returns bytes a second.
     async fn phase(self: &Arc<Self>, part: Part, power: u32, time: Duration) -> u64 {
         let until = self.inner.env.now().plus(time);
         let workers = (power as usize).min(WORKERS_MAX).min(self.moves.len());

@@ -1,10 +1,10 @@
-//! The repair time: a disk that is away for longer than `disk_repair_time` is dropped, and what it
-//! held is made again on the others, if there is room for that.
+//! The repair time: a disk that is away for longer than `disk_repair_time` is dropped, and its
+//! contents are recreated on the others if there is room.
 //!
-//! The time that is left is taken from the wall clock once, when a mount first sees the disk away,
-//! and then counted on the clock that never jumps. A disk that was away before the mount has at
-//! least [`AGAIN_MIN`] from then on: a machine that was off for a night must not rebuild what is
-//! just being plugged in.
+//! The time left is taken from the wall clock once, when a mount first sees the disk away, and then
+//! counted on the clock that never jumps. A disk that was away before the mount gets at least
+//! [`AGAIN_MIN`] from then on: a machine that was off overnight must not rebuild what is just being
+//! plugged in.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use crate::returning::RESYNC_POWER_DEFAULT;
 use crate::space::plan::Lack;
 use crate::state::{DiskState, DiskStatus, GroupState};
 
-/// What a disk that was away before the mount has at least, if the repair time is not shorter.
+/// The least time for a disk that was away before the mount, unless the repair time is shorter.
 const AGAIN_MIN: Duration = Duration::from_secs(300);
 /// How often the task looks, and how often it tries again what was refused.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ pub(crate) struct Repair {
 
 #[derive(Clone, Copy)]
 struct Seen {
-    /// When it left, on the wall clock: another one is another departure.
+    /// When it left, on the wall clock: a different value means a different departure.
     offline_ns: u64,
     at: Instant,
     /// For how long it had been away then.
@@ -58,15 +58,15 @@ pub struct OfflineDisk {
     pub drop_in: Duration,
     /// Bytes to be copied when it returns, as far as that is known; `None`: all it has.
     pub missed: Option<u64>,
-    /// Bytes that are made again when it is dropped.
+    /// Bytes to be recreated when it is dropped.
     pub rebuild: u64,
-    /// Why it is not dropped then, if it is not.
+    /// Why it will not be dropped then, if so.
     pub stuck: Option<String>,
     /// Somebody took it offline.
     pub by_command: bool,
-    /// It is about to come back by itself.
+    /// It is about to come back automatically.
     pub coming: bool,
-    /// Why it did not come back when that was last tried.
+    /// Why it did not come back at the last attempt.
     pub refused: Option<String>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) async fn run(group: Group) {
     let inner = Arc::clone(&group.inner);
     look(&inner, true);
     while !inner.is_ending() {
-        // Woken when the group ends: who holds it holds its disks.
+        // Woken when the group ends: holding the group here would keep its disks.
         let changed = inner.returning.changed();
         let due = look(&inner, false);
         if !due.is_empty() {
@@ -113,7 +113,7 @@ pub(crate) async fn run(group: Group) {
     }
 }
 
-/// Takes note of the disks that are away; gives the names of those whose time is over.
+/// Takes note of the disks that are away; returns the names of those whose time is up.
 fn look(inner: &Inner, at_mount: bool) -> Vec<(u16, String)> {
     let now = inner.env.now();
     let core = lock(&inner.core);
@@ -143,14 +143,15 @@ async fn drop_due(group: &Group, due: Vec<(u16, String)>) {
         let power = lock(&group.inner.core).state.rebalance.unwrap_or(0);
         let power = Some(power.max(RESYNC_POWER_DEFAULT));
         let change = AlterDisks { drop, power, ..AlterDisks::default() };
-        // It may have come back or be dropped by somebody else meanwhile; else it is tried again.
+        // It may have come back or been dropped by somebody else meanwhile; otherwise this is
+        // retried.
         if group.alter_disks(&change).await.is_ok() {
             lock(&group.inner.repair.seen).remove(&no);
         }
     }
 }
 
-/// Bytes that are made again if a disk is dropped, or why that cannot be.
+/// Bytes to be recreated if a disk is dropped, or why that is impossible.
 fn rebuild(group: &Group, name: &str) -> (u64, Option<String>) {
     let drop = vec![DropDisk { name: name.to_owned(), force: true }];
     let change = AlterDisks { drop, ..AlterDisks::default() };

@@ -20,7 +20,7 @@ use crate::on_disk::layout::{PIECE_BYTES, au_count};
 use crate::refused::Refused;
 use crate::state::{DiskStatus, FileAttributes, FileState, FileType, GroupState};
 
-/// Files that FORCE took from older images of disks.
+/// Files for which FORCE used older images of disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OlderFiles {
     /// When it did so last, seconds since 1970.
@@ -55,7 +55,7 @@ pub struct GroupInfo {
     /// What can really be written now, counted in file data.
     pub writable_mb: u64,
     /// What can be written so that every extent can still be mirrored again after the loss of any one
-    /// failure group; negative if there is too much already.
+    /// failure group; negative if the group already holds too much.
     pub writable_and_survive_mb: i64,
     /// Whether enough failure groups would be left to mirror again at all.
     pub can_restore: bool,
@@ -156,8 +156,8 @@ pub struct Loss {
     pub failgroup: String,
     /// Whether some extent has its only copy there.
     pub data: bool,
-    /// Whether that concerns only files that are meant to have one copy, in a group that keeps more
-    /// copies of others.
+    /// Whether that affects only files that are meant to have one copy, in a group that keeps more copies
+    /// of others.
     pub single: bool,
     /// Whether the group would stop, because too little of its metadata is left.
     pub stops: bool,
@@ -209,8 +209,8 @@ impl Group {
         let core = lock(&inner.core);
         let state = &core.state;
         let copies = state.header.redundancy.copies();
-        // A disk that is not here takes no extents, whether or not an epoch says so already: who
-        // only reads commits none.
+        // A disk that is absent takes no extents, whether or not an epoch says so already: a read-only
+        // mount commits none.
         let here = |no: u16| inner.disk(no).is_some_and(|d| d.is_in_sync() && d.is_alive());
         let usable = core.space.usable_on(copies, state, &here);
         let mb = |aus: u64| (aus * inner.au_size) >> 20;
@@ -309,9 +309,9 @@ impl Group {
         losses.filter(|l| l.data).map(|l| l.failgroup).collect()
     }
 
-    /// What the loss of each failure group that is still here would cost now, by name. Temporary
-    /// files are nobody's loss, and of a log file that is confined to one failure group the log has the
-    /// others elsewhere, or knows that it has none.
+    /// What losing each failure group that is still here would cost now, by name. Temporary files do not
+    /// count, and for a log file confined to one failure group the log has the other copies elsewhere, or
+    /// knows that it has none.
     pub fn losses(&self) -> Vec<Loss> {
         let inner = &self.inner;
         let core = lock(&inner.core);
@@ -350,8 +350,8 @@ impl Group {
         failgroups.into_iter().map(of).collect()
     }
 
-    /// Files that have fewer copies in sync than they should; those of a log that are confined to one
-    /// failure group are the log's to tell.
+    /// Files that have fewer copies in sync than they should; log files confined to one failure group are
+    /// for the log to report.
     pub fn copied(&self) -> Copied {
         let inner = &self.inner;
         let core = lock(&inner.core);

@@ -30,7 +30,7 @@ pub struct ResizeDisk {
 /// A disk, and the bytes that it is to have.
 pub(super) type Resized = (u16, u64);
 
-/// Looks at the devices again: one that grew may say so only when asked.
+/// Asks the devices again: one that grew may report that only when asked.
 pub(super) async fn look_again(inner: &Inner, wanted: &[ResizeDisk]) -> Result<(), Error> {
     for resize in wanted {
         let no = lock(&inner.core).state.disk_named(&resize.name.to_uppercase()).map(|d| d.0);
@@ -111,7 +111,7 @@ pub(super) fn begin(core: &mut Core, resized: &[Resized]) -> Vec<Op> {
             ops.push(Op::DiskShrink { disk, bytes });
             continue;
         }
-        // Whatever was wanted of it before: it keeps what it has.
+        // Cancels any earlier request: the disk keeps what it has.
         core.space.limit_shrink(disk, au_count(now, au_size));
         if bytes > now {
             core.space.resize(disk, au_count(bytes, au_size));

@@ -1,5 +1,4 @@
-//! Templates: what a new file is where nobody says otherwise, one for each file type and as many
-//! more as users want.
+//! Templates: the defaults for new files, one for each file type and as many more as users want.
 //!
 //! A template that was set is an attribute of the group, `template.NAME`, with the words of
 //! `ALTER DISKGROUP ... TEMPLATE` as its value; an empty value is one that was dropped. It is looked
@@ -15,7 +14,7 @@ use crate::on_disk::label::Redundancy;
 use crate::state::{FileType, GroupState, Op, Striping};
 use async_recursion::async_recursion as boxed;
 
-/// What stands before the name of a template in the name of its attribute.
+/// The prefix of a template's attribute name.
 pub(super) const PREFIX: &str = "template.";
 /// Longest name of a template.
 const NAME_MAX: usize = 30;
@@ -66,7 +65,7 @@ impl Protection {
 pub struct TemplateWords {
     /// How many copies.
     pub protection: Option<Protection>,
-    /// How bytes go round the extents.
+    /// The striping of its bytes over the extents.
     pub striping: Option<Striping>,
     /// The smallest piece that is repaired as one: 4096 or 8192 bytes.
     pub unit: Option<u32>,
@@ -85,7 +84,7 @@ pub struct Template {
     pub system: bool,
     /// How many copies.
     pub protection: Protection,
-    /// How bytes go round the extents.
+    /// The striping of its bytes over the extents.
     pub striping: Striping,
     /// The smallest piece that is repaired as one, in bytes.
     pub unit: u32,
@@ -100,7 +99,7 @@ pub struct Template {
 pub enum TemplateChange {
     /// ADD: none has the name.
     Add,
-    /// MODIFY: what is not said stays.
+    /// MODIFY: attributes that are not given stay.
     Modify,
 }
 
@@ -164,11 +163,11 @@ impl TemplateWords {
             format!("checksums={word}")
         }));
         words.extend(self.failgroup.as_ref().map(|name| format!("failgroup={name}")));
-        // One that says nothing is there all the same.
+        // A template without attributes exists all the same.
         if words.is_empty() { "coarse".to_owned() } else { words.join(" ") }
     }
 
-    /// What these say, and where they do not, what `under` says.
+    /// The attributes of these, with those of `under` where they are missing.
     fn over(self, under: TemplateWords) -> TemplateWords {
         TemplateWords {
             protection: self.protection.or(under.protection),
@@ -184,7 +183,7 @@ impl TemplateWords {
         self.protection.and_then(|protection| protection.copies(redundancy))
     }
 
-    /// Refuses what this group has no such files for.
+    /// Refuses attributes that no file of this group can have.
     fn check(&self, state: &GroupState) -> Result<(), Error> {
         let redundancy = state.header.redundancy;
         if let Some(protection) = self.protection
@@ -221,7 +220,7 @@ impl TemplateWords {
 fn set_ones(attributes: &BTreeMap<String, String>) -> BTreeMap<String, TemplateWords> {
     let set = attributes.iter().filter_map(|(name, value)| {
         let name = name.strip_prefix(PREFIX)?;
-        // What a later version may say and this one does not know is left to the group.
+        // Anything a later version may say that this one does not know is left to the group.
         let words = TemplateWords::parse(value).unwrap_or_default();
         (!value.is_empty()).then(|| (name.to_uppercase(), words))
     });
@@ -243,7 +242,7 @@ fn name_of(name: &str) -> Result<String, Error> {
     Err(Error::BadName { name, why })
 }
 
-/// What is said of a new file: by the template it names, or else by that of its type.
+/// The attributes of a new file: from the template it names, or else from that of its type.
 pub(super) fn words_for(
     core: &Core,
     template: Option<&str>,

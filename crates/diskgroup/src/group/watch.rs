@@ -1,4 +1,4 @@
-//! Looking after the disks: which do not answer, and which are slow.
+//! Monitoring of the disks: which do not answer, and which are slow.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::meta::rules::goes_on_without;
 
 /// How often the group looks.
 pub(super) const EVERY: Duration = Duration::from_millis(250);
-/// A look that comes so much later than it should: the machine stood still, and not the disks.
+/// A check that comes this much too late: the machine stood still, and not the disks.
 const LATE: Duration = Duration::from_secs(1);
-/// After that the disks have so long to answer what they were asked before.
+/// After that the disks have this long to answer earlier requests.
 const GRACE: Duration = Duration::from_secs(5);
 /// A read that has waited for so long goes to another copy, ...
 const PATIENCE_MIN: Duration = Duration::from_millis(500);
@@ -23,7 +23,7 @@ const PATIENCE_TIMES: u64 = 20;
 /// When it looked.
 pub(super) struct Watch {
     last: Instant,
-    /// Nothing is judged before.
+    /// No disk is judged before this.
     from: Instant,
 }
 
@@ -44,13 +44,13 @@ impl Watch {
         if now >= self.from {
             fail_silent(inner, &disks);
         }
-        // Also one that a read found dead: who reads waits for no epoch.
+        // Also one that a read found dead: a read does not wait for an epoch.
         if disks.iter().any(|disk| !disk.is_alive()) {
             inner.log.wanted.notify(1);
         }
         let alive: Vec<&Arc<Disk>> = disks.iter().filter(|disk| disk.is_alive()).collect();
-        // Somebody is held against the others: what they were like some time ago, when the machine was
-        // less busy, says nothing.
+        // A disk is compared with the others as they are now: how they were some time ago, when the
+        // machine was less busy, says nothing.
         let compared = alive.iter().any(|disk| disk.latency.is_in_doubt());
         for disk in &alive {
             let mut others = means(&alive, disk);
@@ -61,7 +61,7 @@ impl Watch {
                 disk.latency.judge(&mut others);
             }
             if disk.is_avoided() || compared && !was_read {
-                // Reads do not come by themselves, and nothing else may tell that it answers again.
+                // No reads come by themselves, and nothing else may show that it answers again.
                 try_latency(inner, disk);
             }
         }
@@ -81,8 +81,8 @@ fn means(disks: &[&Arc<Disk>], own: &Disk) -> Vec<u64> {
     disks.iter().filter(|disk| disk.no != own.no).map(|disk| disk.latency.mean()).collect()
 }
 
-/// Fails disks that leave requests unanswered: soon where all that do can be done without together,
-/// and another disk has answered meanwhile; else when there is no hope for them.
+/// Fails disks that leave requests unanswered: soon, if the group can do without all of them together
+/// and another disk has answered meanwhile; otherwise when there is no hope for them.
 fn fail_silent(inner: &Arc<Inner>, disks: &[Arc<Disk>]) {
     let short = inner.detach_timeout;
     let alive = || disks.iter().filter(|disk| disk.is_alive());
@@ -94,14 +94,14 @@ fn fail_silent(inner: &Arc<Inner>, disks: &[Arc<Disk>]) {
             disk.fail(IoError::new(IoErrorKind::Timeout { after_ms }, name, Op::Open, 0, 0));
         }
     } else if alive().any(|disk| disk.silent() > short / 2) {
-        // Whether it is those disks, or the machine that stands still: the others may be idle.
+        // Either those disks or the whole machine stands still: the others may be idle.
         alive().filter(|d| d.silent() <= short / 2).for_each(|disk| try_latency(inner, disk));
     }
     alive().for_each(|disk| disk.check_timeout(inner.disk_timeout));
 }
 
-/// Whether the group goes on without these disks, and those that failed already, with everything: what
-/// the committer asks before it lets them go, or it would stop.
+/// Whether the group loses nothing without these disks and those that failed already: the committer
+/// checks the same before it lets them go, because otherwise it would stop.
 fn can_detach(inner: &Inner, disks: &[Arc<Disk>], silent: &[&Arc<Disk>]) -> bool {
     let longest = silent.iter().map(|disk| disk.silent()).max().unwrap_or_default();
     let half = inner.env.now().0.saturating_sub(longest.as_nanos() as u64 / 2);

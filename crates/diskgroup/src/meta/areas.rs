@@ -28,7 +28,7 @@ impl AreaWants {
             if room(&runs) >= self.least && core.space.free_for_metadata(no) <= self.left {
                 break;
             }
-            // When the group is full, what is there will do if the content itself fits.
+            // When the group is full, the existing area will do if the content itself fits.
             let Some(au) = core.space.reserve(no) else { break };
             taken.push(au);
             match runs.last_mut() {
@@ -71,7 +71,7 @@ impl Committer {
             let (_, area) = self.next_checkpoint(*no);
             let disk = &core.state.disks[no];
             let had = disk.areas[usize::from(area)].clone();
-            // What the other area lacks is left to it, as long as this one can do without.
+            // What the other area lacks is left for it, as long as this one can do without.
             let left = needed.saturating_sub(aus_in(&disk.areas[1 - usize::from(area)]));
             let wants = AreaWants { wanted, least, left, au_size: self.data.au_size };
             // Of a disk that becomes smaller nothing behind its new end, if that will do.

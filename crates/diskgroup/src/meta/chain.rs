@@ -24,7 +24,7 @@ pub(crate) struct Chain {
     pub ring: Vec<u8>,
 }
 
-/// The ring of a disk as read.
+/// The ring of a disk, as it was read.
 pub(crate) struct Ring {
     pub bytes: Vec<u8>,
     /// Blocks that could not be read, by their number in the ring.
@@ -44,8 +44,8 @@ pub(crate) struct History {
     /// The position behind the last record.
     pub end: LogPosition,
     pub records: Vec<Record>,
-    /// The record that follows is whole and in its place, but not understood: a later version wrote
-    /// it, and what it says must neither be overlooked nor overwritten.
+    /// The next record is whole and in its place, but not understood: a later version wrote it, and
+    /// it must be neither ignored nor overwritten.
     pub refused: Option<Damage>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Record {
 
 impl Record {
     /// Whether the record says nothing, or only where a checkpoint may go. Nobody waits for such a
-    /// record, so it does not show that what is before it was ever committed.
+    /// record, so it does not prove that the records before it were committed.
     fn is_quiet(&self) -> bool {
         self.ops.iter().all(|op| matches!(op, Op::Area { .. }))
     }
@@ -74,8 +74,8 @@ impl Record {
 /// What a history comes to.
 pub(crate) struct Replayed {
     pub state: GroupState,
-    /// The metadata sets before the last one of which each may be the committed one still, as far
-    /// as this history tells: no record shows that the changes after them were committed.
+    /// Earlier metadata sets that may each still be the committed one, as far as this history shows:
+    /// no record proves that the later changes were committed.
     pub before: Vec<Vec<u16>>,
 }
 
@@ -89,7 +89,8 @@ impl Chain {
         let read = |at, length| device.read_at(Io::FOREGROUND, at, length);
         let Ring { bytes: ring, unreadable } = Chain::read_ring(read).await?;
         let chain = Chain { slots, ring };
-        // What cannot be read may be a record that follows: such a disk does not know where it ends.
+        // An unreadable block may be the next record: such a disk does not know where its history
+        // ends.
         if let Some((first, error)) = unreadable.first_key_value()
             && chain.histories(group).iter().any(|h| may_follow(h.end.lsn, &unreadable))
         {
@@ -220,8 +221,8 @@ pub(crate) fn follow(ring: &[u8], group: Uuid, superblock: Superblock) -> Histor
 }
 
 impl History {
-    /// Whether a disk that ends at `other` may be a part of this history: it ends where this one
-    /// ends, or its end is one of the places this one passed.
+    /// Whether a disk that ends at `other` may be part of this history: it ends where this one ends,
+    /// or at a place that this one passed.
     pub fn is_same_as(&self, other: &History) -> bool {
         self.end == other.end
     }
@@ -234,9 +235,9 @@ impl History {
         (self.superblock.position.lsn <= at.lsn).then_some(false)
     }
 
-    /// Whether a disk that ends at a place that is not this history's end can be brought there: the
-    /// records that it lacks, from `ring`, which is that of the disk that tells this history. They
-    /// take the place of records that only that disk has.
+    /// The records that a disk lacks which ends at another place, if it can be brought to the end of
+    /// this history; from `ring`, the ring of the disk that has this history. They replace records
+    /// that only the other disk has.
     pub fn lacked_by(&self, own: &History, ring: &[u8]) -> Option<Vec<(u64, Bytes)>> {
         if self.end.lsn - own.superblock.position.lsn.min(self.end.lsn) > LOG_BLOCKS {
             return None;
@@ -281,8 +282,8 @@ impl History {
             if old != members {
                 before.push(old);
             } else if !record.is_quiet() && !names_set {
-                // One that names the set it finds may follow a change that did not come through:
-                // the disk that failed then was one that was to leave the set.
+                // A record that names the set it finds may follow a change that did not complete:
+                // the disk that failed then was leaving the set.
                 before.clear();
             }
         }

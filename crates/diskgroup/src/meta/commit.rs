@@ -54,13 +54,13 @@ pub(crate) struct Committer {
     position: LogPosition,
     /// The disks that get every record: the newest set, committed or not yet.
     pub(super) members: BTreeMap<u16, MemberState>,
-    /// The set that is committed; until the first record of a mount came through, each set that may
-    /// be (see [`rules::may_go_on`]).
+    /// The committed set; until the first record of a mount is written everywhere, each set that may
+    /// be committed (see [`rules::may_go_on`]).
     pub(super) committed: Vec<Vec<u16>>,
     /// The newest superblocks of disks that are not members now: generation, and the checkpoint
     /// area that it names.
     generations: BTreeMap<u16, (u64, u8)>,
-    /// Blocks of the log in use when a checkpoint could last not be written; else 0.
+    /// Blocks of the log that were in use when a checkpoint last could not be written; else 0.
     tried_at: u64,
     /// The id of a mount that was cut off before its first record, as far as labels tell.
     pub tried_life: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Committer {
 /// Blocks of the log after which a checkpoint for which there was no room is tried again.
 const TRY_AGAIN_AFTER: u64 = 4;
 
-/// Stops the group when the committer ends in any way but in order: nobody else tells those who
+/// Stops the group when the committer ends in any way but cleanly: nobody else would notify those who
 /// wait for it.
 struct StopUnlessEnded {
     data: Arc<Data>,
@@ -157,7 +157,7 @@ impl Committer {
         let payload = {
             let mut core = lock(&self.data.core);
             let mut ops = vec![Op::Epoch { epoch: core.state.epoch + 1 }];
-            // Of an older image, and of what others may know, nothing can be said.
+            // Nothing is known about an older image, or about what other disks may know.
             let is_known = |no: &u16| {
                 !forced && self.data.disk(*no).is_none_or(|disk| disk.refused().is_none())
             };
@@ -167,9 +167,9 @@ impl Committer {
             ops.extend(disks.filter(|(_, d)| away(d.status)).filter_map(|(no, d)| {
                 let disk = *no;
                 match d.status {
-                    // It is as it left, seen from here.
+                    // As this history sees it, it is as it left.
                     DiskStatus::Offline if current.contains(no) => None,
-                    // FORCE may have gone back behind what was known of it.
+                    // FORCE may have gone back to before that was recorded.
                     _ if forced && !current.contains(no) => Some(Op::DiskOffline { disk, at_ns }),
                     DiskStatus::Returning => {
                         Some(Op::DiskOfflineBy { disk, at_ns, mount_id, tried: 0, by })
@@ -251,7 +251,7 @@ impl Committer {
         let batch = lock(&self.data.core).take_batch();
         if let Some(batch) = batch {
             self.write_record(&batch.payload).await?;
-            // Members that failed meanwhile are taken out before anybody is told.
+            // Failed members are taken out before anybody is notified.
             self.take_out_failed().await?;
             self.data.made_durable(batch.ticket);
             worked = true;
@@ -282,7 +282,7 @@ impl Committer {
             }
             Wanted::ClearLog(disk, blocks) => {
                 if let Some((member, disk)) = self.members.get(&disk).zip(self.in_sync(disk)) {
-                    // Nobody else writes to the ring; a disk that does not take it has failed.
+                    // Nobody else writes to the ring; a disk that does not accept it has failed.
                     let _ = clear_ring(&disk, &blocks, member.log_start..self.position.lsn).await;
                     self.take_out_failed().await?;
                 }
@@ -302,15 +302,16 @@ impl Committer {
                 Ok(())
             }
             Err(Fatal(why)) => {
-                // Before he is let go, who would take it for refused: the record may be written.
+                // Before the caller is released, who would think that it was refused: the record may
+                // be written.
                 self.data.stop(why.clone());
                 Err(Fatal(why))
             }
         }
     }
 
-    /// OFFLINE: disks leave because somebody wants it, as if they had failed; refused if anything
-    /// would be lost, or the group could not go on.
+    /// OFFLINE: disks leave on request, as if they had failed; refused if anything would be lost or
+    /// the group could not go on.
     async fn take_out_wanted(&mut self, wanted: &[u16]) -> Result<Result<(), Error>, Fatal> {
         self.take_out_failed().await?;
         let refused = |why: String| Error::CannotOffline { group: self.data.name.clone(), why };
@@ -342,7 +343,8 @@ impl Committer {
         let (batches, result) = {
             let mut core = lock(&self.data.core);
             let batches: Vec<Batch> = std::iter::from_fn(|| core.take_batch()).collect();
-            // Before it takes anything: a ring that is nearly full is for who takes part alone.
+            // Before it takes anything: a nearly full ring is reserved for changes of which disks
+            // take part.
             let result = core
                 .check_log_room(&self.data.name, &[Op::Rebalance { power: None }])
                 .and_then(|()| make(&mut core))
@@ -355,8 +357,8 @@ impl Committer {
         for batch in &batches {
             self.write_record(&batch.payload).await?;
         }
-        // It is the first that is queued now. A disk that failed is taken out after this record,
-        // which may be the one that it joined with.
+        // It is queued first now. A failed disk is taken out after this record, which may be the one
+        // by which it joined.
         let own = lock(&self.data.core).take_batch();
         if let Some(own) = &own {
             self.write_record(&own.payload).await?;
@@ -388,8 +390,8 @@ impl Committer {
         self.data.disk(no).filter(|disk| disk.is_in_sync() && disk.is_alive())
     }
 
-    /// Writes one record to every member that still answers. Returns whether all have it; whether
-    /// enough of them do is for [`Committer::take_out_failed`] to say.
+    /// Writes one record to every member that still answers. Returns whether all have it;
+    /// [`Committer::take_out_failed`] decides whether enough of them do.
     async fn write_record(&mut self, payload: &[u8]) -> Result<bool, Fatal> {
         let epoch = lock(&self.data.core).state.epoch;
         let (group, mount_id) = (self.data.uuid, self.data.log_mount_id.load(Ordering::SeqCst));
@@ -412,7 +414,7 @@ impl Committer {
         let mut came_through = true;
         for (disk, result) in members.iter().zip(all) {
             if let Err(error) = result {
-                // Whatever the reason: a member that lacks a record is none.
+                // Whatever the reason: a disk that lacks a record is not a member.
                 disk.fail(error);
                 came_through = false;
             }
@@ -478,7 +480,7 @@ impl Committer {
                 if failed {
                     Box::pin(self.take_out_failed()).await?;
                 } else if !has_marks {
-                    // Not asked again: it answers, and does not take them.
+                    // Not asked again: it answers, but does not accept them.
                     full.extend(&new);
                 }
                 continue;
@@ -533,8 +535,8 @@ impl Committer {
         disks.iter().all(|no| self.members.contains_key(no))
     }
 
-    /// These were to become members, and something else came between. Those that answer and got no
-    /// checkpoint have no room for it.
+    /// These disks were about to become members, but something intervened. Those that answer and got
+    /// no checkpoint have no room for it.
     fn not_joined(&mut self, new: &[u16], full: &mut Vec<u16>) {
         let set = self.set();
         for no in new {
@@ -554,8 +556,8 @@ impl Committer {
         }
     }
 
-    /// Moves the beginning of the log up. If the metadata does not fit the room that a member has
-    /// for it, only what makes it smaller is allowed until it does.
+    /// Advances the beginning of the log. If the metadata does not fit the room that a member has for
+    /// it, only changes that make it smaller are allowed until it does.
     async fn checkpoint_all(&mut self) -> Result<(), Fatal> {
         lock(&self.data.core).gate = true;
         let members: Vec<u16> = self.members.keys().copied().collect();
@@ -595,14 +597,14 @@ impl Committer {
                 core.measure();
                 (batches, core.state.encode())
             };
-            // All of them first: taking the failed out may write a checkpoint of its own, which
-            // must not have what no record has yet.
+            // All of them first: taking out failed disks may write another checkpoint, which must not
+            // include what is in no record yet.
             for batch in &batches {
                 self.write_record(&batch.payload).await?;
             }
             if let Some(last) = batches.last() {
-                // Told nobody yet; taking the failed out comes first. That writes records of its
-                // own, which the content taken above lacks: it must be taken again.
+                // Nobody is notified yet; failed disks are taken out first. That writes further
+                // records, which the content taken above lacks: it must be taken again.
                 let again = Box::pin(self.take_out_failed()).await?;
                 self.data.made_durable(last.ticket);
                 if again {
@@ -614,7 +616,7 @@ impl Committer {
             if self.areas_hold(&disks, encoded.bytes.len() as u64) {
                 break (encoded, self.position);
             }
-            // Others queued more than the areas were made for.
+            // Others queued more than the areas were sized for.
             disks = self.make_areas(&disks);
         };
         for no in &disks {
@@ -628,7 +630,7 @@ impl Committer {
     pub(super) fn next_checkpoint(&self, no: u16) -> (u64, u8) {
         let newest = match self.members.get(&no) {
             Some(member) => Some((member.generation, member.area)),
-            // What a disk that came back says of itself, or what was written to it since.
+            // From the superblock of a disk that came back, or from what was written to it since.
             None => {
                 let own = self.data.disk(no).and_then(|disk| disk.superblock());
                 self.generations.get(&no).copied().max(own)

@@ -71,7 +71,7 @@ pub struct NewDisk {
     pub force: bool,
 }
 
-/// What stands on a disk of a group, but for the mounts that used it.
+/// The identity of a disk of a group, without the mounts that used it.
 pub(crate) fn label_of(
     header: &GroupHeader,
     no: u16,
@@ -98,7 +98,7 @@ pub(crate) fn label_of(
     }
 }
 
-/// A new disk that will do.
+/// A new disk that is acceptable.
 pub(crate) struct Planned {
     pub disk: NewDisk,
     pub no: u16,
@@ -147,7 +147,7 @@ impl Planned {
     }
 }
 
-/// A disk whose logical sector is larger than the group's cannot be one of it.
+/// A disk whose logical sector is larger than the group's cannot join it.
 pub(crate) fn check_sector(
     device: &Arc<dyn Device>,
     path: &str,
@@ -338,7 +338,7 @@ async fn write_all(
     spec: &CreateGroup,
     planned: &[Planned],
 ) -> Result<(), Error> {
-    // As if a mount had come before: an image that is made before the first one is told, too.
+    // As if a mount had come before: an image taken before the first mount is detected too.
     let mount_id = env.random();
     let label = |p: &Planned, status| Label {
         mount_ids: [mount_id, 0],

@@ -22,7 +22,7 @@ impl Committer {
     /// Takes failed disks out by a committed epoch, then brings the metadata set back to size.
     /// Returns whether any disk left.
     pub(super) async fn take_out_failed(&mut self) -> Result<bool, Fatal> {
-        // These very disks: a number may be another's by the time they have left.
+        // These very disks: their numbers may be reused by the time they have left.
         let failing = |data: &Data| -> Vec<Arc<Disk>> {
             data.disks_taking_part().into_iter().filter(|d| !d.is_alive()).collect()
         };
@@ -93,7 +93,7 @@ impl Committer {
     /// A group that would lose the last copy of anything mirrored stops instead: when the disk
     /// comes back nothing is lost. An external group needs every disk that holds anything.
     ///
-    /// What this process lacked says nothing about a disk: none leaves for that.
+    /// A resource that this process lacked says nothing about a disk: no disk leaves for that.
     pub(super) fn check_survivable(&self, failed: &[u16]) -> Result<(), Fatal> {
         let is_ours = |disk: &Arc<Disk>| disk.failure().is_some_and(IoError::is_ours);
         if let Some(no) = failed.iter().find(|no| self.data.disk(**no).is_some_and(|d| is_ours(&d)))
@@ -146,7 +146,7 @@ impl Committer {
         for disk in failed {
             core.space.set_online(*disk, false);
         }
-        // What was on its way there would lack all that comes while the disk is away.
+        // Moves to it would lack all writes while the disk is away.
         core.moving.retain(|_, moving| !failed.contains(&moving.to.disk));
         // What one of them still had to give away is to come from other copies now.
         if core.state.disks.values().any(|d| d.status == DiskStatus::Forcing) {

@@ -52,7 +52,7 @@ pub(crate) async fn disks_of(
             Some(Ok(scan)) => scan,
             // That says nothing about the disk.
             Some(Err(error)) if error.is_ours() => return Err(Error::Io(error)),
-            // A disk that does not answer is a disk that is not here.
+            // A disk that does not answer counts as absent.
             _ => continue,
         };
         match scan.newest() {
@@ -63,7 +63,7 @@ pub(crate) async fn disks_of(
             None => damage = damage.or(scan.damage().cloned().map(|d| (disk.path.clone(), d))),
         }
     }
-    // A CREATE of the same name that was cut off early must not hide a group that is whole.
+    // An interrupted CREATE of the same name must not hide a whole group.
     let whole = |l: &&Labelled| (l.label.status == LabelStatus::Member, l.label.created_ns);
     let Some(group) = labelled.iter().max_by_key(whole).map(|l| l.label.group) else {
         let why = match damage {

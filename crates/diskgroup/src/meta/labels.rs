@@ -32,8 +32,8 @@ impl LabelScan {
         whole().filter(|(_, label)| of_head(label)).max_by_key(by_age).map(|(_, label)| label)
     }
 
-    /// What keeps the disk from being understood, when there is no label at all: the damage that
-    /// says most (a later version before a bad checksum before nothing).
+    /// Why the disk is not understood, if it has no label at all: the most informative damage (a later
+    /// version before a bad checksum before nothing).
     pub fn damage(&self) -> Option<&Damage> {
         let rank = |d: &Damage| match d {
             Damage::Version { .. } | Damage::Features { .. } => 3,
@@ -70,7 +70,7 @@ async fn scan(
     }
     let mut slots = Vec::new();
     let mut failure = None;
-    // One that is too small for a disk may have been cut off, and tells who it was.
+    // A disk that is too small may have been cut off, and its label tells which it was.
     let here = match size < DISK_BYTES_MIN {
         true => LABEL_HEAD.into_iter().filter(|at| at + BLOCK_U64 <= size).collect(),
         false => label_offsets(size).to_vec(),
@@ -139,8 +139,8 @@ pub(crate) async fn write_labels(
     Ok(())
 }
 
-/// At each end of a disk so many bytes are overwritten when it joins a group: the marks of arrays,
-/// file systems and partition tables stand there, and what believes them would write over the group.
+/// The bytes at each end of a disk that are overwritten when it joins a group: marks of arrays, file
+/// systems and partition tables are there, and software that believes them would overwrite the group.
 pub(crate) const MARKS_BYTES: u64 = 1 << 20;
 
 /// Overwrites both ends of a disk with zeros, but for the labels. Not yet durable.
@@ -199,8 +199,8 @@ pub(crate) async fn relabel(
     change_label(disk, patience, |label| Label { status, ..label.clone() }).await
 }
 
-/// Lets the label of a disk of a mounted group say its name and size as they are now, and with `mount ids`
-/// which mount uses it and which did before, durably.
+/// Updates the label of a disk of a mounted group to its current name and size, and with `mount ids` also
+/// to the mounts that use and used it, durably.
 ///
 /// # Errors
 /// As [`relabel`].

@@ -73,8 +73,8 @@ pub(crate) async fn look(
     Ok(Lineage { superblock: chain.newest(), mount_id: label.mount_ids[0], diverged })
 }
 
-/// What tells that a disk with that label, whose newest record has that epoch, is not what it was
-/// when it left.
+/// The evidence that a disk with that label, whose newest record has that epoch, has changed since it
+/// left.
 pub(crate) fn diverged(away: &Offline, label: &Label, newest: Option<u64>) -> Option<String> {
     if !label.mount_ids.contains(&away.mount_id) {
         return Some(Refused::OutOfDate.to_string());

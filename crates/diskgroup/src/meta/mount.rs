@@ -33,10 +33,10 @@ pub(crate) struct Start {
     pub position: LogPosition,
     /// Disks of the state that are here, in sync or not.
     pub disks: BTreeMap<u16, Arc<Disk>>,
-    /// Disks that the state counts on and that are not here.
+    /// Disks that the state counts on and that are absent.
     pub missing: Vec<u16>,
-    /// Disks that are away, missed nothing, and without which something has no copy: they come back
-    /// before anybody is served.
+    /// Disks that are away, missed nothing, and hold the only copy of something: they come back before
+    /// any user is served.
     pub current: Vec<u16>,
     /// Members that have the whole history.
     pub members: BTreeMap<u16, MemberState>,
@@ -71,9 +71,9 @@ const PROBE_TIME: Duration = Duration::from_millis(60);
 /// A disk that takes longer does not count.
 const PROBE_LIMIT: Duration = Duration::from_secs(3);
 
-/// How many regions a resync will do in a second: as it does, all disks are read at once, in large
-/// pieces. What is read does not matter. The best of some rounds counts: what else goes on just
-/// now will not go on then.
+/// How many regions a resync can do in a second, measured as it works: all disks are read at once, in
+/// large pieces. What is read does not matter. The best of some rounds counts, because other load at
+/// this moment will not last.
 async fn probe(env: &SharedEnv, disks: &[&Arc<Disk>], copies: u64) -> f64 {
     let share = PROBE_BYTES_IN_ALL / disks.len().max(1) as u64;
     let each = PROBE_BYTES.min(share).max(PROBE_STEP);
@@ -86,7 +86,7 @@ async fn probe(env: &SharedEnv, disks: &[&Arc<Disk>], copies: u64) -> f64 {
             break;
         }
     }
-    // A fifth is left to what else a resync does, and to whoever works meanwhile.
+    // A fifth is left for the rest of a resync, and for other work meanwhile.
     0.8 * best / copies as f64 / REGION_BYTES as f64
 }
 
@@ -112,7 +112,7 @@ async fn read_all(
     done.fold((0, Duration::ZERO), |all, one| (all.0 + one.0, all.1.max(one.1)))
 }
 
-/// The disks whose labels still count them in though they have left, and the labels that they get.
+/// The disks whose labels still count them in although they have left, and their new labels.
 fn former_of(labelled: &[Labelled], state: &GroupState) -> Vec<(Arc<dyn Device>, Label)> {
     let is_of =
         |l: &&Labelled| state.disks.get(&l.label.disk_no).is_some_and(|d| d.uuid == l.label.disk);
@@ -124,7 +124,7 @@ fn former_of(labelled: &[Labelled], state: &GroupState) -> Vec<(Arc<dyn Device>,
     former.collect()
 }
 
-/// Has disks that missed nothing back in the state, as the first mount that may write does it.
+/// Returns disks that missed nothing to the state, as the first mount that may write does.
 fn come_back(
     state: &mut GroupState,
     disks: &[u16],
@@ -178,13 +178,13 @@ pub(crate) async fn start(
         come_back(&mut state, &back, best.end.previous_mount).map_err(|d| misfit(name, d))?;
         back.iter().filter_map(|no| disks.get(no)).for_each(|here| here.caught_up());
     }
-    // A disk may tell its history and yet be of no use.
+    // A disk may have its history and yet be unusable.
     let is_used = |no: &u16| disks.get(no).is_some_and(|disk| disk.is_in_sync());
     members.retain(|no, _| is_used(no));
     lagging.retain(|l| is_used(&l.no));
     let copies = u64::from(state.header.redundancy.copies());
     let here: Vec<&Arc<Disk>> = disks.values().filter(|d| d.is_in_sync()).collect();
-    // Who writes nothing makes no region dirty.
+    // A mount that writes nothing makes no region dirty.
     let regions_per_second = match options.read_only {
         true => 0.0,
         false => probe(env, &here, copies).await,
@@ -223,7 +223,7 @@ fn misfit(group: &str, damage: crate::on_disk::Damage) -> Error {
     Error::Damaged { group: group.to_owned(), what, damage }
 }
 
-/// What a mount has seen of the group.
+/// What a mount has found of the group.
 struct Seen<'a> {
     state: &'a GroupState,
     missing: &'a [u16],
@@ -232,8 +232,8 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// Whether nothing is lost if no other members answer. Where a disk was taken by FORCE, or is
-    /// taken for what it is not, another may hold what is newer, and is waited for.
+    /// Whether nothing is lost if no other members answer. If a disk was taken by FORCE, or is taken
+    /// for what it is not, another disk may hold something newer, and is waited for.
     fn goes_on_with(&self, members: &[&Arc<Disk>], answered: &BTreeSet<u16>) -> bool {
         let silent = |no| members.iter().any(|disk| disk.no == no) && !answered.contains(&no);
         let answered: Vec<u16> = answered.iter().copied().collect();

@@ -32,8 +32,8 @@ pub(crate) struct Marks {
     last: u64,
     /// Whether any disk was there in that mount. If none was, a version without marks wrote last.
     tell: bool,
-    /// Whether a disk has that mount as its newest mark. If none has, labels without any mark may be
-    /// those that a first mount was still to write when it was cut off.
+    /// Whether any disk has that mount as its newest mark. If none has, labels without a mark may be those
+    /// that an interrupted first mount had still to write.
     newest: bool,
 }
 
@@ -54,8 +54,8 @@ impl Marks {
     }
 }
 
-/// The id of a mount that came after that of the newest record, `last`, and was cut off before a
-/// record of its own; 0 if no label tells of one.
+/// The id of a mount that came after the one of the newest record, `last`, and was interrupted before its
+/// own first record; 0 if no label shows one.
 pub(crate) fn tried<'a>(labels: impl Iterator<Item = &'a Label>, last: u64) -> u64 {
     let after = |label: &&Label| label.mount_ids[1] == last && label.mount_ids[0] != last;
     let mut tried = labels.filter(after).map(|label| label.mount_ids[0]);
@@ -71,8 +71,8 @@ pub(crate) async fn mark(base: &Base, last: u64, goes_on: GoesOn<'_>) {
 /// Whether these disks are enough.
 type GoesOn<'a> = &'a (dyn Fn(&BTreeSet<u16>) -> bool + Send + Sync);
 
-/// Marks every disk in sync as one that was there to the end of this mount; the record that ends it
-/// comes after.
+/// Marks every disk in sync as having taken part to the end of this mount; the record that ends it comes
+/// after.
 pub(crate) async fn mark_end(base: &Base) {
     let end = base.env.random();
     base.end_life.store(end, Ordering::SeqCst);
@@ -85,11 +85,11 @@ pub(crate) async fn mark_end(base: &Base) {
 
 async fn mark_all(base: &Base, mount_ids: [u64; 2], goes_on: GoesOn<'_>) {
     let states = lock(&base.core).state.disks.clone();
-    // One that failed lacks what came before, and is out by the next record.
+    // A failed disk lacks what came before, and is out by the next record.
     let disks = base.disks_in_sync();
     let disks: Vec<_> = disks.into_iter().filter(|disk| disk.is_alive()).collect();
     let known = disks.iter().filter_map(|disk| Some((disk, states.get(&disk.no)?)));
-    // One that hangs is let go of as soon as on the data path, where the others have been marked by then.
+    // A disk that hangs is abandoned as soon as on the data path, if the others have been marked by then.
     let marked: Mutex<BTreeSet<u16>> = Mutex::default();
     let may = || {
         let marked = lock(&marked);

@@ -12,7 +12,7 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Mount although it cannot be proven that nothing newer exists elsewhere.
     pub force: bool,
-    /// Mount to get out what can be had, although some extents have no copy here; only to be read.
+    /// Mount to recover what can be read, although some extents have no copy here; read-only.
     #[doc(hidden)]
     pub rescue: Option<RescueMount>,
     /// A request unanswered for this long fails its disk.

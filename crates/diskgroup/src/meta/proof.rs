@@ -20,11 +20,11 @@ use crate::meta::rules;
 use crate::on_disk::{Damage, Uuid};
 use crate::refused::Refused;
 
-/// A history that nothing found goes beyond, or that another one parted from.
+/// A history that nothing found extends, or that another one diverged from.
 pub(super) struct Newest {
     pub told: Replayed,
     pub history: History,
-    /// The disk that told it.
+    /// The disk that has it.
     source: Uuid,
 }
 
@@ -44,9 +44,9 @@ pub(super) struct Chosen {
     pub refused: BTreeMap<u16, Refused>,
 }
 
-/// Picks the history to go on from. Two disks may each hold a record of the same place that the
-/// other lacks, one of them cut off half-way: the one that can be proven is the one that was
-/// committed. FORCE takes one that cannot, but does not choose between two.
+/// Picks the history to continue. Two disks may each hold a record at the same place that the other
+/// lacks, one of them interrupted: the one that can be proven is the one that was committed. FORCE
+/// accepts one that cannot be proven, but does not choose between two.
 pub(super) fn choose(
     name: &str,
     candidates: Vec<Newest>,
@@ -77,14 +77,14 @@ pub(super) fn choose(
         (0, refusal) if only => Err(refusal.unwrap_or_else(disagree)),
         (0, _) => Err(disagree()),
         (1, _) => Ok(best.into_iter().next().ok_or_else(disagree)?),
-        // At the same place: what is in doubt there was never acknowledged.
+        // At the same place: the records in doubt there were never acknowledged.
         (_, _) if alike => Ok(best.into_iter().next().ok_or_else(disagree)?),
         (_, _) => Err(disagree()),
     }
 }
 
-/// The candidates but for shorter ones whose disks the furthest one can do with or has let go of:
-/// a record that was cut off half-way and reached such a disk alone makes no rival.
+/// The candidates without shorter ones whose disks the furthest history can use or has released: an
+/// interrupted record that reached only such a disk is no rival.
 fn rivals(candidates: Vec<Newest>, labelled: &[Labelled]) -> Vec<Newest> {
     let Some(first) = candidates.first() else { return candidates };
     let place = |n: &Newest| (n.history.end.epoch, n.history.end.lsn);
@@ -118,8 +118,8 @@ fn tellers(newest: &Newest, labelled: &[Labelled]) -> String {
     format!("{} up to record {} of epoch {}", names.join(", "), end.lsn, end.epoch)
 }
 
-/// The histories that one of them may be gone on from, the furthest first: those that nothing here
-/// goes beyond, and those that all further ones have parted from. At least one.
+/// The histories that may be continued, the furthest first: those that nothing here extends, and those
+/// that all further ones have diverged from. At least one.
 pub(super) async fn newest_states(
     env: &SharedEnv,
     name: &str,
@@ -148,8 +148,8 @@ pub(super) async fn newest_states(
     let (mut damage, mut failure) = (None, None);
     for (l, history) in &all {
         let is_furthest = Some(place(history)) == furthest;
-        // Falling back to a shorter history would forget acknowledged changes, unless it is no part
-        // of any that goes further.
+        // Falling back to a shorter history would forget acknowledged changes, unless it is part of
+        // none that goes further.
         if !is_furthest && (newest.is_empty() || !has_parted(history, &all)) {
             continue;
         }
@@ -185,8 +185,8 @@ pub(super) async fn newest_states(
     Err(Error::Damaged { group: name.to_owned(), what, damage })
 }
 
-/// Whether every history here that goes further is shown to be another one: it covers the place
-/// where this one ends, and did not pass through it.
+/// Whether every longer history here is shown to be a different one: it covers the place where this one
+/// ends, and did not pass through it.
 fn has_parted(history: &History, all: &[(&Labelled, History)]) -> bool {
     let place = |h: &History| (h.end.epoch, h.end.lsn);
     let further = || all.iter().filter(|(_, h)| place(h) > place(history)).map(|(_, h)| h);
@@ -198,7 +198,7 @@ fn has_parted(history: &History, all: &[(&Labelled, History)]) -> bool {
     })
 }
 
-/// What a disk that is here says of a history.
+/// The relation of a disk that is here to a history.
 enum Says {
     /// It ends there too.
     Has(MemberState),
@@ -208,7 +208,7 @@ enum Says {
     Differs,
 }
 
-/// What the disk with that number says of `newest`; `None`: it is not here, or proves nothing.
+/// The relation of the disk with that number to `newest`; `None`: it is absent, or proves nothing.
 fn says(newest: &Newest, labelled: &[Labelled], no: u16) -> Option<Says> {
     let Newest { told, history: best, source } = newest;
     let uuid = told.state.disks.get(&no)?.uuid;
@@ -220,8 +220,8 @@ fn says(newest: &Newest, labelled: &[Labelled], no: u16) -> Option<Says> {
     if own.is_same_as(best) {
         return Some(Says::Has(member));
     }
-    // A superblock that rotted may have been the one that says this disk went on alone, and so may
-    // a record of a later version; such a disk proves nothing.
+    // A rotten superblock may have been the one that shows that this disk went on alone, and so may a
+    // record of a later version; such a disk proves nothing.
     let rotten = chain.slots.iter().any(|(_, s)| matches!(s, Err(Damage::Checksum)));
     if rotten || own.refused.is_some() {
         return None;
@@ -320,7 +320,7 @@ fn prove(
     if rules::is_proven_change(&olds, (all, readable), members.len()) {
         return Ok(Proof { members, lagging, committed });
     }
-    // FORCE gives up what disks may know that are not here, not what one here says that it knows.
+    // FORCE gives up what absent disks may know, not what a disk that is here shows that it knows.
     let later = |l: &Labelled| {
         let histories = l.chain.as_ref().map(|c| c.histories(state.header.uuid));
         histories.unwrap_or_default().iter().any(|h| h.refused.is_some())
@@ -341,7 +341,7 @@ fn prove(
     refuse(unproven(newest, labelled, refused, (readable, &absent)))
 }
 
-/// What is missing to a proof, in words: which disks, and of those that are refused why.
+/// What is missing for a proof, in words: which disks, and why for those that are refused.
 fn unproven(
     newest: &Newest,
     labelled: &[Labelled],

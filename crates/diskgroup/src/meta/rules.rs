@@ -47,11 +47,11 @@ pub fn is_proven(members: usize, present: usize) -> bool {
     }
 }
 
-/// Whether the newest history found is proven newest although nothing shows that its last changes
-/// of the set were committed: they may have been cut off half-way, and then an older set may have
-/// gone on without those who have them. It is believed if every new member has it (`having`), for
-/// then it was committed; else only if enough of the last set and of each before it are here and
-/// know nothing newer. Each set is given as its size and how many of it are here.
+/// Whether the newest history found is proven newest although nothing shows that its last changes of the
+/// set were committed: they may have been interrupted, and an older set may have gone on without the
+/// disks that have them. It is proven if every new member has it (`having`), because then it was
+/// committed; otherwise only if enough of the last set and of each set before it are here and know
+/// nothing newer. Each set is given as its size and the number of its disks that are here.
 pub fn is_proven_change(
     before: &[(usize, usize)],
     (new, present): (usize, usize),
@@ -103,9 +103,9 @@ pub fn choose(redundancy: Redundancy, current: &[u16], in_sync: &[Candidate]) ->
     members
 }
 
-/// The set that comes after `current`, one step on the way to the one that [`choose`] says of the
-/// disks that `stay`; `current` itself when it stays what it is. `go` are its disks in sync that are
-/// being dropped: they leave one after the other, and a lone one not before another has joined it.
+/// The set that comes after `current`, one step towards the one that [`choose`] gives for the disks that
+/// `stay`; `current` itself if there is nothing to change. `go` are its disks in sync that are being
+/// dropped: they leave one after the other, and a lone member only after another has joined.
 ///
 /// Whoever finds all of a new set believes it, so the disks that a single record takes out must
 /// never be enough of the old one to be believed without the others.
@@ -128,8 +128,8 @@ pub fn next_set(
     choose(redundancy, current, &in_sync)
 }
 
-/// Whether every file and the metadata are there without these disks; a log has the other copies of its
-/// media elsewhere.
+/// Whether every file and the metadata are available without these disks; the other copies of a log are
+/// on its other media.
 pub(crate) fn goes_on_without(state: &GroupState, goes: impl Fn(u16) -> bool) -> bool {
     let stays = |no: u16| state.is_online(no) && !goes(no);
     let left = state.members.iter().filter(|no| stays(**no)).count();

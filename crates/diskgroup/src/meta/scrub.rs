@@ -1,4 +1,4 @@
-//! Our own structures on a disk, read again while the group is mounted: labels, superblocks, the log
+//! The scrub of our own structures on a disk while the group is mounted: labels, superblocks, the log
 //! from the newest checkpoint on, that checkpoint, and the dirty log.
 //!
 //! All of them are in RAM too, so what is wrong is written again from there: labels from the
@@ -33,7 +33,7 @@ use crate::on_disk::superblock::Superblock;
 const LABELS: usize = LABEL_HEAD.len() + LABEL_TAIL.len();
 /// How long what looks wrong is left alone before it is looked at again.
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// Looks at something that is written meanwhile before it is left for the next scrub.
+/// Attempts on something that is being written before it is left for the next scrub.
 const LOOKS_MAX: usize = 20;
 
 /// Looks at all of a disk, and mends what is wrong with `repair`.
@@ -155,8 +155,8 @@ async fn chain(
     Ok(())
 }
 
-/// What is wrong, and still is after a while; `None` if the disk is no member any more, or cannot be
-/// looked at in peace.
+/// What is wrong, and still is after a while; `None` if the disk is no longer a member, or is never
+/// quiet long enough to check.
 async fn chain_faults(
     data: &Arc<Data>,
     disk: &Arc<Disk>,
@@ -271,7 +271,7 @@ async fn bad_dirty_blocks(
             out.bytes_read += 2 * BLOCK_U64;
             let same = data.dirty_log.generation(number) == Some(generation);
             if !lock(&data.core).state.members.contains(&disk.no) {
-                // It got no version since it left the set.
+                // It has got no version since it left the set.
                 return Ok((Vec::new(), Vec::new()));
             }
             if found == (false, false) || (same && last == Some(found)) {

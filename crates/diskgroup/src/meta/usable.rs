@@ -61,7 +61,7 @@ impl Found<'_> {
             return Ok(here);
         }
         let Err(refused) = self.check_complete(&here) else {
-            // A mount that was cut off counted on disks that it had not taken back yet.
+            // An interrupted mount counted on disks that it had not taken back yet.
             if self.state.clean && !self.without_copy(&here).is_empty() {
                 self.take_current(&mut here, &|_| true);
             }
@@ -71,7 +71,7 @@ impl Found<'_> {
         if self.check_complete(&here).is_ok() {
             return Ok(here);
         }
-        // FORCE takes an older image for what it is where there is nothing newer.
+        // FORCE accepts an older image as it is if there is nothing newer.
         let mut here = self.matched(true);
         self.take_current(&mut here, &|_| true);
         self.check_complete(&here).map_err(|_| refused.clone())?;
@@ -82,7 +82,7 @@ impl Found<'_> {
                 members: self.state.members.len(),
             });
         }
-        // Some extent is nowhere else; of all others the newer copy counts.
+        // Some extent is nowhere else; for all others the newer copy counts.
         let images = self.refused.keys().filter_map(|no| here.disks.get(no));
         images.filter(|disk| disk.is_in_sync()).for_each(|disk| disk.age());
         Ok(here)
@@ -113,7 +113,7 @@ impl Found<'_> {
                     disk.refuse(why);
                     out.missing.push(*no);
                 }
-                // Of one that is away only the return says what it is.
+                // For a disk that is away, only its return decides what it is.
                 (false, Some(why @ Refused::CutOff { .. })) => disk.refuse(why),
                 (false, _) => disk.left(),
             }
@@ -194,7 +194,8 @@ fn words_of(error: Error) -> String {
     }
 }
 
-/// What notes the files of which something is on older images alone, where FORCE goes on with such.
+/// The note about files that are partly on older images alone, where FORCE continues with such
+/// images.
 pub(super) fn note_older(in_sync: &[Arc<Disk>], state: &GroupState, at_ns: u64) -> Option<Op> {
     in_sync.iter().find(|disk| disk.is_aged())?;
     let is_newer = |no| in_sync.iter().any(|disk| disk.no == no && !disk.is_aged());

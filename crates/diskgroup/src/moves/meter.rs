@@ -1,4 +1,4 @@
-//! The clock of the rate of a rebalance: how fast it went of late.
+//! The rate meter of a rebalance: how fast it has gone of late.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use cellar_io::Instant;
 
 use crate::moves::rebalance::WORKERS_MAX;
 
-/// What is older says nothing about the load of now.
+/// Anything older says nothing about the present load.
 const LONGEST: Duration = Duration::from_secs(600);
-/// A mark is set after so many moves for each that is in flight: those begin together and are a
-/// wave, of which a part tells little.
+/// A mark is set after this many moves for each one in flight: those begin together and form a
+/// wave, and a part of a wave shows little.
 const WAVES: u64 = 4;
 
-/// Counts from the first move that is done: until then as many as the power allows come on their
-/// way. The rate is that of the younger half of the time since then, or a little more.
+/// Counts from the first completed move: until then as many as the power allows have been started.
+/// The rate is that of the later half of the time since then, or a little more.
 #[derive(Clone, Copy)]
 pub(crate) struct Meter {
     /// The power at which it runs.
@@ -57,7 +57,7 @@ impl Meter {
         }
     }
 
-    /// Bytes a second of late.
+    /// Bytes a second, recently.
     pub fn rate(&self, now: Instant, bytes: u64) -> Option<f64> {
         let bytes = bytes.saturating_sub(self.from.bytes);
         let seconds = now.since(self.from.at).as_secs_f64();

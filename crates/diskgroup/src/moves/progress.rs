@@ -11,7 +11,7 @@ use crate::space::plan::Move;
 /// A part of a rebalance: they are done in this order, the last of one beside the first of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// What a lost disk held is made again from the other copies.
+    /// The contents of a lost disk are recreated from the other copies.
     Rebuild,
     /// Extents move to where they belong.
     Rebalance,
@@ -52,9 +52,9 @@ pub struct Operation {
     pub rate: u64,
     /// How long the rest will take at that rate.
     pub left: Option<Duration>,
-    /// Of what is copied now, the part that is done: in AUs, less than are in flight.
+    /// The completed part of the copies under way: in AUs, less than are in flight.
     pub part: f64,
-    /// Its passes, those alone in which something is to be moved; none before it is planned.
+    /// Its passes that have anything to move; none before it is planned.
     pub passes: Vec<PassProgress>,
     /// Why it does not go on, if it does not.
     pub error: Option<String>,
@@ -94,7 +94,7 @@ impl PassProgress {
 pub(super) struct Progress {
     passes: [Counts; 2],
     pub(super) meter: Option<Meter>,
-    /// For which requests a rebalance that was stopped was planned.
+    /// The request number for which a stopped rebalance was planned.
     pub(super) told_for: Option<u64>,
     pub(super) error: Option<Error>,
 }

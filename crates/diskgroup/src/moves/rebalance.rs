@@ -1,9 +1,9 @@
 //! The rebalance: moving extents until every disk holds its share, and disks that are being
 //! dropped hold nothing.
 //!
-//! That a rebalance is wanted, and its power, are in the metadata; what is to be moved is not: it
-//! is planned from the state as it is, so a mount after a crash plans again and loses nothing but
-//! the AUs that were on their way.
+//! The metadata records that a rebalance is wanted, and its power, but not what is to be moved: that
+//! is planned from the state as it is, so a mount after a crash plans again and loses only the AUs
+//! that were in flight.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
@@ -39,12 +39,12 @@ use crate::state::{DiskStatus, GroupState, Leg, Op, Striping};
 pub const POWER_MAX: u32 = 1024;
 /// AUs in flight at once, however high the power.
 pub(crate) const WORKERS_MAX: usize = 64;
-/// Moves that wait for others before no more are tried.
+/// Moves that wait for others before no more are started.
 const WAITING_MAX: usize = 256;
 /// The power of a rebalance for which none was given.
 pub const POWER_DEFAULT: u32 = 1;
 
-/// What the task and everybody else tell each other.
+/// What the task and its callers share.
 pub(crate) struct Rebalance {
     pub data: Arc<Data>,
     /// There may be something to do, or to leave.
@@ -55,7 +55,7 @@ pub(crate) struct Rebalance {
     closing: AtomicBool,
     /// Whether the task is at work.
     working: AtomicBool,
-    /// Counts the requests, with the core held: one that came after a plan is not met by it.
+    /// Counts the requests, with the core held: a plan does not serve a request that came after it.
     requests: AtomicU64,
     /// Probes under way: they write to free AUs.
     probes: AtomicUsize,
@@ -153,7 +153,7 @@ impl Rebalance {
         self.probes.fetch_add(1, Ordering::SeqCst);
         *lock(&self.probed) = Some((now, time));
         let probing = Probing(self);
-        // Said before it is asked: who closes first tells, and then looks whether we work.
+        // Set before the check: whoever closes sets its flag first, and then checks whether we work.
         (!self.closing.load(Ordering::SeqCst)).then_some(probing)
     }
 
@@ -316,7 +316,7 @@ pub(crate) async fn run(moves: Arc<Rebalance>) {
             return;
         }
         let stuck = lock(&moves.progress).error.is_some();
-        // Said before it is asked: who closes first tells, and then looks whether we work.
+        // Set before the check: whoever closes sets its flag first, and then checks whether we work.
         moves.working.store(true, Ordering::SeqCst);
         let works = !stuck && may_work(&moves);
         let requests = moves.requests.load(Ordering::SeqCst);
@@ -327,7 +327,7 @@ pub(crate) async fn run(moves: Arc<Rebalance>) {
         moves.working.store(false, Ordering::SeqCst);
         if let Err(error) = result {
             let mut progress = lock(&moves.progress);
-            // What came meanwhile deserves a try of its own.
+            // Requests that came meanwhile deserve their own try.
             if moves.requests.load(Ordering::SeqCst) == requests {
                 progress.error = Some(error);
             }
@@ -386,9 +386,9 @@ async fn round(moves: &Arc<Rebalance>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Mixes the moves of a plan, so that its disks work side by side to the end and not one pair after
-/// the other. Lost copies stay first. Where disks are so full that a move may wait for the room that
-/// another one leaves, the order is left as it is; copies that must lie apart wait in any order.
+/// Shuffles the moves of a plan, so that its disks work in parallel to the end and not one pair
+/// after the other. Lost copies stay first. If disks are so full that a move may wait for the room
+/// that another one frees, the order is kept; copies that must lie apart can wait in any order.
 pub(crate) fn spread_out(plan: &mut Plan) {
     let is_tight = |d: &DiskPlan| d.incoming > d.capacity.saturating_sub(d.before);
     if plan.disks.iter().any(|d| d.incoming > 0 && is_tight(d)) {
@@ -442,7 +442,7 @@ async fn move_all(moves: &Arc<Rebalance>, wanted: Vec<Move>) -> Result<u64, Erro
         match result {
             Ok(Moved::Done) => {
                 settled += 1;
-                // What waited may have been waiting for this one.
+                // Moves that waited may have waited for this one.
                 todo.extend(waiting.drain(..));
             }
             Ok(Moved::Obsolete) => {
@@ -451,7 +451,7 @@ async fn move_all(moves: &Arc<Rebalance>, wanted: Vec<Move>) -> Result<u64, Erro
             }
             Ok(Moved::NotYet) => waiting.push_back(step),
             Ok(Moved::Stopped) => {}
-            // One extent that cannot be read must not keep the others where they are.
+            // One unreadable extent must not keep the others where they are.
             Err(error) => failure = failure.or(Some(error)),
         }
         moves.check_running()?;
@@ -473,7 +473,7 @@ async fn finish(moves: &Arc<Rebalance>, planned: &Plan, requests: u64) -> Result
     let mut kept = Ok(());
     for no in leaving {
         if !holds_anything(&lock(&moves.core).state, no) {
-            // One that cannot go keeps no other.
+            // A disk that cannot go does not hold up the others.
             kept = kept.and(release(moves, no).await);
         }
     }
@@ -528,7 +528,7 @@ async fn release(moves: &Arc<Rebalance>, no: u16) -> Result<(), Error> {
     let leave = moves.change_disks(move |core| {
         let wanted = core.state.disks.get(&no).is_some_and(|d| d.status.is_leaving());
         if !wanted {
-            // Somebody changed his mind.
+            // The drop was cancelled.
             return Ok(Vec::new());
         }
         if holds_anything(&core.state, no) {
@@ -547,13 +547,13 @@ async fn release(moves: &Arc<Rebalance>, no: u16) -> Result<(), Error> {
     });
     leave.await?;
     let Some(disk) = disk.filter(|_| told.load(Ordering::SeqCst)) else { return Ok(()) };
-    // Nobody looks after it any more: whoever still waits for it is told that it left.
+    // Nobody monitors it any more: whoever still waits for it is told that it left.
     disk.left();
     moves.log.moved.notify(usize::MAX);
     moves.data.checksums.forget_disk(no);
     if disk.is_alive() {
         let patience = moves.patience();
-        // If this does not come through, the next mount does it.
+        // If this fails, the next mount does it.
         let _ = relabel(&disk, LabelStatus::Former, patience).await;
     }
     let kind = IoErrorKind::Gone { reason: "it left the group" };

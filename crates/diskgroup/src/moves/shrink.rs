@@ -16,8 +16,8 @@ use crate::on_disk::layout::{BLOCK_U64, CHECKSUM_RUN_AUS, TAIL_BYTES, au_count, 
 use crate::on_disk::superblock::{AuRun, aus_in, aus_of, runs_before};
 use crate::state::{DiskStatus, GroupState, Op};
 
-/// Lets the labels of disks say their names and sizes as they are now. One that is not written is
-/// right after the next mount: nothing depends on it.
+/// Updates the labels of disks to their current names and sizes. A label that is not written is
+/// corrected by the next mount: nothing depends on it.
 pub(crate) async fn rewrite_labels(base: &Base, disks: impl Iterator<Item = u16>) {
     let patience = base.patience();
     for no in disks {
@@ -31,7 +31,7 @@ pub(crate) async fn rewrite_labels(base: &Base, disks: impl Iterator<Item = u16>
     }
 }
 
-/// What a disk that shrinks is to have, if nothing of a file lies behind that.
+/// The new size of a shrinking disk, if no file has anything past it.
 fn wanted_end(state: &GroupState, no: u16) -> Option<u64> {
     let disk = state.disks.get(&no).filter(|d| d.shrink_to > 0)?;
     let end = au_count(disk.shrink_to, state.header.au_size.into());
@@ -40,7 +40,7 @@ fn wanted_end(state: &GroupState, no: u16) -> Option<u64> {
     (disk.status == DiskStatus::Online && !holds).then_some(disk.shrink_to)
 }
 
-/// Nothing is left to move: disks from behind whose new end everything has gone end there.
+/// Nothing is left to move: shrinking disks that are empty past their new end end there.
 pub(crate) async fn finish(moves: &Arc<Rebalance>) -> Result<(), Error> {
     let shrinking: Vec<u16> = {
         let core = lock(&moves.core);
@@ -80,7 +80,7 @@ async fn cut_off(moves: &Arc<Rebalance>, no: u16) -> Result<(), Error> {
         let why = format!("disk {no} has no room for its metadata before its new end");
         return Err(Error::NoSpace { group: moves.name.clone(), wanted_mb: 0, why });
     }
-    // What files gave back there is free once that is durable.
+    // What files freed there can be reused once that is durable.
     let ticket = lock(&moves.core).newest_ticket();
     moves.wait_durable(ticket).await?;
     // Checksums of what lay there are written nowhere else any more.
@@ -89,7 +89,7 @@ async fn cut_off(moves: &Arc<Rebalance>, no: u16) -> Result<(), Error> {
     let ended = Arc::clone(&told);
     let cut = moves.change_disks(move |core| {
         let Some(bytes) = wanted_end(&core.state, no) else {
-            // Somebody changed his mind, or something came between: the next plan knows.
+            // The request was cancelled, or something intervened: the next plan knows.
             return Ok(Vec::new());
         };
         let Some(mut ops) = areas_before(core, &all.name, no, au_count(bytes, all.au_size))? else {
@@ -103,7 +103,7 @@ async fn cut_off(moves: &Arc<Rebalance>, no: u16) -> Result<(), Error> {
     });
     cut.await?;
     if !told.load(Ordering::SeqCst) {
-        // Somebody still reads what a file gave back there: it is not waited for at full speed.
+        // Somebody still reads what a file freed there: this does not wait for it at full speed.
         moves.env.sleep(TRY_AGAIN).await;
         return Ok(());
     }
@@ -159,8 +159,8 @@ fn first_checksum_behind(base: &Base, no: u16) -> u64 {
     u64::from(aus.div_ceil(CHECKSUM_RUN_AUS)) * (base.au_size / BLOCK_U64)
 }
 
-/// Tells the device that what lies behind the end of the group's part is not needed. It may not
-/// care, and a failure is found by whoever needs the disk.
+/// Tells the device that the part past the group's end is not needed. The device may ignore that,
+/// and whoever next needs the disk finds a failure.
 async fn give_back(base: &Base, disk: &Disk) {
     let device = disk.device();
     let size = device.geometry().size;

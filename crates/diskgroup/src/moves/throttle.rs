@@ -1,4 +1,4 @@
-//! The throttle of moves: how a rebalance makes way for who reads and writes files.
+//! The throttle of moves: how a rebalance yields to reads and writes of files.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::disk::lock;
 use crate::moves::progress::Pass;
 use crate::moves::rebalance::{Rebalance, may_read, may_work, power_of};
 
-/// The throttle of one move. Below `POWER_FULL` it makes way for whoever waits: after each step it rests
-/// for a multiple of the time that the step took, if anybody wanted anything meanwhile.
+/// The throttle of one move. Below `POWER_FULL` it yields to whoever waits: after each step it rests for
+/// a multiple of the time that the step took, if anybody wanted anything meanwhile.
 pub(crate) struct Throttle<'a> {
     moves: &'a Rebalance,
     drive: Drive<'a>,
@@ -24,7 +24,7 @@ enum Drive<'a> {
     Moving(Pass),
     /// A probe at this power.
     Probing(u32),
-    /// A disk that came back gets what it missed, at this power and as long as that may go on.
+    /// The copying to a disk that came back, at this power and as long as it may go on.
     Resync(u32, &'a (dyn Fn() -> bool + Send + Sync)),
 }
 
@@ -39,7 +39,7 @@ struct Step {
     told: u64,
 }
 
-/// From this power on a rebalance makes way for nobody.
+/// From this power on a rebalance yields to nobody.
 pub const POWER_FULL: u32 = 11;
 /// The longest rest between two steps.
 const REST_MAX: Duration = Duration::from_secs(1);

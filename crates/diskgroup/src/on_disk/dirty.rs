@@ -30,7 +30,7 @@ pub struct RegionKey {
 pub struct DirtyBlock {
     /// Which block.
     pub number: u16,
-    /// Counts its writings; the place is it modulo 2.
+    /// Counts the times that it was written; its place is this number modulo 2.
     pub generation: u64,
     /// The mount that wrote it.
     pub mount_id: u64,

@@ -27,7 +27,7 @@ pub enum LabelStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Redundancy {
-    /// One: something below protects the data, or nothing.
+    /// One: something below protects the data, or nothing does.
     External = 1,
     /// Two.
     Normal = 2,
@@ -102,7 +102,7 @@ pub struct Label {
     pub failgroup: String,
     /// Whether the catalog and the parameters of an instance live in this group.
     pub holds_catalog: bool,
-    /// Lives of the last mount that used the disk, and of the one before; 0: none.
+    /// The ids of the last mount that used the disk, and of the one before; 0: none.
     pub mount_ids: [u64; 2],
 }
 

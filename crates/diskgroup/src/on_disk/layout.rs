@@ -30,9 +30,9 @@ pub const DIRTY_LOG_BYTES: u64 = 1 << 20;
 pub const LOG_START: u64 = 4 << 20;
 /// Blocks in the ring: 4 MiB.
 pub const LOG_BLOCKS: u64 = 1024;
-/// The largest log record, in blocks. A record may need a filler of nearly its size before it;
-/// with an eighth of the ring, the record that finds the ring at [`LOG_CHECKPOINT_AT`] and the one
-/// that the checkpoint itself needs both fit.
+/// The largest log record, in blocks. A record may need a filler of nearly its size before it. At
+/// an eighth of the ring, both the record that finds the ring at [`LOG_CHECKPOINT_AT`] and the one
+/// that the checkpoint itself needs fit.
 pub const RECORD_BLOCKS_MAX: u64 = LOG_BLOCKS / 8;
 /// Blocks in use at which a checkpoint is due.
 pub const LOG_CHECKPOINT_AT: u64 = LOG_BLOCKS * 3 / 8;
@@ -55,7 +55,7 @@ pub const PIECES_PER_REGION: u64 = REGION_BYTES / PIECE_BYTES;
 
 /// CRC-32C values in a checksum block.
 pub const CHECKSUMS_PER_BLOCK: u64 = 1016;
-/// Of each run of this many AUs the first holds the checksums of the others, whatever the AU size.
+/// In each run of this many AUs the first holds the checksums of the others, whatever the AU size.
 pub const CHECKSUM_RUN_AUS: u32 = 1017;
 
 /// Bytes of a checkpoint chunk on disk.

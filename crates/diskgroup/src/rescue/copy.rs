@@ -1,4 +1,4 @@
-//! Salvage of a file: the reading of what is left of it.
+//! Salvage of a file: reading what is left of it.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ use crate::on_disk::layout::{BLOCK_U64, PIECE_BYTES};
 /// What is wrong with a file that was read, in ranges of whole blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unsure {
-    /// No copy can be read: zeros were given.
+    /// No copy can be read: zeros were returned.
     pub lost: Vec<Range<u64>>,
-    /// Read from disks that are not shown to be as they were last, or against a known checksum.
+    /// Read from disks that are not shown to be current, or in spite of a checksum mismatch.
     pub doubtful: Vec<Range<u64>>,
-    /// Read from disks that missed what was written since they left.
+    /// Read from disks that missed later writes.
     pub stale: Vec<Range<u64>>,
 }
 
@@ -42,8 +42,8 @@ impl Unsure {
     }
 }
 
-/// Reads a stretch of a file, whole blocks: from `file`, and what that cannot read from `doubtful`, the
-/// same file of the second mount.
+/// Reads a stretch of a file, in whole blocks: from `file`, and what that cannot read from `doubtful`,
+/// the same file of the second mount.
 ///
 /// # Errors
 /// The group has stopped.
@@ -79,8 +79,8 @@ pub async fn read_what_is_there(
     Ok(out)
 }
 
-/// Reads what is `unsure.lost` of a stretch that begins at `base` from `stale`, the same file as disks
-/// have it that missed what was written since they left.
+/// Reads the `unsure.lost` parts of a stretch that begins at `base` from `stale`, the same file on
+/// disks that missed later writes.
 ///
 /// # Errors
 /// The group has stopped.

@@ -46,10 +46,10 @@ use search::{Seen, look};
 
 /// How long a disk may take to be looked at.
 const LOOK_WITHIN: Duration = Duration::from_secs(600);
-/// How long a request may take: a disk that stalls is the best there is.
+/// How long a request may take: a slow disk may be the best that is left.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How a disk was told.
+/// How a disk was identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ToldBy {
     /// Its label.
@@ -58,7 +58,7 @@ pub enum ToldBy {
     Superblock,
     /// Its checksum blocks; the first and the last MiB are gone.
     Checksums,
-    /// It is the only one left for the only place left.
+    /// It is the only disk left for the only place left.
     Elimination,
 }
 
@@ -67,9 +67,10 @@ pub enum ToldBy {
 pub struct RescueDisk {
     /// Its path.
     pub path: String,
-    /// The group, the disk's name and how that was told; `None`: it is of no group that is here.
+    /// The group, the disk's name and how that was identified; `None`: it belongs to no group that is
+    /// here.
     pub of: Option<(String, String, ToldBy)>,
-    /// Whether it is shown to be as it was last; what only others have is doubtful.
+    /// Whether it is shown to be current; what only other disks have is doubtful.
     pub sure: bool,
     /// Why it is not read, if it is not.
     pub unused: Option<String>,
@@ -82,14 +83,14 @@ pub struct RescuedGroup {
     pub group: Group,
     /// Mounted read-only, from all disks.
     pub doubtful: Group,
-    /// Disks that were away, and missed what was written since; `None`: there is none.
+    /// Disks that were away and missed later writes; `None`: there is none.
     pub stale: Option<StaleDisks>,
     /// Disks that it counts on, and that are not here.
     pub missing: Vec<String>,
     /// The disk whose log and checkpoint tell what the group is.
     pub told_on: String,
-    /// Whether it is shown that nothing newer was written to disks that are not here, or that have
-    /// lost their metadata.
+    /// Whether it is proven that nothing newer was written to disks that are absent, or that have lost
+    /// their metadata.
     pub proven: bool,
 }
 
@@ -103,15 +104,15 @@ pub struct StaleDisks {
 }
 
 impl RescuedGroup {
-    /// Bytes of a file that only disks have which missed what was written since they left.
+    /// Bytes of a file that are only on disks that missed later writes.
     pub fn stale_of(&self, path: &str) -> u64 {
         let Some(stale) = &self.stale else { return 0 };
         let all = without_copy(&self.doubtful, path);
         all.saturating_sub(without_copy(&stale.group, path))
     }
 
-    /// Bytes of a file of which no disk here has a copy, and those of which only disks have one that
-    /// are not shown to be as they were last; as the maps tell, of what was ever written.
+    /// Bytes of a file of which no disk here has a copy, and those of which only disks that are not
+    /// shown to be current have one; of the pieces that were ever written, according to the maps.
     pub fn lost_of(&self, path: &str) -> (u64, u64) {
         let all = without_copy(&self.doubtful, path);
         (all, without_copy(&self.group, path).saturating_sub(all))
@@ -154,7 +155,7 @@ pub struct Rescue {
     pub failed: Vec<(String, Error)>,
 }
 
-/// Looks what groups the disks hold, and mounts each to be read as far as it can be.
+/// Finds the groups on the disks, and mounts each to be read as far as possible.
 #[boxed]
 pub async fn rescue(env: &SharedEnv, session: &Session, found: Vec<FoundDisk>) -> Rescue {
     let mut out = Rescue::default();
@@ -187,7 +188,7 @@ pub async fn rescue(env: &SharedEnv, session: &Session, found: Vec<FoundDisk>) -
             None => out.failed.extend(unknown(&seen, group)),
         }
     }
-    // What is left of a group that was here before is no group: the latest one has the disk.
+    // The remains of an earlier group are no group: the latest one owns the disk.
     told.sort_by_key(|(_, t)| std::cmp::Reverse(t.state.header.created_ns));
     let mut taken: BTreeSet<usize> = BTreeSet::new();
     for (group, told) in told {
@@ -214,7 +215,7 @@ pub async fn rescue(env: &SharedEnv, session: &Session, found: Vec<FoundDisk>) -
     out
 }
 
-/// A group that a disk names, and of which no disk tells what it is.
+/// A group that a disk names, but that no disk describes.
 fn unknown(seen: &[(usize, Seen)], group: Uuid) -> Option<(String, Error)> {
     let label = seen.iter().find_map(|(_, s)| s.label.as_ref().filter(|l| l.group == group))?;
     let why = "no disk here has its metadata".to_owned();
@@ -281,26 +282,27 @@ async fn told_of(seen: &[(usize, Seen)], group: Uuid) -> Option<ToldBest> {
 struct Member {
     no: u16,
     by: ToldBy,
-    /// It is shown to be as it was last.
+    /// It is shown to be current.
     sure: bool,
 }
 
-/// Whether a disk is shown to be as it was last, as the told history sees it: by the mark of the newest
-/// record in its label, or, where a label cannot say so, by that record in its own log.
+/// Whether a disk is shown to be current, as the chosen history sees it: by the mark of the newest
+/// record in its label, or, if the label does not show that, by that record in its own log.
 fn is_sure(seen: &Seen, group: Uuid, told: &ToldBest) -> bool {
     let mount_id = told.history.end.previous_mount;
     let ends = seen.has_end_of(&told.history, group);
     match &seen.label {
         Some(label) if mount_id != 0 && label.mount_ids[0] == mount_id => true,
-        // Of a later mount: was it cut off before its first record, or are its records elsewhere?
+        // It has a later mount: was that interrupted before its first record, or are its records
+        // elsewhere?
         Some(label) => label.mount_ids.contains(&mount_id) && ends,
         // One that names several groups or disks was used before; then it cannot be told.
         None => ends && seen.lows.len() <= 1,
     }
 }
 
-/// Whether a disk that was away has all the same what the others have: it is as it left, the group was
-/// dismounted in order, and nothing that is on it was written since.
+/// Whether a disk that was away nevertheless has what the others have: it is as it left, the group was
+/// dismounted cleanly, and nothing on it was written since.
 fn missed_nothing(seen: &Seen, group: Uuid, told: &ToldBest, no: u16) -> bool {
     let state = &told.state;
     let Some(disk) = state.disks.get(&no) else { return false };
@@ -320,8 +322,8 @@ fn claim(seen: &Seen, group: Uuid, disk: Uuid) -> Option<ToldBy> {
     }
 }
 
-/// Which disk of the group each of those that were seen is. Of several that are one disk the one counts
-/// that is as it was last, then one with a label, a superblock, checksum blocks.
+/// Finds which disk of the group each of the inspected ones is. If several claim to be one disk, the
+/// current one wins, then one with a label, a superblock, checksum blocks.
 fn who(
     seen: &[(usize, Seen)],
     taken: &BTreeSet<usize>,
@@ -377,14 +379,14 @@ fn who(
         return Err(Error::NotProven { group: state.header.name.clone(), why, members });
     }
     if !is_anchored(seen, group, told, &out) {
-        // Old maps over newer contents would give out what belongs to other files.
+        // Old maps over newer contents would return data of other files.
         out.values_mut().for_each(|member| member.sure = false);
     }
     Ok(out)
 }
 
-/// Whether enough of the metadata set have the end of the history in their own logs: else it may be an
-/// old one, and no mark of a mount tells how far that mount went.
+/// Whether enough of the metadata set have the end of the history in their own logs: otherwise it may
+/// be an old one, and no mount mark shows how far that mount went.
 fn is_anchored(
     seen: &[(usize, Seen)],
     group: Uuid,
@@ -398,8 +400,8 @@ fn is_anchored(
     !told.is_shorter && rules::is_proven(set.len(), has.count())
 }
 
-/// A device on which this mount finds what it is to find: the label of that disk, and superblocks only
-/// where the history is told.
+/// A device on which this mount finds what it needs: the label of that disk, and superblocks only where
+/// the history is stored.
 fn patched(seen: &Seen, member: Member, told: &ToldBest, is_source: bool) -> Option<FoundDisk> {
     let state = &told.state;
     let disk = state.disks.get(&member.no)?;
@@ -435,7 +437,7 @@ fn options(force: bool, leave_out: BTreeSet<u16>, strict: bool) -> MountOptions 
     }
 }
 
-/// Whether a mount that is given no help comes to the same, and takes every disk here for what it is.
+/// Whether a mount without such help comes to the same result, and sees every disk here as what it is.
 async fn is_proven(
     env: &SharedEnv,
     session: &Session,
@@ -523,8 +525,8 @@ async fn mount(
     Ok(RescuedGroup { group, doubtful, stale, missing, told_on, proven })
 }
 
-/// Mounts a group once more, with the disks that the one before does not read because they were away
-/// or are older images.
+/// Mounts a group once more, with the disks that the previous mount excludes because they were away or
+/// are older images.
 async fn mount_stale(
     env: &SharedEnv,
     session: &Session,
@@ -542,7 +544,7 @@ async fn mount_stale(
     }
     let mut with = options(true, BTreeSet::new(), false);
     with.rescue = Some(RescueMount { stale: true, ..RescueMount::default() });
-    // Where it cannot be had the rest is told all the same.
+    // If this fails, the rest is reported all the same.
     let group = Group::mount(env, session.clone(), before.name(), found, with).await.ok()?;
     Some(StaleDisks { group, disks })
 }

@@ -79,7 +79,7 @@ pub(super) async fn look(found: FoundDisk) -> Result<Seen, IoError> {
         Chain::read_ring(|at, length| device.read_at(Io::FOREGROUND, at, length)).await?;
     let au_size = label.as_ref().map(|l| u64::from(l.au_size));
     let mut loose = loose(device, au_size, &ring).await;
-    // Who says of which group it is has remains of no other.
+    // A disk that says which group it belongs to has remains of no other.
     let named = superblocks.iter().max_by_key(|s| s.generation).map(|s| s.group);
     let own = label.as_ref().map(|l| l.group).or(named);
     let mut groups: BTreeSet<Uuid> = match own {
@@ -93,7 +93,7 @@ pub(super) async fn look(found: FoundDisk) -> Result<Seen, IoError> {
         _ => BTreeSet::new(),
     };
     if former.is_some() {
-        // What it tells is of before it left.
+        // Its metadata dates from before it left.
         groups.clear();
         superblocks.clear();
         loose.clear();
@@ -250,7 +250,7 @@ impl Parts {
     }
 }
 
-/// AUs in which the next chunk is looked for: a bad chunk must not cost the reading of all of a disk.
+/// AUs that are searched for the next chunk: a bad chunk must not mean reading a whole disk.
 const AUS_LOOKED_AT: usize = 4096;
 
 /// The AU with the next chunk: areas grow by AUs that may lie anywhere, most likely near.

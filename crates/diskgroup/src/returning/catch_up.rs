@@ -1,4 +1,4 @@
-//! Catch-up of a disk that came back: the copy of what it missed.
+//! Catch-up of a disk that came back: copying what it missed.
 //!
 //! Region by region, each missed piece is read from a copy in sync, with its range locked, and written
 //! to the disk with its checksums. Then come the checksum blocks, a flush of the disk, and the record
@@ -31,7 +31,7 @@ const REGIONS_AT_ONCE: usize = 64;
 /// Regions in flight at most.
 const WORKERS_MAX: usize = 16;
 
-/// Until the disk has everything and is in sync (true), or leaves or the group ends (false).
+/// Runs until the disk has everything and is in sync (true), or leaves or the group ends (false).
 ///
 /// # Errors
 /// No copy of something that it missed can be read.
@@ -144,7 +144,7 @@ struct Copied {
 
 fn synced_ops(returning: &Returning, core: &Core, disk: &Arc<Disk>, good: &[Copied]) -> Vec<Op> {
     let state = core.state.disks.get(&disk.no);
-    // What failed meanwhile may lack what came after; its departure is recorded behind this.
+    // A disk that failed meanwhile may lack later writes; its departure is recorded after this.
     let is_back = state.is_some_and(|d| d.status == DiskStatus::Returning);
     if !is_back || !disk.is_alive() || !returning.is_current(disk) {
         return Vec::new();
@@ -211,7 +211,7 @@ async fn copy_pieces(
         let Ok(found) = legs_of(&returning.data, file, &s) else { continue };
         for leg in found.into_iter().filter(|leg| leg.disk == disk.no) {
             match copy_run(&returning.data, file, &s, leg, disk).await {
-                // What it has itself may be what the others lost.
+                // Its own copy may be the one that the others lost.
                 Err(error @ Error::Corrupt { .. }) => {
                     for part in units(&s, file.attributes.unit.into()) {
                         let copied = copy_run(&returning.data, file, &part, leg, disk).await;
@@ -231,7 +231,7 @@ async fn copy_pieces(
     Ok(())
 }
 
-/// Whether the disk itself holds what those in sync know to be right by its checksum, and lost.
+/// Whether the disk itself holds the data that the disks in sync lost, as their checksums show.
 async fn has_it(
     returning: &Arc<Returning>,
     file: &Arc<FileRuntime>,

@@ -21,11 +21,11 @@ use crate::moves::rebalance::Rebalance;
 use crate::on_disk::layout::PIECE_BYTES;
 use crate::state::DiskStatus;
 
-/// The power of a resync for which none was given: redundancy is worth more than a little latency,
-/// and it still makes way for who waits.
+/// The default power of a resync: redundancy is worth more than a little latency, and it still
+/// yields to those who wait.
 pub const RESYNC_POWER_DEFAULT: u32 = 8;
 
-/// How often a resync that cannot go on is tried again.
+/// How often a stalled resync is retried.
 const TRY_EVERY: Duration = Duration::from_secs(10);
 
 /// Disks on their way back.
@@ -45,7 +45,7 @@ pub(crate) struct Returning {
     progress: Mutex<BTreeMap<u16, Progress>>,
     /// Disks that are away and are about to come back by themselves.
     coming: Mutex<BTreeSet<u16>>,
-    /// Why those that were tried did not come back.
+    /// Why the disks that were tried did not come back.
     refused: Mutex<BTreeMap<u16, Error>>,
 }
 
@@ -81,7 +81,7 @@ pub struct DiskReturn {
 }
 
 impl DiskReturn {
-    /// RUN, WAIT before it has begun, ERRS when it does not go on.
+    /// RUN; WAIT before it has begun; ERRS when it is stalled.
     pub fn state(&self) -> &'static str {
         match (&self.error, self.begun) {
             (Some(_), _) => "ERRS",

@@ -32,18 +32,18 @@ use record::{LAST, Record, STOPPED, UNDER_WAY, kept};
 
 pub use record::{ScrubPower, ScrubScope, ScrubSpec};
 
-/// How long a group is mounted before it is scrubbed by itself: a command that looks at something is
-/// not to read everything.
+/// How long a group is mounted before it is scrubbed automatically: a command that only looks at
+/// something should not read everything.
 const MOUNTED_MIN: Duration = Duration::from_secs(60);
 /// How often the task looks whether a scrub is due.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// One that was stopped does not come by itself again for so long.
+/// After one was stopped, none starts automatically for this long.
 const STOPPED_FOR: Duration = Duration::from_secs(86_400);
 
 /// What the task and everybody else tell each other.
 pub(crate) struct Scrub {
     pub data: Arc<Data>,
-    /// What comes before it.
+    /// What takes precedence over it.
     moves: Arc<Rebalance>,
     returning: Arc<Returning>,
     wanted: Notify,
@@ -189,7 +189,7 @@ fn unix_seconds(base: &Base) -> u64 {
 fn due_at(state: &GroupState, now: u64) -> Option<u64> {
     let text = state.attributes.get("scrub_interval").map_or(INTERVAL_DEFAULT, |text| text);
     let interval = parse_interval(text).filter(|interval| *interval >= INTERVAL_MIN)?;
-    // One that only told what is wrong does not take the place of one that mends it.
+    // A scrub that only reported faults does not replace one that repairs them.
     let last = kept(&state.attributes, LAST).filter(|r| r.spec.repair || r.found.left == 0);
     let last = last.map_or(state.header.created_ns / 1_000_000_000, |record| record.ended);
     let stopped = kept(&state.attributes, STOPPED).map_or(0, |record| record.ended);
@@ -208,7 +208,7 @@ pub(crate) async fn run(scrub: Arc<Scrub>) {
         let mut worked = false;
         if !scrub.is_closing() {
             let settled = scrub.env.now().since(mounted) >= MOUNTED_MIN;
-            // One that cannot be begun now is due still.
+            // A scrub that cannot begin now is still due.
             if settled && is_due(&scrub) {
                 let _ = scrub.request(ScrubSpec::default()).await;
             }

@@ -13,7 +13,7 @@ pub(crate) const UNDER_WAY: &str = "_scrub";
 pub(crate) const LAST: &str = "_scrub_last";
 /// The last one of the whole group that was stopped.
 pub(crate) const STOPPED: &str = "_scrub_stopped";
-/// Disks of which what was wrong is kept.
+/// The number of disks for which faults are kept.
 const DISKS_MAX: usize = 64;
 
 /// What is scrubbed.
@@ -28,17 +28,17 @@ pub enum ScrubScope {
     Disk(u16),
 }
 
-/// How a scrub makes way for who reads and writes files.
+/// How a scrub yields to reads and writes of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScrubPower {
-    /// As fast as the disks go while nobody else wants them; else a tenth of the time.
+    /// At full disk speed while nobody else wants them; otherwise a tenth of the time.
     #[default]
     Auto,
     /// A twentieth of the time, always.
     Low,
-    /// As fast as the disks go while nobody else wants them; else half of the time.
+    /// At full disk speed while nobody else wants them; otherwise half of the time.
     High,
-    /// As fast as the disks go.
+    /// At full disk speed.
     Max,
 }
 
@@ -67,7 +67,7 @@ impl ScrubPower {
 pub struct ScrubSpec {
     /// What is scrubbed.
     pub scope: ScrubScope,
-    /// Whether what is wrong is made right.
+    /// Whether faults are repaired.
     pub repair: bool,
     /// How it makes way.
     pub power: ScrubPower,

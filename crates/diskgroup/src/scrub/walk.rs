@@ -28,11 +28,11 @@ use crate::on_disk::layout::{FINE_WIDTH, REGION_BYTES};
 use crate::scrub::Scrub;
 use crate::state::{DiskStatus, Op, Stretch, Striping};
 
-/// How often the place it has come to is written down.
+/// How often its position is recorded.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// How often it looks whether what it waits for is over.
 const WAIT_EVERY: Duration = Duration::from_millis(500);
-/// For so long after somebody read or wrote, others may come.
+/// For this long after somebody read or wrote, more requests are expected.
 const BUSY_FOR: Duration = Duration::from_secs(1);
 /// The longest rest between two steps.
 const REST_MAX: Duration = Duration::from_secs(10);
@@ -101,7 +101,8 @@ pub(super) async fn run(scrub: &Arc<Scrub>, turn: u64, record: Record) -> Result
     let walk = Mutex::new(Walk::default());
     let job = Job { scrub, turn, spec, clock: Mutex::new(clock), walk };
     *lock(&scrub.now) = Some(Now { record, since: (now, done), waits: None });
-    // Asked of each part: who closes and opens again at once must not make a part count as done.
+    // Checked for each part: a close and reopen in quick succession must not make a part count as
+    // done.
     if job.own_structures().await? && job.files().await? {
         return job.end().await;
     }
@@ -276,7 +277,7 @@ impl Job<'_> {
         Ok(true)
     }
 
-    /// Whether somebody else reads or writes, so that this has to make way.
+    /// Whether somebody else reads or writes, so that this must yield.
     fn is_beside(&self) -> bool {
         let (count, now) = (self.scrub.data.asked_count(), self.scrub.env.now());
         let mut clock = lock(&self.clock);
@@ -308,8 +309,8 @@ impl Job<'_> {
         }
     }
 
-    /// Writes down how far it is, unless it was stopped. Where there is no room for that, the next
-    /// one goes on from what was written before.
+    /// Records its position, unless it was stopped. If there is no room for that, the next scrub
+    /// continues from the position recorded before.
     async fn save(&self) -> Result<(), Error> {
         self.count_time();
         let Some(text) = self.tell(|record| record.text()) else { return Ok(()) };

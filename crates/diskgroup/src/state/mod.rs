@@ -99,11 +99,11 @@ pub enum OfflineBy {
     /// It failed, or was not there.
     #[default]
     Itself = 0,
-    /// OFFLINE DISK: it stays away until somebody wants it back.
+    /// OFFLINE DISK: it stays away until a user brings it back.
     Command = 1,
 }
 
-/// How a disk left: what tells it, when it returns, from something else that has its label.
+/// How a disk left: how to tell it, when it returns, from another device with its label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offline {
     /// The id of the last mount that it took part in: its label must have it.

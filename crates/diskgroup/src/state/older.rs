@@ -1,6 +1,6 @@
-//! Files that FORCE took from older images of disks: what was written to them since may be lost, and
-//! nothing on the disks shows it. Kept as an attribute of the group that nobody can set, until each of
-//! them is deleted: `at=SECONDS more=N file=NUMBER.INCARNATION ...`.
+//! Files for which FORCE used older images of disks: later writes to them may be lost, and nothing on
+//! the disks shows it. Kept as an attribute of the group that nobody can set, until each of them is
+//! deleted: `at=SECONDS more=N file=NUMBER.INCARNATION ...`.
 
 use super::{FileState, GroupState, Op};
 
@@ -60,7 +60,7 @@ impl GroupState {
         (kept, files)
     }
 
-    /// What notes at a FORCE that something of these files is on older images alone; nothing where
+    /// The note, made at a FORCE, that parts of these files are on older images alone; nothing if
     /// there is no such file.
     pub(crate) fn note_older(&self, only_older: &[&FileState], at: u64) -> Option<Op> {
         if only_older.is_empty() {

@@ -26,9 +26,9 @@ const STALE_DISK_BYTES: u64 = 2 + 4;
 const NAME_BYTES: u64 = 4 + 2 + 4 + 4 + 1;
 /// Bytes of a directory besides its name.
 const DIR_BYTES: u64 = 4 + 4 + 2;
-/// What a checkpoint may be larger by than what was measured: operations of the committer's own.
+/// How much larger a checkpoint may be than measured: operations of the committer's own.
 const SLACK_BYTES: u64 = 64 << 10;
-/// Room for names that are still to come in a group whose files take all the rest.
+/// Room for further names in a group whose files take all the rest.
 const NAMES_BYTES: u64 = 256 << 10;
 
 /// Bytes of the maps of so many legs, at worst.
@@ -76,8 +76,8 @@ impl GroupState {
         self.disks.values().map(|d| u64::from(au_count(d.bytes, au_size))).sum()
     }
 
-    /// By how much the base grows with `op`, which is not yet applied; at most, and by how much it
-    /// shrinks, at least.
+    /// How much the base grows by `op`, which is not yet applied, at most; and how much it shrinks, at
+    /// least.
     pub(crate) fn base_change(&self, op: &Op) -> i64 {
         let change = match op {
             Op::FileCreate { attributes, .. } => file_bytes(attributes),

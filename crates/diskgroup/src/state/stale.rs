@@ -192,7 +192,7 @@ impl GroupState {
                 }
                 d.status = DiskStatus::Offline;
                 d.offline.by = *by;
-                // From now on, also if it was on its way back: that was no time of its absence.
+                // From now on, also if it was on its way back: that time does not count as absence.
                 if was != DiskStatus::Offline {
                     d.offline_ns = *at_ns;
                 }

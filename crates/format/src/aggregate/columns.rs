@@ -1,4 +1,4 @@
-//! Groups as columns: where there are many, one object for each would cost more than summing them.
+//! Groups as columns: if there are many, an object for each would cost more than the summing.
 
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::Schema;
@@ -12,18 +12,18 @@ use crate::ints::Damage;
 use crate::to_arrow::{Rows, array_of};
 use crate::value::{f32_of_key, f64_of_key};
 
-/// Groups: their keys, and what is known of them.
+/// Groups: their keys, and their states.
 #[derive(Clone, Debug)]
 pub struct Columns {
-    /// Of each key column, the value of each group. -0 and 0 are two.
+    /// For each key column, the value of each group. -0 and 0 are distinct.
     pub keys: Vec<ArrayRef>,
-    /// Of each call, what is known of each group.
+    /// For each call, the state of each group.
     pub calls: Vec<Known>,
-    /// How many groups they are.
+    /// The number of groups.
     pub rows: usize,
 }
 
-/// What is known of a call, of each group.
+/// The states of one call, one for each group.
 #[derive(Clone, Debug)]
 pub enum Known {
     /// Of a count.
@@ -47,7 +47,7 @@ pub enum Known {
 }
 
 impl Columns {
-    /// Their bytes in memory, about.
+    /// Their approximate size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         let array = |array: &ArrayRef| array.get_buffer_memory_size();
         let known = |known: &Known| match known {
@@ -60,8 +60,8 @@ impl Columns {
     }
 }
 
-/// Each of these rows as a group of its own: where nearly all differ, grouping them is not worth its
-/// while, and whoever puts the parts together will do it anyway.
+/// Each of these rows as a group of its own: if nearly all keys differ, grouping them here does not
+/// pay, and whoever merges the parts does it anyway.
 ///
 /// # Errors
 /// A column has not been read, or is not as it was written.
@@ -113,7 +113,7 @@ pub fn each_row(
     Ok(Columns { keys, calls, rows: rows.count() })
 }
 
-/// The results of the program for the rows, to the sums that say which result they are of.
+/// Computes the program for the rows, and stores the results in the sums that refer to them.
 fn sum_up(program: &mut Program<'_, '_>, calls: &mut [Known], header: &Header, rows: &Rows) {
     let any = calls.iter().any(|known| matches!(known, Known::Sum { .. }));
     for block in (0..header.blocks()).filter(|_| any) {

@@ -1,5 +1,5 @@
-//! Groups whose keys are whole numbers close to each other: every combination that a table can have is
-//! a place, the same for all its row groups, so that nothing is looked up or merged.
+//! Groups whose keys are whole numbers close to each other: every combination that a table can have
+//! gets a place, the same for all its row groups, so that nothing is looked up or merged.
 
 use std::sync::Arc;
 
@@ -22,9 +22,10 @@ use crate::value::{f32_of_key, f64_of_key};
 /// Places, at most, and the bytes that all of them may take.
 const PLACES_MAX: u128 = 1 << 22;
 const BYTES_MAX: u128 = 48 << 20;
-/// So few groups are summed faster one after the other.
+/// This few groups are summed faster one after the other.
 const PLACES_MIN: u128 = 17;
-/// Where the row groups have so much smaller a part of the places each, they group by themselves first.
+/// If each row group covers less than one part in this many of the places, row groups group by
+/// themselves first.
 const CLUSTERED: u128 = 8;
 
 /// A key: its places are counted from the least value that the table has.
@@ -48,17 +49,17 @@ pub struct Plan {
     is_worth_it: bool,
 }
 
-/// What is known of each place.
+/// The state of each place.
 #[derive(Debug)]
 pub struct Dense {
     plan: Arc<Plan>,
     rows: Vec<u32>,
     calls: Vec<Sums>,
-    /// The place that is given out next.
+    /// The next place to be returned.
     next: usize,
 }
 
-/// What is known of a call at each place.
+/// The state of a call at each place.
 #[derive(Debug, Default)]
 struct Sums {
     /// Rows with a value; empty where every row has one.
@@ -90,7 +91,7 @@ fn range(headers: &[&Header], column: usize) -> Option<(i64, i64, bool)> {
     Some((low, high, has_nulls))
 }
 
-/// The average of what the row groups have of a key's values.
+/// The average over the row groups of the part of a key's values that each has.
 fn own_span(headers: &[&Header], column: usize) -> u128 {
     let span = |header: &&Header| match header.entries[column].bounds {
         Bounds::Numbers { min, max } => max.abs_diff(min) + 1,
@@ -127,7 +128,7 @@ fn summed(call: &Call, headers: &[&Header]) -> Option<bool> {
 }
 
 impl Plan {
-    /// Plans it for the row groups that have these headers. `None`: it is not for this aggregation.
+    /// Plans it for the row groups with these headers. `None`: this aggregation is not suited.
     pub fn new(aggregate: &Aggregate, headers: &[&Header]) -> Option<Plan> {
         let rows: u64 = headers.iter().map(|header| u64::from(header.rows)).sum();
         if aggregate.keys.is_empty() || headers.is_empty() || u32::try_from(rows).is_err() {
@@ -154,15 +155,15 @@ impl Plan {
         fits.then_some(Plan { keys, calls, nullable, places, is_worth_it })
     }
 
-    /// Whether it is faster than what each row group can do by itself: there are many places, most of
-    /// them in use, and each row group has rows for most of them.
+    /// Whether it is faster than grouping each row group by itself: there are many places, most of them
+    /// are in use, and each row group has rows for most of them.
     pub fn is_worth_it(&self) -> bool {
         self.is_worth_it
     }
 }
 
 impl Dense {
-    /// Nothing known yet.
+    /// Initial states.
     pub fn new(plan: Arc<Plan>) -> Dense {
         let places = plan.places;
         let sums = |(call, nullable): (&Call, &bool)| {
@@ -181,7 +182,7 @@ impl Dense {
         Dense { rows: vec![0; places], calls, next: 0, plan }
     }
 
-    /// Adds what another knows.
+    /// Merges the states of another one.
     pub fn join(&mut self, other: Dense) {
         self.rows.iter_mut().zip(&other.rows).for_each(|(own, other)| *own += other);
         let plan = Arc::clone(&self.plan);
@@ -274,7 +275,7 @@ impl Key {
     }
 }
 
-/// A call made ready for a row group.
+/// A call prepared for a row group.
 #[derive(Debug)]
 enum Work<'c, 'a> {
     /// Counts, and rows that all have no value.
@@ -284,7 +285,7 @@ enum Work<'c, 'a> {
     Ends(&'c Ints<'a>, bool),
 }
 
-/// The aggregation made ready for a row group.
+/// An aggregation prepared for a row group.
 #[derive(Debug)]
 pub struct Prepared<'c, 'a> {
     program: Program<'c, 'a>,
@@ -389,7 +390,7 @@ impl Work<'_, '_> {
             Work::Nothing => {}
             Work::Sum(at) => {
                 let out = program.out(*at).as_i64(&mut room);
-                // What the headers say of the values has shown that none goes beyond.
+                // The bounds in the headers have shown that none overflows.
                 pairs.for_each(|(row, place)| {
                     let sum = &mut sums.numbers[place];
                     *sum = sum.wrapping_add(out[row]);

@@ -1,4 +1,4 @@
-//! Groups of rows by the values themselves: where one of them is no number, or too large a one.
+//! Groups of rows by the values themselves, for keys that are not numbers, or too large ones.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::value::Value;
 enum Block {
     Nulls,
     Numbers(Box<[i128; BLOCK]>),
-    /// Of a dictionary: they are as different as the strings.
+    /// Codes of a dictionary: as distinct as the strings.
     Codes(Box<[i64; BLOCK]>),
     Strings(Strings),
 }
@@ -26,11 +26,11 @@ struct One<'c, 'a> {
     block: Block,
 }
 
-/// Groups, numbered as they come.
+/// Groups, numbered in the order in which they appear.
 #[derive(Debug)]
 pub(super) struct HashAgg<'c, 'a> {
     columns: Vec<One<'c, 'a>>,
-    /// By the values of a row as [`One::put`] puts them.
+    /// The group of each key, as [`One::put`] encodes it.
     places: HashMap<Box<[u8]>, u32>,
     /// The values of each group.
     pub known: Vec<Key>,
@@ -51,7 +51,7 @@ impl<'c, 'a> HashAgg<'c, 'a> {
         HashAgg { columns, places: HashMap::new(), known: Vec::new() }
     }
 
-    /// The group of each of these rows of a block; the first row of each new one to `firsts`.
+    /// The group of each of these rows of a block; the first row of each new group goes to `firsts`.
     pub fn of(
         &mut self,
         block: usize,
@@ -109,8 +109,8 @@ impl One<'_, '_> {
         self.column.is_valid(block * BLOCK + row)
     }
 
-    /// Puts the value of a row behind those of other columns, so that what is put for two rows is the
-    /// same if and only if all values are.
+    /// Appends the value of a row to those of other columns, so that the encodings of two rows are
+    /// equal if and only if all values are.
     fn put(&self, block: usize, row: usize, out: &mut Vec<u8>) {
         if !self.is_valid(block, row) {
             return out.push(0);

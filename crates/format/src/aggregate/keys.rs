@@ -12,33 +12,34 @@ use crate::ints::{Codes, Damage, Ints, each_lane};
 use crate::kernel;
 use crate::value::Value;
 
-/// Combinations that have a place each from the beginning: so few groups are summed one after the other.
+/// Combinations up to which each has a place from the beginning: so few groups are summed one after the
+/// other.
 const DIRECT_MAX: u128 = 16;
-/// Combinations whose groups a table tells; for more of them they are hashed.
+/// Combinations up to which a table finds the group; beyond that they are hashed.
 const TABLE_MAX: u128 = 1 << 18;
 
-/// A column whose values, counted from its least, are places.
+/// A column whose values, counted from its minimum, are places.
 #[derive(Debug)]
 pub(super) struct Counted<'c, 'a> {
     column: &'c Column<'a>,
     ints: Option<&'c Ints<'a>>,
     low: i64,
-    /// How many places there are; the last is for rows without a value, if there are any.
+    /// The number of places; the last one is for rows without a value, if there are any.
     span: u128,
     stride: u128,
 }
 
-/// How rows are told apart. Each combination of values is a number, where that is possible.
+/// How rows are grouped. If possible, each combination of values is a number.
 #[derive(Debug)]
 enum How<'c, 'a> {
-    /// And that is its group.
+    /// That number is the group.
     Direct(Vec<Counted<'c, 'a>>, usize),
-    /// Those that come get groups as they come: one more than the group is in the table. What comes in
-    /// a row group is seldom much of what could, and only that is summed.
+    /// Groups are numbered as they appear; the table holds the group plus one. A row group usually
+    /// contains only a small part of the possible combinations, and only that part is summed.
     Table(Vec<Counted<'c, 'a>>, Vec<u32>, Vec<u128>),
     /// As with the table.
     Hashed(Vec<Counted<'c, 'a>>, HashMap<u128, u32, Mixed>, Vec<u128>),
-    /// The values themselves get groups as they come.
+    /// Groups are numbered as the values themselves appear.
     Values(Box<HashAgg<'c, 'a>>),
 }
 
@@ -46,11 +47,11 @@ enum How<'c, 'a> {
 #[derive(Debug)]
 pub(super) struct Keys<'c, 'a> {
     how: How<'c, 'a>,
-    /// Of groups that come as they come, the first row of each.
+    /// If groups are numbered as they appear, the first row of each.
     pub firsts: Vec<u32>,
 }
 
-/// Hashes numbers by a multiplication with a secret: whoever chooses keys cannot choose hashes.
+/// Hashes numbers by multiplying with a secret: whoever chooses keys cannot choose hashes.
 #[derive(Clone, Debug)]
 struct Mixed(u64);
 
@@ -102,12 +103,12 @@ impl<'c, 'a> Counted<'c, 'a> {
         };
         let nulls = u128::from(ints.is_none() || column.has_bits());
         let span: u128 = values + nulls;
-        // Places are counted in 64 bits; and a column that has rows has values, if it is not damaged.
+        // Places are counted in 64 bits; and a column with rows has values unless it is damaged.
         let fits = (1..=1 << 64).contains(&span);
         fits.then_some(Counted { column, ints, low, span, stride: 0 })
     }
 
-    /// A column of whole numbers whose places are told beforehand: the last one is for rows without a
+    /// A column of whole numbers whose places are known in advance: the last one is for rows without a
     /// value, if there may be any. `None`: it holds something else.
     pub fn with(
         column: &'c Column<'a>,
@@ -154,8 +155,8 @@ impl<'c, 'a> Counted<'c, 'a> {
         }
     }
 
-    /// Adds this column's part to the place of each row. A value beyond the bounds that the header
-    /// tells has the last place: such a column is not as it was written.
+    /// Adds this column's part to the place of each row. A value outside the header's bounds gets the
+    /// last place: the column is damaged.
     pub fn add<T: Place>(&self, block: usize, out: &mut [T; BLOCK]) {
         let Some(ints) = self.ints else {
             let last = T::of(self.span - 1);
@@ -170,7 +171,7 @@ impl<'c, 'a> Counted<'c, 'a> {
             }
         });
         if let Some(bits) = self.column.bits(block) {
-            // Rows without a value hold another's: theirs is the last place.
+            // Rows without a value hold some other value: they get the last place.
             for (row, out) in out.iter_mut().enumerate() {
                 if bits[row / 8] >> (row % 8) & 1 == 0 {
                     let own = match &codes {
@@ -249,7 +250,7 @@ impl<'c, 'a> Keys<'c, 'a> {
         Ok(Keys { how, firsts: Vec::new() })
     }
 
-    /// How many groups there are so far.
+    /// The number of groups so far.
     pub fn count(&self) -> usize {
         match &self.how {
             How::Direct(_, count) => *count,

@@ -1,7 +1,7 @@
-//! An aggregation made ready for a row group.
+//! An aggregation prepared for a row group.
 //!
 //! Few groups are summed one after the other, each with a mask of its rows, by the same kernels that sum
-//! without groups; many are summed row by row, each row to the place of its group.
+//! without groups. If there are many, each row is added to the place of its group.
 
 use std::collections::BTreeSet;
 
@@ -25,10 +25,10 @@ use crate::value::{Value, f32_of_key, f64_of_key};
 
 /// Groups that are summed one after the other.
 const MASKED_MAX: usize = 16;
-/// Numbers of which 1,024 can be summed in 64 bits.
+/// The limit of numbers of which 1,024 can be summed in 64 bits.
 const SUMMED_IN_64: i128 = 1 << 53;
 
-/// Where a least or greatest value is looked for.
+/// The source of a minimum or maximum.
 #[derive(Debug)]
 enum Ends<'c, 'a> {
     Ints(&'c Ints<'a>, Codes),
@@ -61,10 +61,10 @@ enum Work<'c, 'a> {
 #[derive(Debug)]
 struct One<'c, 'a> {
     work: Work<'c, 'a>,
-    /// Columns in it that have rows without a value; a column without any value is `never`.
+    /// Its columns that have rows without a value; a column without any value is `never`.
     nullable: Vec<&'c Column<'a>>,
     never: bool,
-    /// Of each group: how many rows counted, and their sum, or the least or greatest so far.
+    /// For each group: the number of rows that counted, and their sum, or the minimum or maximum so far.
     rows: Vec<u64>,
     sums: Vec<i128>,
     floats: Vec<f64>,
@@ -112,13 +112,13 @@ impl<'c, 'a> Prepared<'c, 'a> {
         Ok(ready)
     }
 
-    /// Makes room for the groups that there are.
+    /// Makes room for the present number of groups.
     fn grow(&mut self) {
         let groups = self.keys.as_ref().map_or(1, Keys::count);
         if groups <= self.rows.len() {
             return;
         }
-        // Groups that come as they come come by the thousand.
+        // Groups numbered as they appear arrive by the thousand.
         let room = groups.max(self.rows.len() * 2);
         self.rows.resize(room, 0);
         for one in &mut self.calls {
@@ -238,7 +238,7 @@ impl<'c, 'a> Prepared<'c, 'a> {
         Ok(())
     }
 
-    /// Adds what the row group knows of its groups to what is known of them.
+    /// Merges the states of the row group's groups into `groups`.
     pub fn finish(self, aggregate: &Aggregate, groups: &mut Groups) {
         let Some(keys) = &self.keys else {
             let states = self.states(aggregate, 0);
@@ -251,12 +251,12 @@ impl<'c, 'a> Prepared<'c, 'a> {
         }
     }
 
-    /// How many groups there are so far that came as they came: only such can be made columns.
+    /// The number of groups so far that are numbered as they appear: only those can become columns.
     pub fn groups(&self) -> usize {
         self.keys.as_ref().map_or(0, |keys| keys.firsts.len())
     }
 
-    /// What the row group knows of its groups, as columns of a table with that schema.
+    /// The states of the row group's groups, as columns of a table with that schema.
     ///
     /// # Errors
     /// A column is not as it was written, or the schema is of another table.
@@ -547,7 +547,7 @@ impl One<'_, '_> {
     }
 }
 
-/// Keeps the better of two; the first there is, is.
+/// Keeps the better of two values; the first one is kept as it is.
 fn better(best: &mut i128, number: i128, first: bool, is_least: bool) {
     if first || (if is_least { number < *best } else { number > *best }) {
         *best = number;

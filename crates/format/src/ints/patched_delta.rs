@@ -1,6 +1,6 @@
-//! A column of whole numbers of which more is known than from where to where they go: that all are
-//! multiples of a number (quantities kept with two digits behind the point), that neighbours differ
-//! little (keys and times in the order of their coming), that a few are far from the others.
+//! A column of whole numbers with more structure than a range: all are multiples of a number (quantities kept
+//! with two decimal places), neighbours differ little (keys and times in order of arrival), or a few are far
+//! from the others.
 //!
 //! ```text
 //! 0   8  smallest number of the column
@@ -24,15 +24,15 @@
 //! 30  2  zeros
 //! ```
 //!
-//! All numbers are little-endian. What a number is above the smallest of the column, divided by the
-//! factor, is its *code*. A block packs the codes less the smallest of them, or *steps*: what each code
-//! is above the one before it, less the least of that, modulo 2^lane; that of the first row is zero. Codes of
-//! steps are what these come to, modulo 2^width, the bits of the largest.
-//! What needs more bits than are packed is *patched*: behind the words of the block
-//! ([`bits`](crate::bits), cut as in [`ints`](crate::ints)) are the places of such rows, 2 bytes each,
-//! and what they have in place of what is packed, a lane each; zeros up to the next 8. Places ascend.
+//! All numbers are little-endian. The *code* of a number is its distance from the smallest of the column,
+//! divided by the factor. A block packs either its codes less the smallest of them, or *steps*: the
+//! difference between each code and the one before it, less the least such difference, modulo 2^lane; the
+//! step of the first row is zero. Codes are recovered from steps by summing, modulo 2^width, the bits of the
+//! largest code. Values that need more bits than are packed are *patched*: after the words of the block
+//! ([`bits`](crate::bits), cut as in [`ints`](crate::ints)) come the places of such rows, 2 bytes each, and
+//! their values in place of the packed ones, a lane each; zeros up to the next 8. Places ascend.
 //!
-//! A column is encoded like this where that takes an eighth less: unpacking costs a little more.
+//! This encoding is used where it saves an eighth: unpacking costs a little more.
 
 mod encode;
 #[cfg(test)]
@@ -44,7 +44,7 @@ use crate::kernel;
 
 pub(super) use encode::encode;
 
-/// Bytes of what is said of a block.
+/// Bytes of a block's description.
 const ENTRY: usize = 32;
 /// What is done to a block when it is unpacked.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ pub(super) struct More {
 }
 
 impl More {
-    /// Makes what was packed codes, of which `most` is the most; `rest` is what follows the words.
+    /// Turns packed values into codes, of which `most` is the largest; `rest` is what follows the words.
     pub(super) fn finish<T: Lane>(&self, rest: &[u8], most: u64, out: &mut [T; BLOCK]) {
         for (place, patch) in self.patches(rest, T::BITS / 8) {
             if let Some(out) = out.get_mut(place) {
@@ -63,7 +63,7 @@ impl More {
             }
         }
         if let Some((first, least)) = self.steps {
-            // Whatever the steps are, no code is beyond what filters believe of them all.
+            // Whatever the steps are, no code exceeds the bound that filters rely on.
             kernel::walk(out, T::of(first), T::of(least), T::of(most));
         }
     }

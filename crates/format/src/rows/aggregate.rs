@@ -1,4 +1,5 @@
-//! Aggregation of rows as they are stored: a block of them is made columns, and is summed up before the next.
+//! Aggregation of rows as they are stored: a block of rows is turned into columns and summed up before the
+//! next.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +19,10 @@ use crate::expr::Expr;
 /// Rows of a block.
 const BLOCK: usize = 1024;
 
-/// Bytes of texts of a block, beyond which it ends.
+/// The text bytes after which a block ends.
 const TEXT_BYTES: usize = 8 << 20;
 
-/// Rows after which it is looked at whether grouping them is worth its while.
+/// The rows after which it is decided whether grouping them pays.
 const TRIED: u64 = 1 << 16;
 
 /// Sums up rows.
@@ -75,7 +76,7 @@ impl RowAggregate {
         aggregate.keys.iter().all(is_key) && aggregate.calls.iter().all(is_call)
     }
 
-    /// Of no rows yet, for what [`RowAggregate::knows`] knows.
+    /// An aggregation over no rows yet; [`RowAggregate::knows`] must have accepted it.
     ///
     /// # Errors
     /// [`RowError::NoColumn`].
@@ -112,7 +113,7 @@ impl RowAggregate {
         })
     }
 
-    /// What takes rows: [`RowAggregate::settle`] sums them up.
+    /// The buffer that takes rows: [`RowAggregate::settle`] sums them up.
     pub fn columns(&mut self) -> &mut RowColumns {
         &mut self.columns
     }
@@ -166,7 +167,7 @@ impl RowAggregate {
         self.groups.as_ref().map_or(0, RowGroups::text_bytes)
     }
 
-    /// What is known of all rows so far, and forgets it; `None`: there were none.
+    /// Returns the states over all rows so far, and resets them; `None`: there were none.
     ///
     /// # Errors
     /// [`RowError::Beyond`], [`RowError::NotText`].

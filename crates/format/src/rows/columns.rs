@@ -1,4 +1,4 @@
-//! The columns of rows: bytes of rows are read straight into buffers, which become arrays.
+//! The columns of rows: stored rows are read straight into buffers, which become arrays.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::layout::{DefaultValue, RowLayout, is_list};
 use super::source::Source;
 use super::write::LongValue;
 
-/// Bytes of text that a column has room for beforehand, at most.
+/// The most text bytes that are reserved for a column in advance.
 const RESERVED_MAX: usize = 1 << 20;
 
-/// What is to be done with a column of a row.
+/// The step for a column of a row.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     kind: Type,
@@ -24,14 +24,14 @@ struct Step {
     buffer: Option<usize>,
 }
 
-/// What is to be done with a row that has all columns, and no NULL.
+/// The step for a row that has all columns and no NULL.
 #[derive(Clone, Copy, Debug)]
 enum Move {
-    /// So many bytes are nobody's; the last of their columns.
+    /// Skips this many bytes; the last of their columns.
     Pass(usize, usize),
-    /// A text is nobody's; its column.
+    /// Skips a text; its column.
     PassText(usize),
-    /// The next value is that of a buffer.
+    /// The next value goes to a buffer.
     Take(usize),
 }
 
@@ -50,7 +50,7 @@ pub struct RowColumns {
     /// The same, for rows that lack nothing.
     moves: Vec<Move>,
     rows: usize,
-    /// The rows of the last result, and bytes of text of each of its columns: the next will be like it.
+    /// The number of rows in the last result, and text bytes of each of its columns: a guess for the next one.
     last: (usize, Vec<usize>),
 }
 
@@ -107,7 +107,7 @@ impl RowColumns {
         &self.buffers
     }
 
-    /// Forgets these rows.
+    /// Drops these rows.
     pub(super) fn clear(&mut self) {
         self.rows = 0;
         self.buffers.iter_mut().for_each(|buffer| buffer.truncate(0));
@@ -226,7 +226,7 @@ impl RowColumns {
         self.buffers[buffer].push(bytes).map_err(|unread| unread_default(column, unread))
     }
 
-    /// Adds what a column is in rows that lack it.
+    /// Adds the default of a column for rows that lack it.
     fn add_default(&mut self, buffer: usize) -> Result<(), RowError> {
         let (column, rows) = (self.columns[buffer], self.rows);
         let own = &mut self.buffers[buffer];
@@ -303,7 +303,7 @@ fn unread_default(column: usize, unread: Unread) -> RowError {
     }
 }
 
-/// Steps without NULL: columns that nobody reads are one as far as they are of known width.
+/// Steps without NULL: adjacent unread columns of fixed width are merged into one.
 fn moves(steps: &[Step]) -> Vec<Move> {
     let mut moves = Vec::new();
     for (column, step) in steps.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Conditions that rows are asked as they are stored, before columns are made of those that pass.
+//! Conditions tested on stored rows, before columns are made of those that pass.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -23,18 +23,18 @@ enum Item<'r> {
     Bytes(&'r [u8]),
     /// In pages of its own, which were not given.
     Elsewhere,
-    /// It is there; what it is no predicate asks.
+    /// It is present, but no predicate tests such values.
     Some,
 }
 
-/// What is to be done with a column of a row.
+/// The step for a column of a row.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// So many bytes are passed; the last of their columns.
+    /// Skips this many bytes; the last of their columns.
     Pass(usize, usize),
-    /// A text is passed; its column.
+    /// Skips a text; its column.
     PassText(usize),
-    /// A column that is asked, and its place among these.
+    /// A column that is tested, and its place among these.
     Take(usize, usize),
     /// A number of at most 64 bits that must lie between these, or the row does not pass.
     Range { kind: Type, column: usize, low: i64, high: i64 },
@@ -76,7 +76,7 @@ enum Side {
 #[derive(Clone, Debug)]
 pub struct RowFilter {
     layout: RowLayout,
-    /// The columns that are asked, rising.
+    /// The columns that are tested, ascending.
     columns: Vec<usize>,
     steps: Vec<Step>,
     conjuncts: Vec<Node>,
@@ -98,7 +98,7 @@ fn is_whole(kind: Type) -> bool {
 }
 
 impl RowFilter {
-    /// Whether rows of a layout can be asked a predicate.
+    /// Whether a predicate can be tested on rows of a layout.
     pub fn knows(layout: &RowLayout, predicate: &Predicate) -> bool {
         let kind = |column: &usize| layout.types.get(*column).copied();
         let is_side = |expr: &Expr| match expr {
@@ -115,7 +115,7 @@ impl RowFilter {
             Predicate::Test { column, test } => match (test, kind(column)) {
                 (_, None) => false,
                 (Test::Null | Test::NotNull, _) => true,
-                // Rows have codes, which are not what is asked.
+                // Rows hold codes, which are not what the predicate tests.
                 _ if layout.labels[*column].is_some() => false,
                 (_, Some(Type::Interval)) => false,
                 (Test::Numbers(..) | Test::NumberIn(_) | Test::NumberNotIn(_), Some(kind)) => {
@@ -127,7 +127,7 @@ impl RowFilter {
         }
     }
 
-    /// Makes conditions ready, each of which [`RowFilter::knows`] knows. What is cheap is asked first.
+    /// Prepares conditions, each of which [`RowFilter::knows`] accepts. Cheap ones are tested first.
     ///
     /// # Errors
     /// [`RowError::NoColumn`].
@@ -333,7 +333,7 @@ fn item<'r>(reader: &mut Reader<'r>, kind: Type) -> Option<Item<'r>> {
     })
 }
 
-/// What a column is in rows that lack it.
+/// The default of a column in rows that lack it.
 fn default(layout: &RowLayout, column: usize) -> Result<Item<'_>, RowError> {
     Ok(match &layout.defaults[column] {
         DefaultValue::Null => Item::Null,
@@ -407,7 +407,7 @@ impl Node {
             Predicate::Test { column, test } => Node::Test(place(column), test.clone()),
             Predicate::Compare { left, relation, right } => match (side(left), side(right)) {
                 (Some(left), Some(right)) => Node::Compare(left, *relation, right),
-                // What it does not know stops nothing: whoever asks looks again.
+                // A test that is not supported removes nothing: the caller tests again.
                 _ => Node::All,
             },
         }
@@ -432,7 +432,7 @@ impl Node {
         }
     }
 
-    /// What a row costs, more or less.
+    /// The rough cost of a row.
     fn price(&self) -> u32 {
         match self {
             Node::All | Node::None => 0,

@@ -45,8 +45,8 @@ impl KeyWriter {
         Ok(KeyWriter { layout: layout.clone(), columns: columns.collect() })
     }
 
-    /// Adds the key of a row to `out`. True: one of its values is NULL, so that a unique index takes other
-    /// rows with that key.
+    /// Appends the key of a row to `out`. True: one of its values is NULL, so that a unique index allows other rows
+    /// with that key.
     ///
     /// # Errors
     /// [`RowError::Damaged`]; [`RowError::NoKey`] where a value is in pages of its own. `out` is as it was.
@@ -133,7 +133,7 @@ impl KeyWriter {
         key.get(..key.len() - rest.len())
     }
 
-    /// The columns whose values a key tells.
+    /// The columns whose values can be read back from a key.
     pub fn told(&self) -> impl Iterator<Item = usize> {
         let is_told = |column: &usize| {
             !matches!(self.layout.types[*column], Type::Float4 | Type::Float8 | Type::Interval)
@@ -141,8 +141,8 @@ impl KeyWriter {
         self.columns.iter().map(|column| column.column).filter(is_told)
     }
 
-    /// A row with those values that a key tells, and NULL in all other columns, behind other bytes. The columns of
-    /// the key are to be [told](KeyWriter::told) where they are wanted: the others read as NULL.
+    /// Appends a row with the values that a key holds, and NULL in all other columns, to other bytes. Ask only for
+    /// columns of the key that are [told](KeyWriter::told): the others read as NULL.
     ///
     /// # Errors
     /// [`RowError::Damaged`]: it is no such key.
@@ -213,9 +213,9 @@ impl KeyWriter {
     /// `low` and `high`, as `cellar-heap` takes ranges: from the start on, up to the end and all that begins
     /// with the end.
     ///
-    /// `low` and `high` are of values, not of keys: in a descending column the range begins with `high`. With
-    /// a bound, NULL is outside, as a comparison with NULL is not true; without any it is inside. NULL as a
-    /// value is what is NULL: `equal` to it is IS NULL, `high` excluding it is IS NOT NULL.
+    /// `low` and `high` are values, not keys: in a descending column the range begins with `high`. With a bound,
+    /// NULL is excluded, because a comparison with NULL is not true; without any it is included. NULL as a value
+    /// means NULL: `equal` to it is IS NULL, `high` excluding it is IS NOT NULL.
     ///
     /// # Errors
     /// As of [`KeyWriter::key_of`]; [`RowError::Count`] too where there is no column for a bound.

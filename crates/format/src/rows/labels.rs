@@ -1,4 +1,4 @@
-//! Labels of a column: texts that rows keep as short codes, whose bytes are in the order of the labels.
+//! The labels of a column: texts that rows store as short codes, whose bytes sort as the labels do.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use arrow_schema::DataType;
 pub struct Labels {
     /// What these are the labels of.
     pub name: String,
-    /// Labels that nobody may use yet.
+    /// Labels that may not be used yet.
     pub new: Vec<String>,
     /// Rising by code.
     own: Vec<(String, String)>,

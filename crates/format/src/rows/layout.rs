@@ -1,5 +1,5 @@
-//! The layout of a table's rows: an Arrow schema, the types that rows have for it, and what columns are in
-//! rows that lack them.
+//! The layout of a table's rows: an Arrow schema, the row types for it, and the defaults of columns that rows
+//! lack.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub struct RowLayout {
     pub(super) labels: Vec<Option<Arc<Labels>>>,
 }
 
-/// What a column is in a row that lacks it.
+/// The default of a column in a row that lacks it.
 #[derive(Clone, Debug)]
 pub(super) enum DefaultValue {
     Null,
@@ -89,7 +89,7 @@ impl RowLayout {
         })
     }
 
-    /// Also says that the texts of a column, or of its lists, are these labels: rows and keys have their codes.
+    /// Declares that the texts of a column, or of its lists, are these labels: rows and keys hold their codes.
     ///
     /// # Errors
     /// [`RowError::NoColumn`].
@@ -116,7 +116,7 @@ impl RowLayout {
         }
     }
 
-    /// Also says what a column is in rows that were written before it was added: an array of one value.
+    /// Declares the default of a column for rows that were written before it was added: an array of one value.
     ///
     /// # Errors
     /// [`RowError::NoColumn`], [`RowError::Count`], [`RowError::OtherType`], [`RowError::Nanoseconds`].

@@ -1,4 +1,4 @@
-//! Arrays as values of rows: each array is looked at once, then its values are taken row by row.
+//! Arrays as values of rows: each array is examined once, then its values are taken row by row.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;

@@ -45,17 +45,17 @@ pub(super) struct Block<'b> {
     pub rows: usize,
 }
 
-/// What is known of a call, of each group.
+/// The states of one call, one for each group.
 #[derive(Debug)]
 pub(super) struct Totals {
     work: Work,
     /// Places of its columns.
     places: Vec<usize>,
-    /// Rows of each group that do not count, for a column of theirs is NULL.
+    /// Rows of each group that do not count, because one of their columns is NULL.
     missing: Vec<u64>,
     sums: Vec<i128>,
     floats: Vec<f64>,
-    /// Whether there was one yet that is least or greatest; texts, if they are such.
+    /// Whether there was a minimum or maximum yet; the texts, if the values are texts.
     seen: Vec<bool>,
     texts: Vec<Box<[u8]>>,
     /// Rows of the block that do not count.
@@ -63,7 +63,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// Nothing is known yet; the columns are at places that are told.
+    /// The initial states; the places of the columns are given.
     pub fn new(
         call: &Call,
         layout: &RowLayout,
@@ -240,7 +240,7 @@ impl Totals {
         (self.texts, self.seen) = (best, seen);
     }
 
-    /// What is known of each group, which have so many rows; it is forgotten.
+    /// Returns the state of each group, which have this many rows, and resets it.
     ///
     /// # Errors
     /// [`RowError::NotText`], [`RowError::Full`].

@@ -1,4 +1,4 @@
-//! The writer of rows: the rows of some arrays as bytes, texts that are too long for them apart.
+//! The writer of rows: rows of some arrays as bytes, apart from texts that are too long for them.
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use cellar_page::CELL_BYTES_MAX;
@@ -8,13 +8,13 @@ use super::error::RowError;
 use super::layout::RowLayout;
 use super::source::Source;
 
-/// The longest row that a page takes, in bytes: it has room for where the row was before it moved.
+/// The longest row that a page takes, in bytes: there is room left for its old place after a move.
 pub const ROW_BYTES_MAX: usize = CELL_BYTES_MAX - ROW_BYTES_MIN;
 
-/// In a row, a text or bytes take their length, in bytes, before them.
+/// In a row, the length field before a text or bytes, in bytes.
 const LENGTH: usize = 2;
 
-/// In a row, what a text or bytes in pages of their own take: how they are told, page and length.
+/// In a row, the size of a reference to a text or bytes in pages of their own: page and length.
 const ELSEWHERE: usize = 10;
 
 /// A text or bytes that are in pages of their own.

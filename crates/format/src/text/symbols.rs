@@ -1,11 +1,11 @@
-//! Symbols of 1 to 8 bytes, and codes that stand for them. The symbols are found by fsst-rs; what a
-//! code means is said in [`text`](crate::text), and coding and decoding are here, as fsst-rs does
-//! both with unsafe code that trusts what it reads.
+//! Symbols of 1 to 8 bytes, and codes that stand for them. The symbols are found by fsst-rs; the
+//! meaning of codes is described in [`text`](crate::text). Coding and decoding are here, because
+//! fsst-rs does both with unsafe code that trusts its input.
 
 use super::field;
 use crate::ints::{Damage, cut};
 
-/// Bytes of the longest symbol.
+/// The length of the longest symbol, in bytes.
 pub const SYMBOL_BYTES: usize = 8;
 
 /// Bytes behind the last decoded string that decoding may write.
@@ -106,7 +106,7 @@ pub struct Coder {
 }
 
 impl Coder {
-    /// Learns symbols from strings that are like those to be coded.
+    /// Learns symbols from strings similar to those to be coded.
     pub fn learn(sample: &Vec<&[u8]>) -> Coder {
         let learned = fsst::Compressor::train(sample);
         let symbols = learned.symbol_table().iter().zip(learned.symbol_lengths());
@@ -164,8 +164,8 @@ impl Coder {
 
     /// Appends the codes of each of some strings, and how many they are.
     ///
-    /// What is found decides where to look next, and the processor waits for that. So four parts of
-    /// the strings are coded side by side, and then put together.
+    /// Each match decides where to look next, and the processor waits for it. So four parts of the
+    /// strings are coded side by side, and then joined.
     pub fn encode(&self, strings: &[&[u8]], out: &mut Vec<u8>, lengths: &mut Vec<i64>) {
         // A byte is two of code at most, and one more is written in passing, by each part.
         let plain: usize = strings.iter().map(|string| string.len()).sum();
@@ -219,7 +219,7 @@ impl Coder {
     fn code(&self, word: u64, lane: &mut Lane<'_>) -> usize {
         let long = &self.longs[place(word)];
         let short = self.shorts[word as usize & 0xffff];
-        // Not by a branch, as nobody can tell which it will be.
+        // Without a branch, because it would be unpredictable.
         let is_long = u16::from(word & long.mask == long.word).wrapping_neg();
         let both = short ^ ((short ^ long.both) & is_long);
         let two = lane.codes[lane.to..].first_chunk_mut().expect("two for each byte");

@@ -1,4 +1,4 @@
-//! The frames whose older images somebody may still read, and the slots whose rows somebody may still know.
+//! The frames whose older images can still be read, and the slots whose rows can still be referred to.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use crate::spilled::{Entry, Spilled};
 
 /// What is kept for snapshots. Frames that are here stay in memory.
 pub(crate) struct Kept {
-    /// Each frame once, by the record that replaced the image which is newest for the oldest snapshot to come.
+    /// Each frame once, by the record that replaced the image that a new snapshot sees.
     recent: VecDeque<(u64, Arc<Frame>)>,
-    /// By a snapshot that needs one of their images, and by their numbers.
+    /// By a snapshot that needs one of their images, and by page number.
     needed: BTreeMap<u64, BTreeMap<u32, Arc<Frame>>>,
     /// Slots that were freed, by the record that did.
     freed: VecDeque<(u64, u32, usize)>,
@@ -23,7 +23,7 @@ pub(crate) struct Kept {
     spilled: Arc<Spilled>,
 }
 
-/// An older image in memory that could be in the file.
+/// An older image in memory that could be moved to the file.
 pub(crate) struct Older {
     frame: Arc<Frame>,
     image: Arc<Image>,
@@ -37,16 +37,16 @@ impl Older {
     }
 }
 
-/// What there may be of older images in memory.
+/// The limits on older images.
 #[derive(Clone, Copy)]
 pub(crate) struct ImageLimits {
-    /// More end the oldest snapshot, where no file takes them;
+    /// Above this, the oldest snapshot ends, if no file takes them;
     pub most: usize,
-    /// and so many more where one does: that many a large transaction may add at once.
+    /// with a file, this many more: one large transaction may add that many at once.
     pub beyond: usize,
 }
 
-/// The place of an image in the file takes memory too: of so many as much as an image.
+/// Keeping track of this many images in the file takes as much memory as one image.
 const PLACES: usize = 80;
 
 /// Images of one page that go to the file together.
@@ -83,7 +83,7 @@ impl Kept {
         }
     }
 
-    /// Notes a slot that was freed: it is not used again while a snapshot lives that sees its row.
+    /// Notes a slot that was freed: it is not reused while a snapshot lives that sees its row.
     pub fn note_freed(&mut self, lsn: u64, page: u32, slot: usize) {
         self.freed.push_back((lsn, page, slot));
         self.resting.insert((page, slot));
@@ -94,7 +94,7 @@ impl Kept {
         self.resting.contains(&(page, slot))
     }
 
-    /// Lets go of what nobody can need any more, if later snapshots are at `visible` or above.
+    /// Drops what nobody can need any more, if later snapshots are at `visible` or above.
     pub fn collect(&mut self, snapshots: &Snapshots, visible: impl Fn() -> u64) {
         let oldest = self.recent.front().map(|(lsn, _)| *lsn);
         let oldest = oldest.into_iter().chain(self.freed.front().map(|(lsn, ..)| *lsn)).min();
@@ -103,7 +103,7 @@ impl Kept {
         }
     }
 
-    /// As [`Kept::collect`], also where only a snapshot has ended since the last time.
+    /// As [`Kept::collect`], but also works if only a snapshot has ended since the last time.
     pub fn collect_all(&mut self, snapshots: &Snapshots, visible: impl Fn() -> u64) {
         let used = self.images + self.spilled.count() / PLACES;
         let is_full = match self.spilled.takes_more() {
@@ -111,7 +111,7 @@ impl Kept {
             false => used > self.limits.most,
         };
         if is_full && snapshots.end_oldest() && self.spilled.count() > 0 {
-            // What was kept for it gives room, before another one ends.
+            // Dropping what was kept for it makes room before another snapshot ends.
             self.spilled.set_open();
         }
         let horizon = snapshots.horizon(visible);
@@ -137,7 +137,7 @@ impl Kept {
         }
     }
 
-    /// About so many older images that only snapshots of now need, those of the oldest first.
+    /// About this many older images that only current snapshots need, those of the oldest first.
     pub fn spillable(&mut self, horizon: &Horizon, count: usize) -> Vec<Older> {
         let (mut found, mut seen, mut empty) = (Vec::new(), HashSet::new(), Vec::new());
         let listed = self
@@ -172,7 +172,7 @@ impl Kept {
         found
     }
 
-    /// Has images be in their slots of the file and not in memory. Returns slots whose images nobody needs any more.
+    /// Moves images to their slots of the file and out of memory. Returns slots whose images nobody needs any more.
     pub fn spill(&mut self, horizon: &Horizon, written: Vec<(Older, u64)>) -> Vec<u64> {
         let mut unneeded = Vec::new();
         for (Older { frame, image, until }, slot) in written {
@@ -181,11 +181,11 @@ impl Kept {
                 unneeded.push(slot);
                 continue;
             };
-            // In this order: who does not find it in memory any more finds it in the file.
+            // In this order: a reader that no longer finds it in memory finds it in the file.
             self.spilled.add(page, point, Entry { lsn, until, slot });
             match frame.unlink(&image) {
                 true => self.images = self.images.saturating_sub(1),
-                // It has left memory before, as nobody needed it then.
+                // It was dropped from memory before, because nobody needed it then.
                 false => {
                     self.spilled.remove(page, slot);
                     unneeded.push(slot);

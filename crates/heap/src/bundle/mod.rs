@@ -1,4 +1,4 @@
-//! The changes of one commit to pages: copies that nobody sees, until the record that says it is in the log.
+//! The page changes of one commit: private copies, until the record that describes them is in the log.
 
 mod kept;
 mod spares;
@@ -22,9 +22,9 @@ pub(crate) use spares::Spares;
 /// Why an operation cannot be done now.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// The log does not take it: it has stopped, or the record is too long.
+    /// The log does not take it: the log has stopped, or the record is too long.
     Log(cellar_redo::Error),
-    /// What it changes is not there: somebody else has changed it.
+    /// The row to be changed is gone: somebody else has changed it.
     Changed,
     /// The page must be in memory.
     NeedsPage(u32),
@@ -32,11 +32,11 @@ pub(crate) enum Refused {
     NeedsSpare(u32),
     /// The page has no room for the row.
     NoPlace,
-    /// The log has no room at once for so many bytes: it is to be reserved.
+    /// The log has no room for this many bytes right now: room must be reserved.
     NoRoom(usize),
 }
 
-/// So many pages are looked through one by one.
+/// Up to this many pages are searched one by one.
 const FEW: usize = 16;
 
 /// The pages of a commit and its record.
@@ -49,7 +49,7 @@ pub(crate) struct Bundle<'a> {
     pages: SmallVec<[Open; 2]>,
     /// Where each page is, once there are many.
     places: HashMap<u32, usize>,
-    /// What was looked at last: it is asked for again, and changed then.
+    /// The last page looked at: it is usually asked for again, and then changed.
     seen: RefCell<Option<Arc<Frame>>>,
     body: Vec<u8>,
 }
@@ -75,7 +75,7 @@ impl<'a> Bundle<'a> {
         Bundle { store, geometry, frames, kept, freed, pages, places, seen, body }
     }
 
-    /// Whether a free slot may not be used yet: somebody may still know the row that it had.
+    /// Whether a free slot may not be used yet: somebody may still refer to the row that it had.
     pub fn is_resting(&self, page: u32, slot: usize) -> bool {
         self.kept.is_resting(page, slot) || self.freed.contains(&(page, slot))
     }
@@ -127,7 +127,7 @@ impl<'a> Bundle<'a> {
         last
     }
 
-    /// Says that these pages were written around the log, and which generation of the header has them.
+    /// Records that these pages were written around the log, and the generation of the header that has them.
     pub fn note_unlogged(&mut self, first: u32, pages: usize, generation: u64) {
         Change::Unlogged { pages, generation }.encode(first, &mut self.body);
     }
@@ -152,7 +152,7 @@ impl<'a> Bundle<'a> {
         Ok(())
     }
 
-    /// Shows the pages to all.
+    /// Makes the pages visible to all.
     pub fn publish(self, appended: Appended) -> Changed {
         let mut frames = SmallVec::new();
         for Open { frame, mut bytes, changes } in self.pages {

@@ -40,7 +40,7 @@ impl Hasher for PageHasher {
     }
 }
 
-/// A frame that somebody holds stays.
+/// A frame that somebody holds is not evicted.
 #[derive(Clone, Default)]
 pub(crate) struct Held(DefaultLifecycle<u32, Arc<Frame>>);
 
@@ -56,8 +56,8 @@ impl Lifecycle<u32, Arc<Frame>> for Held {
         self.0.on_evict(state, key, value);
     }
 
-    /// The lane and the writer hold every frame whose page on disk is not yet what it should be, or whose
-    /// older images somebody may read. It is asked under the lock of the cache, as frames are given out.
+    /// The lane and the writer hold every frame that is dirty on disk or whose older images can still be
+    /// read. This is checked under the lock of the cache, under which frames are handed out.
     fn is_pinned(&self, _: &u32, frame: &Arc<Frame>) -> bool {
         Arc::strong_count(frame) > 1
     }
@@ -68,9 +68,9 @@ pub(crate) struct Frames {
     store: u64,
     env: SharedEnv,
     device: Arc<dyn Device>,
-    /// No page on disk is of this LSN or above.
+    /// No page on disk has this LSN or a higher one.
     limit: AtomicU64,
-    /// Pages that are damaged or cannot be read are taken for free ones: nothing is ever written here.
+    /// Pages that are damaged or cannot be read count as free: nothing is ever written here.
     past_damage: AtomicBool,
     cache: Cache<u32, Arc<Frame>, UnitWeighter, BuildHasherDefault<PageHasher>, Held>,
     statistics: Arc<Statistics>,
@@ -80,7 +80,7 @@ pub(crate) struct Frames {
     pub(super) blank: Arc<Image>,
 }
 
-/// The right to read a page, for which others wait.
+/// The right to read a page, while others wait for it.
 type Turn<'a> =
     PlaceholderGuard<'a, u32, Arc<Frame>, UnitWeighter, BuildHasherDefault<PageHasher>, Held>;
 
@@ -106,7 +106,7 @@ impl Frames {
         Frames { store, env, device, limit, past_damage, cache, statistics, spilled, reread, blank }
     }
 
-    /// What is counted of each object; what is noted in frames is not in it yet.
+    /// The counts of each object; those still in frames are not included.
     pub fn statistics(&self) -> &Arc<Statistics> {
         &self.statistics
     }
@@ -117,7 +117,7 @@ impl Frames {
         self.statistics.all()
     }
 
-    /// What it holds, and what came of asking it.
+    /// The contents of the cache, and its counts.
     pub fn cache_statistics(&self) -> CacheStatistics {
         let objects = self.object_statistics();
         let sum = |of: fn(&ObjectStatistics) -> u64| objects.iter().map(of).sum();
@@ -150,17 +150,17 @@ impl Frames {
         &self.device
     }
 
-    /// Says where the log ends.
+    /// Sets the end of the log.
     pub fn set_limit(&self, end: u64) {
         self.limit.store(end, Ordering::SeqCst);
     }
 
-    /// Has pages that are damaged or cannot be read be free ones, of nobody: who only reads sees the others.
+    /// Treats damaged and unreadable pages as free: a reader then sees the others.
     pub fn go_past_damage(&self) {
         self.past_damage.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it goes past damaged pages.
+    /// Whether it skips damaged pages.
     pub fn goes_past_damage(&self) -> bool {
         self.past_damage.load(Ordering::SeqCst)
     }
@@ -176,7 +176,7 @@ impl Frames {
         Arc::new(Frame::new(page, image, &self.statistics))
     }
 
-    /// The frame of a page that is about to be formatted: what is on disk does not matter.
+    /// The frame of a page that is about to be formatted: the contents on disk do not matter.
     pub async fn fresh(&self, page: u32) -> Arc<Frame> {
         let blank = async {
             let image = Image::new(Buffer::zeroed(PAGE_BYTES), 0, None);
@@ -188,15 +188,15 @@ impl Frames {
         }
     }
 
-    /// Has nothing of these pages in memory.
+    /// Drops these pages from memory.
     pub fn forget(&self, pages: std::ops::Range<u32>) {
         for page in pages {
             self.cache.remove(&page);
         }
     }
 
-    /// The frame of a page, read from disk where it is not in memory. Who asks for a page that is being
-    /// read waits for that.
+    /// The frame of a page, read from disk if it is not in memory. A caller that asks for a page that is
+    /// being read waits for that read.
     pub async fn load(&self, session: &Session, page: u32) -> Result<Arc<Frame>, Error> {
         if let Some(frame) = self.resident(page) {
             return Ok(frame);
@@ -206,7 +206,7 @@ impl Frames {
             Err(turn) => {
                 let frame = self.frame(page, self.read(session, page).await?);
                 self.statistics.count(frame.owner(), |of| of.single_page_reads += 1);
-                // Nobody else can have put it there meanwhile.
+                // Nobody else can have inserted it meanwhile.
                 let _ = turn.insert(Arc::clone(&frame));
                 frame
             }
@@ -215,7 +215,7 @@ impl Frames {
         Ok(frame)
     }
 
-    /// The frame of a page, or the right to read it. Waits while somebody else has that.
+    /// The frame of a page, or the right to read it. Waits while somebody else has that right.
     async fn frame_or_turn(&self, session: &Session, page: u32) -> Result<Arc<Frame>, Turn<'_>> {
         let mut asked = pin!(self.cache.get_value_or_guard_async(&page));
         let at_once = poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await;
@@ -232,8 +232,8 @@ impl Frames {
         answer
     }
 
-    /// The frames of several pages, which are given in their order: those that are lacking and follow each
-    /// other are read together.
+    /// The frames of several pages, which are given in ascending order. Missing pages that are adjacent are
+    /// read together.
     pub async fn load_all(
         &self,
         session: &Session,
@@ -241,7 +241,7 @@ impl Frames {
     ) -> Result<Vec<Arc<Frame>>, Error> {
         let (mut frames, mut lacking): (_, Vec<Vec<_>>) = (Vec::new(), Vec::new());
         for page in pages {
-            // Who has the right to read a page waits only for pages behind it: nobody waits in a circle.
+            // Whoever has the right to read a page waits only for later pages: there is no deadlock.
             match self.frame_or_turn(session, page).await {
                 Ok(frame) => frames.push(frame),
                 Err(turn) => match lacking.last_mut() {
@@ -316,7 +316,7 @@ impl Frames {
         Ok(pages)
     }
 
-    /// Reads one page after the other; one that cannot be read is as one that was never written.
+    /// Reads one page after the other; an unreadable page is treated as never written.
     async fn read_each(&self, first: u32, count: usize) -> Vec<Buffer> {
         let mut pages = Vec::with_capacity(count);
         for page in (first..).take(count) {
@@ -343,7 +343,7 @@ impl Frames {
         self.checked(page, read.into_iter().next().expect("as many buffers as were given"))
     }
 
-    /// A page as it was read, if it is what it should be.
+    /// A page as it was read, if it passes the checks.
     fn checked(&self, page: u32, bytes: Buffer) -> Result<Image, Error> {
         let raw = bytes[..].try_into().expect("a page");
         if let Err(damage) = check(raw, self.store, page) {

@@ -12,25 +12,25 @@ use crate::statistics::Statistics;
 
 /// The place of a page in memory.
 pub(crate) struct Frame {
-    /// Times that it was asked for and changes of it that are not in the statistics yet. Here, beside the number
-    /// of those who hold it, which each of them writes to anyway: no other memory is written to by a read.
+    /// Requests for the page and changes of it that are not in the statistics yet. They are kept next to the
+    /// reference count, which every holder writes anyway, so that a read writes to no other memory.
     reads: AtomicU64,
     changes: AtomicU64,
     statistics: Arc<Statistics>,
     number: u32,
     current: ArcSwap<Image>,
-    /// The writer knows that its page on disk is older.
+    /// The writer knows that the page is dirty.
     is_listed: AtomicBool,
-    /// The lane is to look at its older images.
+    /// The lane must check its older images.
     is_kept: AtomicBool,
 }
 
 /// Whether older images of a page are needed.
 pub(crate) enum Needed {
     Never,
-    /// By who reads at this point now.
+    /// By readers at this point now.
     At(u64),
-    /// By who may come, until this record, the newest of the page, is visible.
+    /// By readers that may come until this record, the newest of the page, is visible.
     Later(u64),
 }
 
@@ -61,8 +61,8 @@ impl Frame {
         self.current.load_full()
     }
 
-    /// The image in memory that a snapshot at this point may see, and whether that is the newest of all: one that is
-    /// in the file may be newer. `None`: none is here that is old enough.
+    /// The image in memory that a snapshot at this point may see, and whether it is the newest of all; if not, a
+    /// newer one may be in the file. `None`: no image in memory is old enough.
     pub fn at(&self, point: u64) -> Option<(Arc<Image>, bool)> {
         let (mut image, mut is_newest) = (self.current.load_full(), true);
         while image.lsn() >= point {
@@ -85,7 +85,7 @@ impl Frame {
         older
     }
 
-    /// Has an older image not be kept here; false where it is not. Only the lane calls it.
+    /// Drops an older image from memory; false if it is not here. Only the lane calls it.
     pub fn unlink(&self, unneeded: &Arc<Image>) -> bool {
         let mut image = self.current.load_full();
         loop {
@@ -106,13 +106,13 @@ impl Frame {
         self.current().page().owner()
     }
 
-    /// Notes that somebody has asked for it.
+    /// Counts a request for the page.
     pub fn note_read(&self) {
         self.reads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Puts a new image, which has so many changes more, in the place of the newest, and keeps that for who may see
-    /// it; false: it was blank, and nobody does. Only the lane calls it.
+    /// Replaces the newest image by a new one with this many more changes, and keeps the old one for those who may
+    /// see it; false: the old one was blank, so nobody does. Only the lane calls it.
     pub fn publish(&self, bytes: Buffer, end: u64, changes: u64) -> bool {
         let (old, new) = (self.current.load_full(), Image::new(bytes, end, None));
         let (before, owner) = (old.page().owner(), new.page().owner());
@@ -126,14 +126,14 @@ impl Frame {
         is_kept
     }
 
-    /// Puts a new image in the place of all: nobody reads yet.
+    /// Replaces all images by a new one: nobody reads yet.
     pub fn replace(&self, bytes: Buffer) {
         self.current.store(Arc::new(Image::new(bytes, 0, None)));
     }
 
-    /// Has what was noted be in the statistics, as of the object that the page belongs to.
+    /// Moves its counts to the statistics, for the object that the page belongs to.
     pub fn count(&self) {
-        // Most frames of a large cache have nothing new: these are only looked at.
+        // Most frames of a large cache have no new counts: these are only looked at.
         if self.reads.load(Ordering::Relaxed) | self.changes.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -145,18 +145,18 @@ impl Frame {
         });
     }
 
-    /// Notes that it has older images; false where that is known.
+    /// Marks it as having older images; false if it is marked already.
     pub fn keep(&self) -> bool {
         !self.is_kept.swap(true, Ordering::SeqCst)
     }
 
-    /// Has the next that notes it be told so.
+    /// Clears that mark.
     pub fn forget(&self) {
         self.is_kept.store(false, Ordering::SeqCst);
     }
 
-    /// Lets go of the images that no snapshot can see any more; says whether some are needed still, and how many
-    /// went. Only the lane calls it.
+    /// Drops images that no snapshot can see any more; returns whether some are still needed, and how many were
+    /// dropped. Only the lane calls it.
     pub fn collect(&self, horizon: &Horizon) -> (Needed, usize) {
         let mut gone = 0;
         let mut image = self.current.load_full();
@@ -184,8 +184,8 @@ impl Frame {
         (needed, gone)
     }
 
-    /// Whether its page on disk, once it is as of `lsn`, is what it is in memory. False: it is to be
-    /// written again.
+    /// Takes it off the dirty list, and returns whether its page on disk, now as of `lsn`, is what is in memory.
+    /// False: it must be written again.
     pub fn is_written(&self, lsn: u64) -> bool {
         self.is_listed.store(false, Ordering::SeqCst);
         self.current().lsn() == lsn

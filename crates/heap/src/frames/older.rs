@@ -1,4 +1,4 @@
-//! Older images of pages as snapshots read them: in memory, or in the file where they were spilled to.
+//! Older images of pages, as snapshots read them: from memory, or from the spill file.
 
 use std::hash::BuildHasherDefault;
 use std::pin::pin;
@@ -16,7 +16,7 @@ use super::{Frame, Frames, Image};
 use crate::error::Error;
 use crate::spilled::{Entry, SpillError, offset_of};
 
-/// Of a cache for so many pages this part is for images that were read back.
+/// The share of a cache of this many pages that is for images that were read back.
 const SHARE: usize = 32;
 
 /// The page and the LSN of an image: it never changes.
@@ -24,7 +24,7 @@ type Key = (u32, u64);
 
 type Hash = BuildHasherDefault<PageHasher>;
 
-/// Images that were read back, as pages that lead to others are asked for again and again.
+/// Images that were read back: inner pages are asked for again and again.
 pub(super) struct Reread(
     Cache<Key, Arc<Image>, UnitWeighter, Hash, DefaultLifecycle<Key, Arc<Image>>>,
 );
@@ -69,7 +69,7 @@ impl Frames {
         }
         let images = self.read_back(session, vec![(frame.number(), entry)]).await?;
         let (_, image) = images.into_iter().next().expect("one is read");
-        // Scans come by once; who comes by a key comes again.
+        // A scan reads each page once; a lookup by key comes back.
         self.reread.0.insert(key, Arc::clone(&image));
         Ok(image)
     }
@@ -113,13 +113,13 @@ impl Frames {
             Some((image, true)) => return Ok(image),
             here => here.map(|(image, _)| image),
         };
-        // Asked after that: an image is in the file before it leaves memory.
+        // Checked after memory: an image is in the file before it leaves memory.
         let spilled = self.spilled.find(frame.number(), point);
         match (here, spilled) {
             (Some(here), Some(entry)) if entry.lsn > here.lsn() => Err(entry),
             (Some(here), _) => Ok(here),
             (None, Some(entry)) => Err(entry),
-            // Nobody knows how it was.
+            // The image is no longer kept.
             (None, None) if self.goes_past_damage() => Ok(frame.newest()),
             // It was never written before, or the snapshot is over.
             (None, None) => Ok(Arc::clone(&self.blank)),

@@ -1,4 +1,4 @@
-//! An index that the lane changes: entries come and go, pages split and are given back.
+//! An index that the lane changes: entries come and go, pages split and are freed.
 
 use cellar_page::{Kind, SLOT_BYTES};
 
@@ -7,7 +7,7 @@ use crate::bundle::{Bundle, Refused, Spares};
 use crate::change::Change;
 use crate::space::allocate;
 
-/// An index that is being changed.
+/// An index being changed.
 pub(super) struct Edit<'a, 'b> {
     pub bundle: &'a mut Bundle<'b>,
     pub spares: &'a mut Spares,
@@ -20,7 +20,7 @@ struct Step {
     place: usize,
 }
 
-/// The way from the root to the leaf where `cell` is, or would be.
+/// The path from the root to the leaf where `cell` is, or would be.
 fn descend(bundle: &Bundle<'_>, index: Index, cell: &[u8]) -> Result<(Vec<Step>, u32), Refused> {
     let mut way = Vec::with_capacity(4);
     let mut page = index.root;
@@ -66,9 +66,8 @@ impl Edit<'_, '_> {
         self.insert(way, behind, &right_cell)
     }
 
-    /// Divides the cells of a full page and a new one between two pages: the old one and a new one, or two
-    /// new ones where it is the root. Returns the left one, what all in the right one are at least, the
-    /// right one.
+    /// Splits the cells of a full page and a new one over two pages: the old one and a new one, or two new
+    /// ones if it is the root. Returns the left one, the separator, and the right one.
     fn split(
         &mut self,
         page: u32,
@@ -109,7 +108,7 @@ impl Edit<'_, '_> {
         Ok((left, least, right))
     }
 
-    /// Takes an entry out of the index, and gives pages back that are empty then.
+    /// Removes an entry from the index, and frees pages that are empty then.
     pub fn remove(&mut self, cell: &[u8]) -> Result<(), Refused> {
         let (mut way, leaf) = descend(self.bundle, self.index, cell)?;
         let place = self.bundle.look(leaf, |page| page.search(|other| other.cmp(cell)))?;
@@ -142,7 +141,7 @@ pub(super) fn insert_all(
     cells.try_for_each(|(place, bytes)| bundle.change(page, Change::Insert { place, bytes }))
 }
 
-/// How many cells go to the left: half of the bytes, or all but the last where keys come in order.
+/// How many cells go left: half of the bytes, or all but the last where keys arrive in ascending order.
 fn division(cells: &[Vec<u8>], is_last: bool) -> usize {
     if is_last {
         return cells.len() - 1;

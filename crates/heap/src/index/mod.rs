@@ -1,8 +1,8 @@
-//! Indexes: B+trees of keys and the rows that have them. Bytes are in the order of the keys, and a key never
-//! begins with another one, so that entries are compared as bytes: the key, then the row's place.
+//! Indexes: B+trees of keys and the rows that have them. The bytes of keys sort as the keys do, and no key
+//! is a prefix of another one, so that entries are compared as bytes: the key, then the row's place.
 //!
-//! The root of an index stays where it is. Pages know neither their neighbours nor their parents: who reads
-//! goes down from the root at one snapshot, and the lane, which alone changes them, sees the newest.
+//! The root of an index never moves. Pages know neither their siblings nor their parents: a reader descends
+//! from the root at one snapshot, and the lane, which alone changes them, sees the newest images.
 
 mod edit;
 mod search;
@@ -75,7 +75,7 @@ pub(crate) fn add_entries(
     entries.iter().try_for_each(|(key, id)| edit.add(&leaf_cell(key, *id)))
 }
 
-/// Puts the cells of a root into that of an index that has nothing.
+/// Puts the cells of a root into the root of an empty index.
 pub(crate) fn set_root(
     bundle: &mut Bundle<'_>,
     index: Index,
@@ -104,7 +104,7 @@ pub(crate) fn leaf_cell(key: &[u8], id: RowId) -> Vec<u8> {
     cell
 }
 
-/// The cell of an inner page: what all below it are at least, and where they are.
+/// The cell of an inner page: the lower bound of all entries below, and the page that has them.
 fn inner_cell(least: &[u8], child: u32) -> Vec<u8> {
     let mut cell = Vec::with_capacity(least.len() + CHILD_BYTES);
     cell.extend_from_slice(least);
@@ -112,13 +112,13 @@ fn inner_cell(least: &[u8], child: u32) -> Vec<u8> {
     cell
 }
 
-/// What an inner cell says: what all below it are at least, and where they are.
+/// The contents of an inner cell: the lower bound of all entries below, and the page that has them.
 pub(crate) fn split_inner(cell: &[u8]) -> Option<(&[u8], u32)> {
     let (least, child) = cell.split_last_chunk::<CHILD_BYTES>()?;
     Some((least, u32::from_be_bytes(*child)))
 }
 
-/// The cell of an inner page below which `target` is. The first one stands for all that is less.
+/// The cell of an inner page below which `target` is. The first cell covers everything less than the second.
 pub(crate) fn child_of(page: PageRef<'_>, target: &[u8]) -> Option<(usize, u32)> {
     let found = page.search(|cell| {
         let least = &cell[..cell.len().saturating_sub(CHILD_BYTES)];

@@ -23,7 +23,7 @@ struct Step {
     place: usize,
 }
 
-/// A place between entries of an index, as one snapshot has them.
+/// A position between entries of an index, at one snapshot.
 pub(crate) struct Cursor<'a> {
     frames: &'a Frames,
     index: Index,
@@ -60,8 +60,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// About how many entries lie between this place and one behind it: exactly in one leaf, else as the pages on
-    /// both ways are filled.
+    /// About how many entries lie between this position and a later one: exact within one leaf, else estimated
+    /// from the pages on both paths.
     pub fn distance(&self, behind: &Cursor<'_>) -> u64 {
         let (Some(leaf), Some(last)) = (self.way.last(), behind.way.last()) else { return 0 };
         if leaf.image.page().number() == last.image.page().number() {

@@ -1,4 +1,4 @@
-//! An index that is built from the bottom: cells come in order, and pages go out full.
+//! An index that is built bottom-up: cells come in order, and pages are written full.
 
 use cellar_page::{HEADER_BYTES, PAGE_BYTES, SLOT_BYTES};
 
@@ -26,7 +26,7 @@ struct Level {
 /// An index that is being built.
 #[derive(Default)]
 pub(crate) struct Tree {
-    /// From the leaves up.
+    /// The levels, from the leaves up.
     levels: Vec<Level>,
 }
 
@@ -55,7 +55,7 @@ impl Tree {
         at.cells.push(cell);
     }
 
-    /// Makes a page of what a level has, and says so in the level above.
+    /// Makes a page of the cells that a level has, and adds its entry to the level above.
     fn close(&mut self, level: usize, pages: &mut impl Pages) {
         let at = &mut self.levels[level];
         let cells = std::mem::take(&mut at.cells);

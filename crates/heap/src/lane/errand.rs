@@ -1,5 +1,5 @@
-//! What the lane does between commits for the task that writes older images to a file: it finds them, and has them
-//! leave memory once they are written.
+//! Requests that the lane serves between commits, for the task that writes older images to a file: it finds
+//! images, and drops them from memory once they are written.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,16 +9,16 @@ use event_listener::{Event, EventListener};
 use crate::bundle::{Kept, Older};
 use crate::snapshots::Horizon;
 
-/// What is asked of the lane.
+/// A request to the lane.
 #[derive(Default)]
 pub(crate) struct Errand {
-    /// Images that are in these slots of the file.
+    /// Images that are now in these slots of the file.
     pub written: Vec<(Older, u64)>,
-    /// About so many others are to be found.
+    /// About this many further images to find.
     pub wanted: usize,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Default)]
 pub(crate) struct Done {
     /// Slots whose images nobody needs any more.
@@ -26,7 +26,7 @@ pub(crate) struct Done {
     pub found: Vec<Older>,
 }
 
-/// Where errands are left and fetched.
+/// The place where requests are left and fetched.
 #[derive(Default)]
 pub(super) struct Desk {
     is_asked: AtomicBool,
@@ -72,7 +72,7 @@ impl Desk {
         self.is_asked.load(Ordering::SeqCst)
     }
 
-    /// Does what is asked. Only the lane calls it.
+    /// Serves a request. Only the lane calls it.
     pub fn work(&self, kept: &mut Kept, horizon: &Horizon) {
         self.is_asked.store(false, Ordering::SeqCst);
         let Some(Errand { written, wanted }) = take(&self.errand) else { return };

@@ -1,5 +1,5 @@
-//! Work that is done one piece at a time, in the order in which it came: whoever comes first leads, and does what
-//! all others bring meanwhile.
+//! Work done one piece at a time, in order of arrival: whoever comes first leads, and does the work that others
+//! bring meanwhile.
 
 use std::sync::PoisonError;
 
@@ -19,11 +19,11 @@ pub(crate) trait Leader {
     /// Does a piece of work.
     fn work(&self, state: &mut Self::State, work: Self::Work) -> Self::Answer;
 
-    /// Is called when all work that was there is done.
+    /// Called when all queued work is done.
     fn pause(&self, state: &mut Self::State);
 }
 
-/// Work of somebody who does not lead.
+/// Work whose owner does not lead.
 struct Entry<W, A> {
     work: W,
     answer: oneshot::Sender<A>,
@@ -31,23 +31,23 @@ struct Entry<W, A> {
 
 struct Queue<W, A> {
     entries: Vec<Entry<W, A>>,
-    /// Somebody is at work, and sees to the queue before leaving.
+    /// Somebody is at work, and checks the queue before leaving.
     is_led: bool,
-    /// Who was at work ended in the middle of it.
+    /// A leader has ended in the middle of its work.
     is_broken: bool,
 }
 
-/// What becomes of work that comes to the queue.
+/// The outcome of queued work.
 enum Place<W, A> {
     Behind(oneshot::Receiver<A>),
     Leads(W),
     Broken(W),
 }
 
-/// A leader once ended in the middle of its work: nothing is done any more.
+/// A leader once stopped in the middle of its work: nothing is done any more.
 #[derive(Debug)]
 pub(crate) struct Broken<W> {
-    /// The work, where it is known that nobody has begun with it.
+    /// The work itself, if it is certain that nobody has begun it.
     pub work: Option<W>,
 }
 
@@ -80,8 +80,8 @@ impl<L: Leader> Handover<L> {
         Handover { queue: Mutex::new(queue), state: Mutex::new(state) }
     }
 
-    /// Does work: here and now where nobody leads, else it is done by who does. It is done to its end also where
-    /// nobody waits for that.
+    /// Does work: at once if nobody leads, else the current leader does it. It is completed even if nobody waits
+    /// for it.
     pub async fn apply(&self, leader: &L, work: L::Work) -> Result<L::Answer, Broken<L::Work>> {
         if self.may_lead() {
             return Ok(self.lead(leader, |state| leader.work(state, work)));

@@ -1,6 +1,6 @@
-//! The apply lane: commits become pages here, one at a time, in the order of the log. Who comes first does
-//! the work of all that come meanwhile. It never waits for a disk, a page or room: what is lacking is said,
-//! nothing is done, and whoever asked provides it and comes again.
+//! The apply lane: commits become pages here, one at a time, in the order of the log. Whoever comes first does
+//! the work of all that come meanwhile. The lane never waits for a disk, a page or room: if anything is missing
+//! it does nothing and says what, and the caller provides it and tries again.
 
 mod errand;
 mod handover;
@@ -38,11 +38,11 @@ pub(crate) struct Applied {
     pub rows: Vec<Option<RowId>>,
     /// What is left of its free pages, and what it gave back.
     pub spares: Spares,
-    /// The locks of who asked: released when they are dropped.
+    /// The locks of the caller: dropping them releases them.
     pub locks: Option<Held>,
 }
 
-/// A write set of which nothing was done.
+/// A write set of which nothing was applied.
 pub(crate) struct Refusal {
     pub set: WriteSet,
     /// The operation that cannot be done.
@@ -55,7 +55,7 @@ const LED: Duration = Duration::from_millis(1);
 
 type Outcome = Result<Applied, Box<Refusal>>;
 
-/// What everybody is told after a fault of the program in the lane: memory may lack what the log has.
+/// The error after a bug in the lane: memory may lack what the log has.
 fn broken() -> Refused {
     Refused::Log(cellar_redo::Error::Stopped { why: "a commit failed in the middle".into() })
 }
@@ -119,7 +119,7 @@ impl Lane {
         Lane { handover: Handover::new(kept), apply }
     }
 
-    /// Applies a write set: here and now where the lane is free, else it is done by who is in it.
+    /// Applies a write set: at once if the lane is free, else whoever is in the lane does it.
     pub async fn apply(&self, set: WriteSet, room: Option<Reservation>) -> Outcome {
         match self.handover.apply(&self.apply, (set, room)).await {
             Ok(outcome) => outcome,
@@ -130,7 +130,7 @@ impl Lane {
         }
     }
 
-    /// Lets go of older images that nobody can need any more. Each commit does; this is for when none comes.
+    /// Drops older images that nobody can need any more. Each commit does this too; this is for when none comes.
     pub fn collect(&self) {
         if self.images() > 0 {
             self.handover.visit(&self.apply, |kept| {
@@ -159,8 +159,8 @@ impl Lane {
         self.apply.desk.notify_wanted();
     }
 
-    /// Has an errand done, as soon as the lane has done what it is at; `None`: it does nothing any more. There is
-    /// one errand at a time.
+    /// Has a request served as soon as the lane has finished its current work; `None`: the lane has stopped.
+    /// There is one request at a time.
     pub async fn run_errand(&self, errand: Errand) -> Option<Done> {
         let desk = &self.apply.desk;
         desk.ask(errand);
@@ -178,12 +178,12 @@ impl Lane {
         }
     }
 
-    /// The point of a snapshot that sees all that is acknowledged.
+    /// The point for a snapshot that sees everything acknowledged.
     pub fn visible(&self) -> u64 {
         self.apply.visible.load(Ordering::SeqCst)
     }
 
-    /// The point of a snapshot that sees also what is not durable yet.
+    /// The point for a snapshot that also sees what is not durable yet.
     pub fn newest(&self) -> u64 {
         self.apply.applied.load(Ordering::SeqCst)
     }
@@ -199,7 +199,7 @@ impl Lane {
         self.apply.applied_end.load(Ordering::SeqCst)
     }
 
-    /// Says that all below this point, at which somebody has looked at the newest, is durable.
+    /// Records that everything below this point, at which somebody read the newest state, is durable.
     pub fn see(&self, point: u64) {
         self.apply.visible.fetch_max(point, Ordering::SeqCst);
     }

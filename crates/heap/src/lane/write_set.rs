@@ -31,8 +31,7 @@ pub(crate) enum Operation {
     NewPage { table: u32, page: u32 },
     /// A new row, with its entries in indexes.
     Insert { table: u32, page: u32, row: Bytes, entries: Entries },
-    /// A row gets other bytes; entries go and come. Where it does not fit its page any more it moves
-    /// to this one.
+    /// A row gets new bytes; index entries go and come. If it no longer fits its page it moves to this one.
     Update {
         table: u32,
         id: RowId,
@@ -49,12 +48,12 @@ pub(crate) enum Operation {
     FreeLong { table: u32, pages: Vec<u32> },
     /// An extent becomes an object's; the first of an index has its root.
     TakeExtent { extent: u32, object: u32, kind: allocate::Use, is_first: bool },
-    /// An extent, whose pages were written by the direct path, becomes an object's; the header has had this
+    /// An extent whose pages were written by the direct path becomes an object's; the header has had this
     /// generation since.
     AdoptExtent { extent: u32, object: u32, kind: allocate::Use, generation: u64 },
     /// Entries of an index, in their order, of rows that were written by the direct path.
     AddEntries { index: Index, entries: Vec<(Bytes, RowId)> },
-    /// An index that has nothing gets these cells in its root.
+    /// An empty index gets these cells in its root.
     SetRoot { index: Index, level: u32, cells: Vec<Vec<u8>> },
     /// Extents are an object's no longer.
     ReleaseExtents { object: u32, extents: Vec<u32> },
@@ -97,7 +96,7 @@ impl Operation {
         }
     }
 
-    /// Does it and says which row it was, or why it cannot be done; the bundle is worth nothing then.
+    /// Applies it and returns its row, or why that is impossible; the bundle must be discarded then.
     pub fn apply(
         &self,
         bundle: &mut Bundle<'_>,

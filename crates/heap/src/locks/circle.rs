@@ -1,4 +1,4 @@
-//! The search for a circle: who waits for whom, looked at from the one that has begun to wait.
+//! Deadlock detection: the search for a cycle of waits, from the one that has begun to wait.
 
 #[cfg(test)]
 use std::collections::BTreeMap;
@@ -37,9 +37,8 @@ impl Lines<'_> {
         one == other || self.twins.get(&one) == Some(&other)
     }
 
-    /// Whether `owner` waits for itself: those in its way, those in theirs, and so on. Returns the one
-    /// that is directly in its way in that circle. It costs as much as there are waiters on the way, however
-    /// much is locked.
+    /// Whether `owner` waits for itself: through those in its way, those in theirs, and so on. Returns the one
+    /// directly in its way in that cycle. The cost depends on the waiters on the path, not on the number of locks.
     fn circle(&self, owner: Owner) -> Option<Owner> {
         let own = self.find(owner)?;
         let mut seen: HashSet<Owner, Hasher> = HashSet::default();
@@ -77,9 +76,8 @@ impl Locks {
         Lines { shards, waiting: self.waiting(), twins: self.twins() }
     }
 
-    /// Leaves the line of this where `owner`, who stands in it, waits for itself. Returns the one that is directly
-    /// in its way in that circle. Found and left in one moment: else all who close a circle at once would be told
-    /// of it.
+    /// Removes `owner` from this line if it waits for itself. Returns the one directly in its way in that cycle.
+    /// Both happen in one step: otherwise all who close a cycle at once would be refused.
     pub(super) fn leave_circle(&self, owner: Owner, resource: Resource) -> Option<Owner> {
         let mut lines = self.lines();
         let holder = lines.circle(owner)?;

@@ -1,9 +1,9 @@
 //! Locks of rows, keys and tables: who holds what, who waits in line, and who waits for each other.
 //!
-//! Who wants a lock that others hold, or wait for, stands in line, first come first served; who holds it and wants
-//! more goes before those that wait for what it holds, as in PostgreSQL. When a wait begins those are looked at
-//! that it is for, those that they wait for, and so on: one that would close a circle is refused at once, with what
-//! is in the way.
+//! A request for a lock that others hold, or wait for, stands in line, first come first served. A holder that wants
+//! a stronger mode goes before those that wait for the lock, as in PostgreSQL. When a wait begins, those in its way
+//! are examined, then those that they wait for, and so on: a request that would close a cycle is refused at once,
+//! with what is in its way.
 
 mod circle;
 mod mode;
@@ -34,7 +34,7 @@ pub enum Resource {
     Row(u32, RowId),
     /// A key of an index, by its hash: two keys with the same one wait for each other.
     Key(u32, u64),
-    /// What users agree on: a number, or two of them in one.
+    /// An advisory lock: a number, or two of them in one.
     Advisory(bool, u64),
 }
 
@@ -44,10 +44,10 @@ pub type Owner = u64;
 /// The locks of a store.
 pub(crate) struct Locks {
     shards: Vec<Mutex<Shard>>,
-    /// In which line somebody may stand. It is locked behind the shards.
+    /// The line in which each owner stands. It is locked after the shards.
     waiting: Mutex<HashMap<Owner, Resource, Hasher>>,
-    /// Owners that are one user, each with the other: who waits as one of them holds what the other does. It is
-    /// locked behind all others.
+    /// Owners that count as one user, in pairs: a waiter acts as one of them, and holds what the other does. It is
+    /// locked last of all.
     twins: Mutex<HashMap<Owner, Owner, Hasher>>,
     statistics: Arc<Statistics>,
 }
@@ -105,7 +105,7 @@ impl Held {
         self.resources.get(resource).copied()
     }
 
-    /// Whether what this mode gives is held.
+    /// Whether the rights of this mode are held.
     pub fn has(&self, resource: &Resource, mode: Mode) -> bool {
         self.resources.get(resource).is_some_and(|held| held.covers(mode))
     }
@@ -133,7 +133,7 @@ pub(crate) enum Asked {
         granted: oneshot::Receiver<()>,
         is_held: bool,
     },
-    /// Others have it, and nobody waits.
+    /// Others have it, and the caller does not wait.
     Busy(Vec<Owner>),
 }
 
@@ -179,7 +179,7 @@ impl Locks {
             return Asked::Granted;
         }
         let wanted = held.map_or(mode, |held| held.with(mode));
-        // Before the first that waits for what it holds; who bears all before that place need not stand in line.
+        // Before the first that waits for what it holds. If all before that place are compatible it need not wait.
         let waits_for = |waiter: &Waiter| held.is_some_and(|held| !held.bears(waiter.mode));
         let place = line.waiters.iter().position(waits_for).unwrap_or(line.waiters.len());
         let is_next = line.waiters.iter().take(place).all(|waiter| wanted.bears(waiter.mode));
@@ -206,7 +206,7 @@ impl Locks {
         release_in(&mut self.shard(place(&resource)), owner, resource);
     }
 
-    /// Holds a lock as before it was asked for more of it.
+    /// Reverts a lock to the mode it had before a stronger one was asked for.
     pub fn weaken(&self, owner: Owner, resource: Resource, before: Option<Mode>) {
         let Some(before) = before else { return self.release(owner, resource) };
         let mut shard = self.shard(place(&resource));

@@ -1,4 +1,4 @@
-//! Lock modes, and which of them bear each other. Those of tables are PostgreSQL's.
+//! Lock modes, and which of them are compatible. Those of tables are PostgreSQL's.
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -10,11 +10,11 @@ pub enum Mode {
     RowShare,
     /// Of a table: rows of it are changed.
     RowExclusive,
-    /// Of a table: nobody else does what must be done by one at a time while rows are changed.
+    /// Of a table: nobody else does what only one may do at a time while rows are changed.
     ShareUpdateExclusive,
     /// Of a table: nobody else changes rows. Of a row or key: nobody else changes it.
     Share,
-    /// Of a table: nobody else changes rows or wants that nobody does.
+    /// Of a table: nobody else changes rows or locks the table against changes.
     ShareRowExclusive,
     /// Of a table: others only read it. Of a row or key: nobody else changes or locks it.
     Exclusive,
@@ -68,12 +68,12 @@ impl Mode {
         self.conflicts() & 1 << other as u8 == 0
     }
 
-    /// Whether who holds this one has all that `other` gives.
+    /// Whether a holder of this mode has all rights that `other` gives.
     pub fn covers(self, other: Mode) -> bool {
         self.conflicts() & other.conflicts() == other.conflicts()
     }
 
-    /// The weakest mode that gives what both do.
+    /// The weakest mode that gives the rights of both.
     pub fn with(self, other: Mode) -> Mode {
         let mut stronger = Mode::ALL.into_iter();
         let both = stronger.find(|mode| mode.covers(self) && mode.covers(other));

@@ -1,4 +1,4 @@
-//! Locks that users agree on: a session holds them beside those of its transactions, as often as it has asked.
+//! Advisory locks: a session holds them beside the locks of its transactions, as often as it has asked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl SessionLocks {
         SessionLocks { locks: Arc::clone(locks), env, session, held, counts: HashMap::new() }
     }
 
-    /// The transaction of the session: what it waits for is waited for by who holds these.
+    /// The transaction of the session: those who hold these locks wait for what it waits for.
     pub fn join(&self, transaction: Option<Owner>) {
         self.locks.join(self.held.owner(), transaction);
     }
@@ -72,7 +72,8 @@ impl SessionLocks {
         Ok(())
     }
 
-    /// Releases one that the session holds; whether it did. One that is held both ways is released with the last.
+    /// Releases one lock of the session; whether it was held. A lock held in both modes is released with the
+    /// last.
     pub fn unlock(&mut self, what: (bool, u64), is_shared: bool) -> bool {
         let resource = Resource::Advisory(what.0, what.1);
         let Some(count) = self.counts.get_mut(&resource) else { return false };

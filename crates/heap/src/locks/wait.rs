@@ -31,15 +31,15 @@ pub enum LockError {
         /// Who holds it, or waits for it.
         holders: Vec<Owner>,
     },
-    /// It was waited for as long as was allowed.
+    /// The wait timed out.
     #[error("{resource:?} was locked for longer than {patience:?}")]
     TimedOut {
         /// What is locked.
         resource: Resource,
-        /// For how long it was waited.
+        /// How long the wait was.
         patience: Duration,
     },
-    /// Who holds it waits, directly or through others, for who asks.
+    /// The holder waits, directly or through others, for the one that asks.
     #[error("deadlock: {resource:?} is held by transaction {holder}, which waits for this one")]
     Deadlock {
         /// What is locked.
@@ -62,7 +62,7 @@ struct Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.locks.waiting().remove(&self.owner);
-        // Who does not wait any more does not hold it either.
+        // Whoever gives up the wait does not hold it either.
         let is_granted = !self.is_left && self.locks.leave(self.owner, self.resource);
         if is_granted && !self.is_held {
             self.locks.release(self.owner, self.resource);

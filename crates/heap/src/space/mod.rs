@@ -1,4 +1,4 @@
-//! Free space: which extents and pages nobody uses, and who gets them. It is decided here, in memory, before
+//! Free space: which extents and pages are unused, and who gets them. This is decided here, in memory, before
 //! the lane; what a commit did not use comes back.
 
 pub(crate) mod allocate;
@@ -27,11 +27,11 @@ struct State {
     /// Extents of the file that the extent map tells of.
     extents: u32,
     free_extents: BTreeSet<u32>,
-    /// Up to which record the log speaks of extents that were given back.
+    /// The last record about each freed extent in the log.
     touched: BTreeMap<u32, u64>,
-    /// Up to which record it speaks of the others, at most.
+    /// The last record about any other extent, at most.
     touched_before: u64,
-    /// Extents that were given back, by the record that did: snapshots below see what was in them.
+    /// Extents that were freed, by the record that freed them: older snapshots see what was in them.
     resting: VecDeque<(u64, u32)>,
     /// Pages that were freed as they are, each with its object, likewise.
     resting_pages: VecDeque<(u64, u32, u32)>,
@@ -123,12 +123,12 @@ impl Space {
         }
     }
 
-    /// Whether it is known which pages of an object are free.
+    /// Whether the free pages of an object are known.
     pub fn is_loaded(&self, object: u32) -> bool {
         self.lock().objects.get(&object).is_none_or(|at| at.is_loaded)
     }
 
-    /// Reads which pages of an object are free, unless that is known.
+    /// Reads which pages of an object are free, unless that is known already.
     pub async fn ensure(
         &self,
         frames: &Frames,
@@ -213,7 +213,7 @@ impl Space {
         Ok(())
     }
 
-    /// A new object came to nothing.
+    /// The creation of a new object failed.
     pub fn forget_object(&self, object: u32) {
         self.lock().objects.remove(&object);
     }
@@ -230,14 +230,14 @@ impl Space {
         Ok((extent, kind, is_first))
     }
 
-    /// Up to which record the log may speak of the pages of an extent that is nobody's.
+    /// Up to which record the log may describe pages of a free extent.
     pub fn touched(&self, extent: u32) -> u64 {
         let state = self.lock();
         state.touched.get(&extent).copied().unwrap_or(state.touched_before)
     }
 
-    /// Begins to take all extents of an object away; with `is_emptied` it gets another first one. Returns
-    /// that, what it is for, and the others.
+    /// Begins to take all extents from an object; with `is_emptied` it gets a new first one. Returns that one
+    /// and its purpose, and the others.
     pub fn begin_removal(
         &self,
         object: u32,
@@ -261,7 +261,7 @@ impl Space {
         Ok((first, kind, extents))
     }
 
-    /// Ends that: its extents rest from this record on, or all is as it was.
+    /// Completes that: the extents rest from this record on, or everything is as before.
     pub fn end_removal(&self, object: u32, first: Option<u32>, removed: Option<u64>) {
         let mut state = self.lock();
         let Some(lsn) = removed else {
@@ -350,7 +350,7 @@ impl State {
         Error::Full { object, extents: self.extents, cause: None }
     }
 
-    /// An extent that nobody has, and no snapshot sees anything in.
+    /// A free extent whose old contents no snapshot can see.
     fn free_extent(&mut self, oldest: u64) -> Option<u32> {
         while self.resting.front().is_some_and(|(lsn, _)| *lsn < oldest) {
             self.free_extents.extend(self.resting.pop_front().map(|(_, extent)| extent));

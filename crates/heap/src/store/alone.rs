@@ -1,4 +1,4 @@
-//! Opening of a store of which the log is lost altogether: it is read as its pages have it.
+//! Opening a store whose log is lost altogether: it is read from its pages alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ pub struct OpenAlone {
     pub device: Arc<dyn Device>,
     /// Parameters.
     pub options: Options,
-    /// The log is given up: from now on the store is only read, also with one that is found again. Otherwise
-    /// only a store is opened of which that was said before.
+    /// Gives up the log: from now on the store is read-only, even if the log is found again. Otherwise only a store
+    /// that was opened this way before is opened.
     pub gives_log_up: bool,
 }
 
 impl Store {
-    /// Opens a store to read it as its pages have it, each as it was written last: what only the log had is lost, and
-    /// pages may be of several moments. `None`: its log was not given up.
+    /// Opens a store to read its pages, each as it was last written. What only the log had is lost, and pages may be
+    /// from different moments. `None`: its log has not been given up.
     ///
     /// # Errors
     /// [`Error::HeaderDamaged`]; those of the device.

@@ -1,4 +1,4 @@
-//! Indexes that are built from the bottom by the direct path, and the commit of what was built.
+//! Bottom-up building of indexes by the direct path, and the commit of what was built.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub struct LoadIndex {
 /// Makes the key of a row, of its bytes; `None` where it has none.
 pub type KeyOf<'a> = &'a (dyn Fn(&[u8]) -> Result<Option<Bytes>, Error> + Send + Sync);
 
-/// Whether a row may have this key of a unique index, which another row has.
+/// Whether a row may have this key of a unique index that another row has too.
 pub type MayRepeat<'a> = &'a (dyn Fn(&[u8], RowId) -> bool + Send + Sync);
 
 /// An index that is to be built.
@@ -47,7 +47,7 @@ pub struct BuildIndex<'a> {
     pub memory: usize,
     /// The key of a row.
     pub key: KeyOf<'a>,
-    /// Is asked where another row has the key too, of a unique index: whether both may have it.
+    /// Called where another row has the key too, in a unique index: whether both may have it.
     pub may_repeat: MayRepeat<'a>,
     /// Is told how many rows were read.
     pub progress: &'a (dyn Fn(u64) + Send + Sync),
@@ -166,7 +166,7 @@ impl Inner {
         Ok(Built { finished, root: Some(Operation::SetRoot { index, level, cells }) })
     }
 
-    /// Commits what was built. To its end, also where nobody waits for that: whose the extents are is known then.
+    /// Commits what was built. Runs to the end even if nobody waits, so that the owner of the extents is known.
     pub(super) async fn commit_load(
         self: &Arc<Self>,
         session: &Session,

@@ -1,4 +1,4 @@
-//! Pages are written as the log goes on, and the checkpoint follows.
+//! Checkpoints: pages are written as the log advances, and the checkpoint moves up after them.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -27,9 +27,9 @@ pub(super) struct Schedule {
     /// Somebody writes pages.
     is_writing: AtomicBool,
     pub is_closing: AtomicBool,
-    /// The log has no room: all is to be written.
+    /// The log is full: all pages must be written.
     is_pressed: AtomicBool,
-    /// Pages are to be written before it is time.
+    /// Pages must be written ahead of schedule.
     wanted: Event,
     /// How many wait for their turn to write.
     waiting: AtomicUsize,
@@ -70,7 +70,7 @@ impl Schedule {
     }
 }
 
-/// The turn of who writes pages, until it is dropped.
+/// The turn to write pages, until it is dropped.
 pub(super) struct Turn<'a>(&'a AtomicBool);
 
 impl Drop for Turn<'_> {
@@ -93,7 +93,7 @@ impl Inner {
         }
     }
 
-    /// Waits while as many changed pages wait to be written as there may be.
+    /// Waits while the number of dirty pages is at its limit.
     pub(super) async fn wait_for_writer(&self, session: &Session) -> Result<(), Error> {
         let (dirty, max) = (&self.writer.dirty, self.options.dirty_max.max(1));
         if dirty.count() < max {
@@ -155,7 +155,7 @@ impl Inner {
             || pace.is_due(self.lane.applied_end(), self.writer.dirty.count())
     }
 
-    /// As [`Inner::write_in_turn`], all, to its end also where nobody waits for that.
+    /// As [`Inner::write_in_turn`], all, to the end even if nobody waits.
     pub(super) async fn checkpoint_in_task(self: &Arc<Self>) -> Result<(), Error> {
         let inner = Arc::clone(self);
         let task = self.env.run("store checkpoint", async move { inner.write_in_turn(true).await });
@@ -191,8 +191,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes the pages that are changed now, or some of those whose time has come, and moves the checkpoint
-    /// behind what they lacked.
+    /// Writes the dirty pages, or those that are due, and moves the checkpoint past what they lacked.
     async fn write_in_turn(&self, all: bool) -> Result<(), Error> {
         let turn = self.turn().await;
         // It may have been closed while somebody else wrote.
@@ -211,9 +210,9 @@ impl Inner {
         result
     }
 
-    /// Has the ring name no page: where one is rotten that was written around it, an image of what the page was
-    /// before would be taken for it. And has the header be of a new generation, which is returned: a file with an
-    /// older one may lack what was written around the log.
+    /// Clears the ring: if a page that was written around the ring is rotten, an older image of it must not be
+    /// taken for it. Also gives the header a new generation, which is returned: a file with an older one may lack
+    /// what was written around the log.
     pub(super) async fn begin_adoption(&self) -> Result<u64, Error> {
         let turn = self.turn().await;
         self.check_running()?;
@@ -329,7 +328,7 @@ impl Inner {
         self.header.lock().unwrap_or_else(PoisonError::into_inner).checkpoint
     }
 
-    /// What an opening would have to do if this were the end.
+    /// What recovery would have to do if the log ended here.
     pub(super) fn estimate(&self) -> RecoveryEstimate {
         let checkpoint = self.checkpoint();
         let redo = self.lane.applied_end().saturating_sub(checkpoint);
@@ -340,7 +339,7 @@ impl Inner {
         RecoveryEstimate { redo, pages, time, target: pace.target(), redo_max: pace.redo_max() }
     }
 
-    /// What is logged below is in the pages on disk.
+    /// Everything logged below is in the pages on disk.
     fn next_checkpoint(&self) -> u64 {
         // In this order: what is acknowledged is written, or still in the list.
         let acknowledged = self.lane.visible().saturating_sub(1);
@@ -381,7 +380,7 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// Stops the store if it is dropped: who wrote was ended in the middle, and what is on disk is not known.
+/// Stops the store when dropped: a write was interrupted, and the state on disk is unknown.
 pub(super) struct Ended<'a>(pub &'a Inner);
 
 impl Drop for Ended<'_> {

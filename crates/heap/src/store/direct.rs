@@ -1,6 +1,6 @@
-//! The direct path: pages of an object that are built aside and written straight to extents that are nobody's
-//! yet. One commit, when they are durable, makes the extents the object's; after a crash before it they are
-//! nobody's still.
+//! The direct path: pages of an object are built separately and written straight to extents that belong to nobody
+//! yet. When they are durable, one commit gives the extents to the object; after a crash before that they still
+//! belong to nobody.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,8 +21,8 @@ use crate::space::allocate;
 /// Pages that are written together.
 const WRITE_PAGES: usize = 256;
 
-/// Extents that are taken and nobody's. They come back, unless they are adopted, when all writes to them are
-/// answered: a write whose caller has gone must not meet another owner.
+/// Extents that are taken but belong to nobody. Unless adopted they are freed when all writes to them are
+/// answered: a write whose caller has gone must not hit another owner.
 pub(super) struct TakenExtents(Arc<Taken>);
 
 struct Taken {
@@ -78,8 +78,8 @@ impl TakenExtents {
         self.with(std::mem::take)
     }
 
-    /// Takes another one for this object, and says up to where the log may speak of its pages. No recovery
-    /// will read that, nothing in memory speaks of them any more, and nothing will be written to them.
+    /// Takes another extent for this object, and returns how far the log may describe its pages. No recovery will
+    /// read that, nothing in memory refers to them any more, and nothing will be written to them.
     pub async fn take(&self, session: &Session, object: u32) -> Result<(u32, u64), Error> {
         let inner = &self.0.inner;
         let extent = inner.take_extent(object).await?.0;
@@ -157,7 +157,7 @@ impl DirectPages {
         Ok(DirectPages { inner, taken, object, kind, free, extents, ready })
     }
 
-    /// Has at least so many free pages, and not too many that wait to be written.
+    /// Makes sure that there are at least this many free pages, and not too many that wait to be written.
     pub async fn prepare(&mut self, session: &Session, pages: usize) -> Result<(), Error> {
         if self.ready.len() >= WRITE_PAGES {
             self.write(session).await?;
@@ -253,7 +253,7 @@ impl DirectPages {
         self.ready.extend(spaces);
         self.write(session).await?;
         self.inner.pages.frames.device().flush(Io::FOREGROUND).await?;
-        // Who has looked at one of these pages in between may have read what was there before.
+        // Somebody who looked at one of these pages meanwhile may have read its old contents.
         for extent in &self.extents {
             let first = geometry.first_page(extent.number);
             self.inner.pages.frames.forget(first..first + geometry.extent_pages);

@@ -1,5 +1,5 @@
-//! The needs of a write set of many operations, provided before it enters the lane: for each thing that lacks there
-//! all of it begins anew, so that a large one would never end.
+//! The resources that a large write set needs, provided before it enters the lane: whenever something is missing
+//! there, the whole set starts again, so that a large one would never end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -91,8 +91,8 @@ impl Plan<'_> {
         Ok(loaded)
     }
 
-    /// Gives rows places elsewhere that outgrow their pages, as far as one can tell: what others change meanwhile
-    /// the lane finds.
+    /// Finds new places for rows that will outgrow their pages, as far as that can be predicted: the lane finds
+    /// what others change meanwhile.
     async fn foresee_places(&mut self, rows: &Loaded) -> Result<(), Error> {
         let mut room = Rooms { rows, left: HashMap::new() };
         // Pages of their own: those that are filled may become the table's only behind such an operation.
@@ -167,7 +167,7 @@ impl Plan<'_> {
         Ok(loaded)
     }
 
-    /// Whether the pages that it holds, and so many more, leave others room in memory.
+    /// Whether the pages that it holds, and this many more, leave memory for others.
     pub(super) fn check_pages(&self, more: usize) -> Result<(), Error> {
         let max = self.inner.options.cache_pages / 4;
         if self.set.held.len() + more <= max {

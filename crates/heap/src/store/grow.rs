@@ -1,5 +1,5 @@
-//! The growth of a store's file while it is open: who finds no free extent has the file be made longer, and
-//! all who want one meanwhile wait for that.
+//! Growth of a store's file while it is open: whoever finds no free extent starts it, and all others that need
+//! one wait for it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -43,7 +43,7 @@ struct State {
     failed: Option<(Instant, Arc<str>)>,
 }
 
-/// After so long it is tried again.
+/// A failed growth is retried after this time.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A file grows by this part of its size,
@@ -80,8 +80,8 @@ impl Inner {
         }
     }
 
-    /// Has the file grow for who found it full, and returns when there may be room. An error: there is none, and
-    /// why.
+    /// Makes the file grow for a caller that found it full; returns when there may be room. An error: there is
+    /// none, and why.
     pub(super) async fn make_room(self: &Arc<Self>, full: Error) -> Result<(), Error> {
         let Error::Full { object, extents, .. } = full else { return Err(full) };
         let Some(growth) = &self.growing.growth else { return Err(full) };
@@ -145,8 +145,8 @@ impl Inner {
         Ok(Some(why))
     }
 
-    /// Takes in extents of a file that has grown: their map is durable, then the header, then they are used. A
-    /// crash before the last leaves a file that is longer than the header says, as an opening takes it in.
+    /// Adds the extents of a grown file: their map becomes durable, then the header, then they are used. A crash
+    /// before the last step leaves a file that is longer than its header says, which opening handles.
     async fn adopt(&self, known: u32, extents: u32) -> Grown {
         let turn = self.turn().await;
         self.check_running()?;

@@ -1,5 +1,5 @@
-//! Loads by the direct path: rows of a table with their entries in indexes, in one commit. An index that has
-//! nothing is built from the bottom; one that has entries gets the new ones by redo, as from any commit.
+//! Loads by the direct path: rows of a table with their index entries, in one commit. An empty index is built
+//! bottom-up; an index with entries gets the new ones by redo, as with any commit.
 
 use std::sync::Arc;
 
@@ -31,9 +31,9 @@ enum Filling {
     Added(Vec<(Bytes, RowId)>),
 }
 
-/// A load by the direct path: rows that are put behind all others of a table, and entries of its indexes. Nobody
-/// sees any of it before [`Load::commit`], and nothing of the rows is in the log but whose the extents are. Nobody
-/// else may change table and indexes meanwhile. Dropping it gives all up.
+/// A load by the direct path: rows that are added after all others of a table, and their index entries. Nobody
+/// sees any of it before [`Load::commit`], and the log records only who owns the extents. Nobody else may change
+/// table and indexes meanwhile. Dropping it cancels the load.
 pub struct Load {
     store: Store,
     session: Session,
@@ -46,7 +46,7 @@ pub struct Load {
     may_share: MayShare,
     /// The redo of the entries that are added.
     redo: usize,
-    /// A row failed, or nobody waited for it: what there is of it is not known.
+    /// A row failed, or its caller gave up: the state is unknown.
     is_broken: bool,
 }
 
@@ -128,7 +128,7 @@ impl Store {
 }
 
 impl Inner {
-    /// Whether an index can be built from the bottom: nothing is in its root.
+    /// Whether an index can be built bottom-up: its root is empty.
     async fn is_bare(&self, session: &Session, index: u32) -> Result<bool, Error> {
         let root = self.pages.space.index(index)?.root;
         let frame = self.pages.frames.load(session, root).await?;
@@ -219,7 +219,7 @@ impl Load {
         self.close().await?.commit(Vec::new(), LongValues::default(), None).await
     }
 
-    /// Has all that was loaded be durable, which is nobody's still, and looks whether keys are there twice.
+    /// Makes all that was loaded durable, though it still belongs to nobody, and checks for duplicate keys.
     ///
     /// # Errors
     /// As [`Load::commit`].

@@ -1,4 +1,4 @@
-//! A store: tables and indexes in one file, and the log that it is redone from.
+//! A store: tables and indexes in one file, and the log that it is recovered from.
 
 mod ahead;
 mod alone;
@@ -65,17 +65,18 @@ use spill::Spilling;
 pub struct Options {
     /// Pages that the buffer cache holds.
     pub cache_pages: usize,
-    /// Changed pages that may wait to be written: then commits wait.
+    /// The limit of dirty pages: above it commits wait.
     pub dirty_max: usize,
-    /// Older images of pages that may be kept in memory for views; where there are more, they go to
-    /// [`OpenStore::spill`], or the oldest view ends.
+    /// Older images of pages that may be kept in memory for views. Above this they go to [`OpenStore::spill`], or
+    /// the oldest view ends.
     pub images_max: usize,
-    /// Older images that may be there; where there are more, the oldest view ends.
+    /// Older images that may be in that file. Above this the oldest view ends.
     pub spilled_max: u64,
-    /// After so long without a commit all pages are written, and older images of pages go that no view needs.
+    /// After this much time without a commit all dirty pages are written, and older images that no view needs are
+    /// dropped.
     pub checkpoint_after: Duration,
-    /// Pages are written so that an opening after a crash takes about this long, or as much less as the
-    /// other limits ask for: see also [`Store::set_recovery_target`].
+    /// Pages are written so that recovery after a crash takes about this long, or less if the other limits require
+    /// it: see also [`Store::set_recovery_target`].
     pub recovery_target: Duration,
 }
 
@@ -106,7 +107,7 @@ pub struct OpenStore {
     pub recovery: Recovery,
     /// Parameters.
     pub options: Options,
-    /// Makes the file longer when it is full; without, it stays as long as it is.
+    /// Makes the file longer when it is full; without it the file keeps its size.
     pub growth: Option<Arc<dyn Growth>>,
     /// A file for older images of pages that memory has no room for.
     pub spill: Option<Arc<dyn SpillFile>>,
@@ -258,7 +259,7 @@ impl Store {
         &self.0.log
     }
 
-    /// Refuses a store that has stopped: what it shows may be older than what is durable.
+    /// Refuses a store that has stopped: it might show something older than what is durable.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -314,8 +315,8 @@ impl Store {
         }
     }
 
-    /// How often a write set was begun anew, as something that it needed was not in memory or not free when it was
-    /// its turn.
+    /// How often a write set started again because something that it needed was not in memory or not free when its
+    /// turn came.
     pub fn begun_anew(&self) -> u64 {
         self.0.begun_anew.load(Ordering::Relaxed)
     }
@@ -364,15 +365,15 @@ impl Store {
         task.await.ok_or_else(objects::ended)?
     }
 
-    /// Ends it as it is, as a crash would, and returns when nothing of it writes any more: before that it must
-    /// not be opened again. The log is abandoned by itself: see [`Log::abandon`].
+    /// Ends the store as a crash would, and returns when nothing in it writes any more: it must not be opened
+    /// again before that. The log is abandoned separately: see [`Log::abandon`].
     #[boxed]
     pub async fn abandon(self) {
         self.0.stop(&Error::Stopped { why: "it was abandoned".into() });
         self.0.end_of_writes().await;
     }
 
-    /// What an opening would have to do after a crash now.
+    /// What recovery would have to do after a crash now.
     pub fn recovery_estimate(&self) -> RecoveryEstimate {
         self.0.estimate()
     }
@@ -413,7 +414,7 @@ impl Inner {
         Ok(lsn)
     }
 
-    /// Stops the store: what is on disk, and not what is in memory, is the truth from now on.
+    /// Stops the store: from now on the truth is what is on disk, not what is in memory.
     fn stop(&self, why: &Error) {
         let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         stopped.get_or_insert_with(|| why.to_string().into());

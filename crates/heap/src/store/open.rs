@@ -1,4 +1,4 @@
-//! Openings of a store: what was torn is mended, the log is replayed.
+//! Opening of a store: torn pages are repaired, the log is replayed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::space::{Space, map};
 use crate::spilled::Spilled;
 use crate::writer::Writer;
 
-/// What an opening has found.
+/// The result of an opening.
 pub enum Opened {
-    /// A store that goes on.
+    /// A store that can be read and written.
     Store(Store, Replayed),
-    /// Its pages are ahead of a log that was opened by force, now or before: it is only read, or changes of
-    /// transactions that are lost would be mixed with others.
+    /// The pages are ahead of a log that was opened by force, now or before. The store is read-only, or
+    /// changes of lost transactions would be mixed with others.
     Ahead {
-        /// What there is: all that the log has, and of what it has lost what was in pages.
+        /// The remaining state: all that the log has, and of what it lost, whatever was in pages.
         reader: Reader,
         /// The log, which gets no records of this store.
         log: Log,
@@ -93,7 +93,7 @@ impl Reader {
         Ok(self)
     }
 
-    /// Whether pages have changes that the log has lost: it was opened by force.
+    /// Whether pages have changes that the log has lost, because it was opened by force.
     pub fn is_ahead(&self) -> bool {
         self.is_ahead
     }
@@ -219,8 +219,8 @@ impl Store {
         Ok(Opened::Store(Store(inner), replayed))
     }
 
-    /// Opens a store to read it: the log is replayed in memory, and nothing is written. Nobody else may have
-    /// store or log open.
+    /// Opens a store for reading only: the log is replayed in memory, and nothing is written. Nobody else
+    /// may have store or log open.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -269,7 +269,7 @@ impl Store {
     }
 }
 
-/// Has pages in memory, as the ring has them, that are torn in their places.
+/// Loads pages that are torn in their places, from the ring.
 pub(super) async fn torn_pages(
     ring: Ring,
     device: &dyn Device,

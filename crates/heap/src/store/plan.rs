@@ -1,4 +1,4 @@
-//! A write set that is being made: where rows go, and what the lane lacks for them.
+//! A write set being prepared: where rows go, and what the lane lacks for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Plan<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) session: &'a Session,
     pub(super) set: WriteSet,
-    /// For each operation whether somebody asked for it.
+    /// For each operation, whether the caller asked for it.
     pub(super) is_asked: Vec<bool>,
     /// Pages that become tables' by it, each with its table.
     new_pages: Vec<(u32, u32)>,
@@ -35,7 +35,7 @@ pub(super) struct Plan<'a> {
     pub(super) is_read: bool,
     /// Free pages for splits that lacked in the lane.
     provided: usize,
-    /// The lane has it: what becomes of its pages is not known here.
+    /// The lane has it: the fate of its pages is not known here.
     is_in_lane: bool,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Plan<'a> {
         self.set.locks = locks;
     }
 
-    /// Adds an operation that nobody asked for.
+    /// Adds an operation that the caller did not ask for.
     pub fn push(&mut self, operation: Operation, held: Vec<Arc<crate::frames::Frame>>) {
         self.set.operations.push(operation);
         self.is_asked.push(false);
@@ -127,9 +127,9 @@ impl<'a> Plan<'a> {
         Some(*page)
     }
 
-    /// Another page of a table for so many bytes: one that has room, or a free one. Each time the lane finds
-    /// too little room it begins anew, so that it is asked here first. The futures that are rare are boxed:
-    /// that of a commit is short.
+    /// Another page of a table for this many bytes: one that has room, or a free one. Whenever the lane finds too
+    /// little room the write set starts again, so the room is checked here first. The rare futures are boxed, to
+    /// keep that of a commit short.
     #[boxed]
     async fn page_for(&mut self, table: u32, bytes: usize) -> Result<u32, Error> {
         let (space, frames) = (&self.inner.pages.space, &self.inner.pages.frames);
@@ -171,7 +171,7 @@ impl<'a> Plan<'a> {
         self.check_size(pages, bytes)
     }
 
-    /// Has the lane apply it, and provides what it lacks until it can.
+    /// Has the lane apply it, providing what is missing until it can.
     pub async fn run(mut self) -> Result<Applied, Error> {
         let mut room = None;
         self.ensure_known().await?;
@@ -202,7 +202,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Has a page in memory, and at the first time all pages of rows: each that lacks costs a turn in the
+    /// Brings a page into memory; the first time, all pages of rows, because each missing page costs a turn in the
     /// lane.
     #[boxed]
     async fn provide_page(&mut self, page: u32) -> Result<(), Error> {
@@ -223,8 +223,8 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Has it be known which pages are free of objects that may get some back: read later, they would be free
-    /// twice.
+    /// Makes sure that the free pages are known of objects that may get some back: if they were read later, they
+    /// would be listed twice.
     async fn ensure_known(&mut self) -> Result<(), Error> {
         let space = &self.inner.pages.space;
         let mut objects = BTreeSet::new();
@@ -351,7 +351,7 @@ impl<'a> Plan<'a> {
 
 impl Drop for Plan<'_> {
     fn drop(&mut self) {
-        // What the lane has may be in use by now: until the next opening it is nobody's.
+        // The lane may be using its pages by now: until the next opening they belong to nobody.
         if self.is_in_lane {
             self.taken.drain(..).for_each(TakenPages::keep);
         } else {

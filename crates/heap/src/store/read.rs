@@ -32,19 +32,19 @@ pub(super) struct Pages {
 pub struct View {
     pub(super) pages: Arc<Pages>,
     snapshot: Snapshot,
-    /// The newest LSN of the pages that were looked at.
+    /// The newest LSN of the pages that were read.
     looked: AtomicU64,
-    /// What has pages stay in memory that it may need.
+    /// Keeps pages in memory that it may need.
     _keeps: Arc<dyn Any + Send + Sync>,
 }
 
 impl Store {
-    /// All that is acknowledged now, and what else is durable; it stays as it is.
+    /// Everything that is acknowledged now, and whatever else is durable; it does not change.
     pub fn view(&self) -> View {
         View::new(&self.0.pages, Arc::clone(&self.0) as _, || self.0.lane.visible())
     }
 
-    /// All that is committed now, also what a crash could still take back.
+    /// Everything that is committed now, including what a crash could still undo.
     pub fn newest(&self) -> View {
         View::new(&self.0.pages, Arc::clone(&self.0) as _, || self.0.lane.newest())
     }
@@ -77,12 +77,12 @@ impl View {
         extents * u64::from(self.pages.geometry.extent_pages) * PAGE_BYTES as u64
     }
 
-    /// The newest LSN of the pages that were looked at: what was seen is as of it.
+    /// The newest LSN of the pages that were read: the result is as of this LSN.
     pub(crate) fn looked(&self) -> u64 {
         self.looked.load(Ordering::Relaxed)
     }
 
-    /// What was read, if nothing of it can have been gone.
+    /// What was read, if nothing that it needs can have been gone.
     pub(crate) fn check<T>(&self, read: Result<T, Error>) -> Result<T, Error> {
         match self.snapshot.is_over() {
             true => {

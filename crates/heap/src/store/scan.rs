@@ -84,8 +84,8 @@ impl Page {
 }
 
 impl View {
-    /// Has pages in memory as long as what is returned is there: those that lack are read together, in a task of
-    /// their own, so that nobody waits for them where the caller is not polled.
+    /// Brings pages into memory for as long as the returned value lives. Missing pages are read together, in a
+    /// task of their own, so that nobody waits for them if the caller is not polled.
     pub(crate) async fn prepare(
         self: &Arc<Self>,
         session: &Session,
@@ -206,7 +206,7 @@ impl Scan {
         Ok(Scan { view, table, extents, ahead: VecDeque::new(), read: VecDeque::new() })
     }
 
-    /// The next page; `None` behind the last one. A call that is dropped takes nothing.
+    /// The next page; `None` after the last. Dropping the call loses no page.
     pub async fn next_page(&mut self, session: &Session) -> Result<Option<Page>, Error> {
         while self.read.is_empty() {
             while self.ahead.len() < AHEAD

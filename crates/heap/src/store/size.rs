@@ -1,4 +1,4 @@
-//! Sizes of a table and of a range of an index, more or less: for whoever chooses between them.
+//! Size estimates of a table and of a range of an index, for the planner.
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
@@ -39,9 +39,9 @@ pub struct Sample {
 }
 
 impl View {
-    /// About how large a table is: as some of its extents have pages, and some of those rows. What was loaded by
-    /// the direct path begins with an extent of its own, so that the first is often nearly empty, and the last is as
-    /// full as it may be.
+    /// About how large a table is, extrapolated from a sample of its extents and pages. What was loaded by the
+    /// direct path begins in an extent of its own, so the first extent is often nearly empty, and the last can be
+    /// full.
     ///
     /// # Errors
     /// [`Error::WrongObject`], [`Error::PageDamaged`]; [`Error::SnapshotTooOld`]; those of the device.

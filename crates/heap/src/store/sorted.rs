@@ -1,4 +1,4 @@
-//! Entries that are sorted in bounded memory, with free extents of the store for what does not fit.
+//! Sorting of entries in bounded memory, with free extents of the store for what does not fit.
 
 use std::sync::Arc;
 
@@ -137,7 +137,7 @@ impl Sorted {
         pieces
     }
 
-    /// Ends the adding.
+    /// Ends the input.
     pub async fn read(mut self, session: &Session) -> Result<SortedEntries, Error> {
         let mut merge = Merge::default();
         if self.runs.is_empty() {

@@ -1,4 +1,4 @@
-//! The task that writes older images of pages to a file when memory has many of them.
+//! The task that moves older images of pages to a file when memory has too many of them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -27,10 +27,10 @@ const RUN: usize = 128;
 /// and so many such writes beside each other.
 const RUNS: usize = 4;
 
-/// So long a file that is full or fails is left alone, and one that nobody needs is kept.
+/// A file that is full or failing is left alone for this long, and one that nobody needs is kept for this long.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// So long it waits where nothing has left memory.
+/// The pause after a round in which nothing left memory.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// The rounds of that task.
@@ -104,8 +104,8 @@ impl Inner {
         self.env.spawn("spill of images", Box::pin(task));
     }
 
-    /// Lets go of what nobody needs in the file, and writes what should leave memory. Returns how many images have
-    /// left it, and whether there is more of the former. `None`: the store has stopped.
+    /// Drops images in the file that nobody needs, and writes those that should leave memory. Returns how many
+    /// have left it, and whether there are more to drop. `None`: the store has stopped.
     async fn round(&self) -> Option<(usize, bool)> {
         let spilled = self.pages.frames.spilled();
         self.check_running().ok()?;
@@ -226,7 +226,7 @@ impl Inner {
         self.spilling.ended.notify(usize::MAX);
     }
 
-    /// Waits while memory has as many older images as it may, and the file takes more.
+    /// Waits while memory has as many older images as it may, and the file accepts more.
     ///
     /// # Errors
     /// [`Error::Stopped`].

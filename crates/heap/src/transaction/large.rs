@@ -1,5 +1,5 @@
-//! A transaction that may be more than one commit takes: whether it is, and what it has done to a table given up,
-//! where another table takes its place.
+//! Transactions that may be too large for one commit: the check, and giving up the changes to a table that another
+//! table replaces.
 
 use async_recursion::async_recursion as boxed;
 
@@ -38,15 +38,15 @@ impl Transaction {
         tables
     }
 
-    /// Gives up what it has done to a table with these indexes: another table has what this one was to be. It can
-    /// go back to no savepoint from before.
+    /// Gives up the changes to a table with these indexes, because another table replaces it. The transaction cannot
+    /// return to an earlier savepoint.
     pub fn give_up(&mut self, table: u32, indexes: &[u32]) {
         self.own.give_up(table, indexes);
     }
 
-    /// Locks a row, waiting for it as `patience` says, and its table against whoever moves its rows. Nobody waits for
-    /// a row with the table locked so: who moves rows has mostly locked some that others wait for, and would wait for
-    /// these.
+    /// Locks a row, waiting for it as `patience` says, and locks its table against anything that moves its rows.
+    /// Nobody waits for a row while holding that table lock: whoever moves rows usually has some locked that others
+    /// wait for, and would in turn wait for these others.
     pub(super) async fn lock_in_table(
         &mut self,
         table: u32,

@@ -1,6 +1,6 @@
-//! A map in layers: what was set since it was last shared is on top, what is below is shared and never changes.
-//! So it is shared without a copy; a layer that has come to be as large as half of the one below it becomes
-//! one with it, and each entry is moved a few times in all.
+//! A map in layers: changes since it was last shared are in the top layer; the layers below are shared and
+//! never change. So sharing needs no copy. A layer that reaches half the size of the one below is merged into
+//! it, and each entry is moved only a few times in all.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Range;

@@ -1,4 +1,4 @@
-//! Transactions: changes that nobody sees before they are committed, locks, and the point at which is read.
+//! Transactions: changes that nobody sees before the commit, locks, and the snapshots that statements read.
 
 mod entries;
 mod large;
@@ -26,7 +26,7 @@ pub use own::Savepoint;
 use span::Span;
 pub use statement::{RangeScan, RowBatch, StatementView, TableScan, TableShares};
 
-/// At which point a transaction reads.
+/// The isolation level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Isolation {
     /// Each statement sees what was committed when it began.
@@ -51,7 +51,7 @@ pub struct RowKey {
 pub struct LockedRow {
     /// The row as it is now; `None` where it is gone.
     pub bytes: Option<Bytes>,
-    /// It is another one than the statement sees: others have changed, deleted or inserted it since.
+    /// It differs from what the statement sees: others have changed, deleted or inserted it since.
     pub is_changed: bool,
 }
 
@@ -133,8 +133,8 @@ impl Transaction {
         std::mem::replace(&mut self.patience, patience)
     }
 
-    /// Begins a statement: under READ COMMITTED it sees what is committed now. Where this transaction has
-    /// locked what is not durable yet it waits for that: a statement sees all that those before it have seen.
+    /// Begins a statement: under READ COMMITTED it sees what is committed now. If this transaction has locked something
+    /// that is not durable yet it waits for that: a statement sees all that earlier ones have seen.
     ///
     /// # Errors
     /// The store has stopped.
@@ -168,8 +168,8 @@ impl Transaction {
         self.view().await?.row(&session, table, id).await
     }
 
-    /// Locks a row for a change, waits for who has it, and returns it as it is then: that may be newer than
-    /// what the statement sees. `None`: it is gone.
+    /// Locks a row for a change, waits for its holder, and returns the row as it is then, which may be newer than what
+    /// the statement sees. `None`: it is gone.
     ///
     /// # Errors
     /// [`Error::Lock`]; [`Error::Serialization`] where a snapshot sees another one; those of the device.
@@ -187,8 +187,8 @@ impl Transaction {
         Ok(locked.await?.bytes)
     }
 
-    /// As [`Transaction::lock_row`], and tells also whether it is another one than the statement sees: then a
-    /// statement at READ COMMITTED begins anew, with what it has locked.
+    /// As [`Transaction::lock_row`], and also tells whether the row differs from what the statement sees: a statement
+    /// at READ COMMITTED then starts again, with what it has locked.
     ///
     /// # Errors
     /// As [`Transaction::lock_row`]; [`Error::SnapshotTooOld`].
@@ -268,7 +268,7 @@ impl Transaction {
         Ok(LockedRow { bytes, is_changed })
     }
 
-    /// Notes what was seen in a view of what is committed now: where that is not durable yet, the answer to the
+    /// Records what was seen in a view of what is committed now: if that is not durable yet, the acknowledgement of the
     /// commit and the next statement wait for it.
     fn saw(&mut self, newest: &View) {
         if newest.looked() < self.store.visible() {
@@ -278,8 +278,8 @@ impl Transaction {
         self.seen = Seen { point: self.seen.point.max(point), end: self.seen.end.max(end) };
     }
 
-    /// Notes that all was seen that is committed now, also what is not durable yet: who has waited until nobody else
-    /// changes a table must find what they did.
+    /// Records that everything committed was seen, durable or not: whoever has waited until nobody else changes a table
+    /// must find all changes.
     fn saw_all(&mut self) {
         let newest = self.store.newest();
         let (point, end) = (newest.point(), self.store.applied_end());
@@ -433,12 +433,12 @@ impl Transaction {
         Ok(value)
     }
 
-    /// Where the changes that follow can be taken back to.
+    /// A savepoint: later changes can be rolled back to it.
     pub fn savepoint(&self) -> Savepoint {
         self.own.savepoint()
     }
 
-    /// Takes back the changes since, and what was loaded; locks stay.
+    /// Rolls back the changes since, and what was loaded; locks stay.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.load = load::State::default();
         self.own.rollback_to(savepoint);
@@ -454,8 +454,8 @@ impl Transaction {
         Ok(self.commit_until(false).await?.0)
     }
 
-    /// As [`Transaction::commit`], and nobody else has the locks before what comes back with the outcome is dropped:
-    /// for changes that others find in memory only, when they are durable.
+    /// As [`Transaction::commit`], but nobody else gets the locks before the returned value is dropped: for changes
+    /// that others find in memory only, once they are durable.
     ///
     /// # Errors
     /// As [`Store::commit`]. The locks are given back then.
@@ -482,7 +482,7 @@ impl Transaction {
         Ok((outcome, kept))
     }
 
-    /// Gives all up. Costs no I/O.
+    /// Rolls everything back. Costs no I/O.
     pub fn rollback(self) {}
 }
 

@@ -83,7 +83,7 @@ impl Transaction {
 }
 
 impl Reader {
-    /// What a statement reads where nothing is ever changed.
+    /// What a statement reads in a read-only store.
     pub fn statement(&self, session: &Session) -> StatementView {
         let (view, session, own) = (Arc::new(self.view()), session.clone(), Changes::default());
         StatementView(Arc::new(Parts { view, session, own }))
@@ -147,8 +147,8 @@ impl StatementView {
         Ok(TableScan { scan, session, changed, own: own.into_iter() })
     }
 
-    /// Divides a table among tasks that scan it beside each other, once: whenever a share is read it is the same,
-    /// also where the table grows meanwhile.
+    /// Divides a table among tasks that scan it in parallel. The division is fixed: a share is the same whenever it is
+    /// read, even if the table grows meanwhile.
     ///
     /// # Errors
     /// [`Error::WrongObject`].
@@ -297,8 +297,8 @@ impl std::fmt::Debug for TableScan {
 }
 
 impl TableScan {
-    /// The next rows, mostly those of a page; `None` behind the last ones. Others are read meanwhile. A call that
-    /// is dropped takes nothing.
+    /// The next rows, mostly those of one page; `None` after the last. Others are read ahead. Dropping the call loses
+    /// no row.
     ///
     /// # Errors
     /// [`Error::PageDamaged`]; [`Error::SnapshotTooOld`]; those of the device.
@@ -375,7 +375,8 @@ pub struct RangeScan {
 }
 
 impl RangeScan {
-    /// The next so many rows, each with its key. Fewer: there are no others. A call that is dropped takes nothing.
+    /// The next rows, at most this many, each with its key. Fewer: there are no others. Dropping the call loses no
+    /// row.
     ///
     /// # Errors
     /// [`Error::PageDamaged`]; [`Error::SnapshotTooOld`]; those of the device.

@@ -4,7 +4,7 @@ use cellar_page::{Damage, Kind};
 
 use crate::row_id::RowId;
 
-/// Something that is not as it must be.
+/// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Finding {
@@ -26,7 +26,7 @@ pub enum Finding {
         /// The end of the log.
         end: u64,
     },
-    /// A page is of another kind or of another object than what leads to it says.
+    /// A page is of another kind or belongs to another object than the reference to it says.
     #[error(
         "page {page} should be {} of object {object}, and is {} of object {owner}",
         kind_name(Some(*expected)), kind_name(*found)
@@ -43,7 +43,7 @@ pub enum Finding {
         /// Whose it says it is.
         owner: u32,
     },
-    /// An entry of the extent map cannot be.
+    /// An entry of the extent map is impossible.
     #[error("page {page} of the extent map has an entry for extent {extent} that cannot be")]
     MapEntry {
         /// The page of the extent map.
@@ -86,7 +86,7 @@ pub enum Finding {
         /// What it should be.
         expected: &'static str,
     },
-    /// A space page has a state for a page that cannot be.
+    /// A space page has an impossible state for a page.
     #[error("the space page {space} has state {state} for page {page}, which cannot be")]
     State {
         /// The space page.
@@ -108,7 +108,7 @@ pub enum Finding {
         /// The table or index.
         object: u32,
     },
-    /// A page is marked as in use, and nothing leads to it.
+    /// A page is marked as in use, but nothing refers to it.
     #[error(
         "page {page} is leaked: space page {space} says it is in use, and nothing in index {index} leads to it"
     )]
@@ -142,7 +142,7 @@ pub enum Finding {
         /// The page that should be a part of it.
         page: u32,
     },
-    /// A page is of a long value, and of another one or of this one twice.
+    /// A page belongs to another long value, or twice to this one.
     #[error("page {page} of table {table} is of {}, and another way leads to it too", value_of(*row))]
     LongShared {
         /// The table.
@@ -201,7 +201,7 @@ pub enum Finding {
         /// Where the cell leads.
         there: RowId,
     },
-    /// A row that has moved is not found from where it is known.
+    /// A moved row cannot be found from its original place.
     #[error(
         "{there} of table {table} has a row that is known as {home}, which does not lead to it"
     )]
@@ -213,7 +213,7 @@ pub enum Finding {
         /// Where it says that it is known.
         home: RowId,
     },
-    /// A row is none of its table's.
+    /// A row is not valid for its table.
     #[error("{row} of table {table} cannot be read as a row of this table")]
     RowUnreadable {
         /// The table.
@@ -273,7 +273,7 @@ pub enum Finding {
         /// The first slot that is out of order.
         slot: u16,
     },
-    /// A cell of an index is outside of what a separator above allows.
+    /// A cell of an index is outside the bounds set by a separator above.
     #[error(
         "slot {slot} of page {page} of index {index} is outside of the separators of page {above}"
     )]

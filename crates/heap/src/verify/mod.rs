@@ -1,8 +1,8 @@
-//! A check of a store at a snapshot: whether each page is what all that lead to it say, whether space pages
-//! know which are in use, and whether indexes and tables agree.
+//! Verification of a store at a snapshot: whether each page matches what every reference to it says, whether space
+//! pages know which pages are in use, and whether indexes and tables agree.
 //!
-//! It goes through one table or index after the other. In memory are a byte for each page of a table and of
-//! one of its indexes, and a limited number of findings: no rows, no entries.
+//! It handles one table or index after the other. It keeps in memory a byte for each page of a table and of one of
+//! its indexes, and a limited number of findings: no rows, no entries.
 
 mod agree;
 mod finding;
@@ -71,7 +71,7 @@ pub struct Report {
     pub rows: u64,
     /// Entries of all indexes.
     pub entries: u64,
-    /// What is not as it must be: the first of it.
+    /// The findings, up to the limit.
     pub findings: Vec<Finding>,
     /// How many more findings there were.
     pub left_out: u64,
@@ -89,7 +89,7 @@ impl Report {
     }
 }
 
-/// A check that goes on.
+/// A check in progress.
 struct Verify<'a> {
     view: &'a View,
     session: &'a Session,
@@ -108,8 +108,8 @@ impl View {
     ///
     /// Pages that are in memory are checked there, and not read again from the disk.
     ///
-    /// What a page that is damaged would have said is not asked: pages that only it leads to and entries for
-    /// its rows are no findings.
+    /// A damaged page has no consequences: pages that only it refers to, and index entries for its rows, are not
+    /// reported.
     ///
     /// # Errors
     /// Those of the device. A damaged page is a finding, and no error.

@@ -31,7 +31,7 @@ pub enum Command {
         name: String,
         /// Its new value as text, without quotes.
         value: String,
-        /// Where it is to hold; where the statement does not say, in both if it can be changed now.
+        /// Where it takes effect; by default in both, if it can be changed now.
         scope: Option<Scope>,
         /// `COMMENT 'text'`.
         comment: Option<String>,
@@ -54,7 +54,7 @@ pub enum Command {
         sid: u32,
         /// Which of those that have had the number.
         serial: u32,
-        /// Whether its transaction may end before.
+        /// Whether its transaction may end first.
         waits: bool,
     },
     /// `ALTER DATABASE ... LOGFILE`, and what `ALTER SYSTEM` does with the redo log.
@@ -62,7 +62,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The disks that are to join, by paths that may be relative to where the user works.
+    /// The disks that are to join, by paths that may be relative to the user's working directory.
     pub fn new_disks(&mut self) -> Vec<&mut DiskRequest> {
         match self {
             Command::CreateDiskgroup(create) => create.disks.iter_mut().collect(),

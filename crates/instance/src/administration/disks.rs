@@ -1,5 +1,5 @@
-//! Disks that come and go: `ALTER DISKGROUP` and `EXPLAIN WORK` as calls of storage, and in words what
-//! they set going.
+//! Disks that join and leave: `ALTER DISKGROUP` and `EXPLAIN WORK` as calls of storage, and messages
+//! about what they started.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -123,7 +123,7 @@ impl Administrator {
         }
     }
 
-    /// What is known of the rebalance that was just asked for.
+    /// What is known of the rebalance just requested.
     fn under_way(&self, mounted: &Mounted) -> String {
         match mounted.group.operation() {
             None => "rebalanced".to_owned(),
@@ -161,7 +161,7 @@ impl Administrator {
     }
 }
 
-/// What a statement says of the disks that it changes.
+/// What a statement reports about the disks that it changes.
 pub(super) struct Message {
     /// While the rebalance is under way.
     pub now: String,
@@ -204,8 +204,8 @@ fn check_not_forced(mounted: &Mounted) -> Result<()> {
     ))
 }
 
-/// Whether all of `renames` can be done, one behind the other, to a group whose disks are called
-/// `names`: none is done if one cannot be.
+/// Whether all of `renames` can be applied, one after the other, to a group whose disks are named
+/// `names`: if one cannot, none is.
 fn check_renames(
     mut names: BTreeSet<String>,
     renames: &[(String, String)],

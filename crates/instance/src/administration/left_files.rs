@@ -1,4 +1,5 @@
-//! Files that were disks of a group and stay when they have left it: what to do with them is told.
+//! Files of former disks that stay after the disks have left their group, and the advice on what to do
+//! with them.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ pub(super) fn members(database: &Database, groups: &[String]) -> Files {
     files
 }
 
-/// What to tell of those of `before` that are members no more, or soon will not be.
+/// What to report about those of `before` that are no longer members, or soon will not be.
 pub(super) fn told(database: &Database, groups: &[String], before: &Files) -> Vec<String> {
     let after = members(database, groups);
     let dir = database.directory().path();
@@ -30,7 +31,7 @@ pub(super) fn told(database: &Database, groups: &[String], before: &Files) -> Ve
     gone.map(|((group, name), path)| {
         let remove = commands::remove(path);
         match database.group(group).is_ok() {
-            // By its path: who has left has no name any more.
+            // By path: a disk that has left has no name.
             true => format!(
                 "the file of {name} stays; to remove it when the disk has left: {} && {remove}",
                 commands::wait_for_disk(dir, path)

@@ -1,5 +1,5 @@
-//! Administration: the statements about disk groups, parameters and the redo log carried out, and what
-//! they did in words.
+//! Administration: carries out the statements about disk groups, parameters and the redo log, and reports
+//! what they did.
 //!
 //! A [`Command`] comes from SQL text or from the command line; [`Administrator::run`] is the one place
 //! where it becomes calls of storage and of the database.

@@ -1,5 +1,5 @@
-//! Disks that leave for a while: OFFLINE, ONLINE and REPLACE as calls of storage, and in words what they
-//! set going.
+//! Disks that leave for a while: OFFLINE, ONLINE and REPLACE as calls of storage, and messages about what
+//! they started.
 
 use cellar_storage::Mounted;
 use cellar_storage::request::{OfflineRequest, OnlineRequest, Rebalance, ReplaceRequest};

@@ -1,4 +1,4 @@
-//! SCRUB as calls of a group, and in words what it sets going and found.
+//! SCRUB as calls of a group, and messages about what it starts and finds.
 
 use cellar_diskgroup::{ScrubScope, ScrubSpec};
 use cellar_storage::Mounted;

@@ -37,7 +37,7 @@ impl Waiting {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 
-    /// What is waited for until that which is given back is dropped.
+    /// What is being waited for, until the returned guard is dropped.
     pub(super) fn for_what(&self, what: What) -> Until<'_> {
         self.set(Some(what));
         Until(self)

@@ -1,5 +1,5 @@
-//! The catalog as a transaction has it: what it was, and what the transaction has made of it. Others change the
-//! catalog meanwhile: what they have changed and the transaction has not is theirs.
+//! The catalog as a transaction sees it: the catalog it began with, and its own changes. What others have
+//! changed meanwhile, and the transaction has not, is taken from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use std::sync::Arc;
 use super::{Catalog, Grants, Table, name};
 use crate::error::{Error, Result};
 
-/// A catalog, and what has become of it.
+/// A catalog and the changes made to it.
 #[derive(Clone)]
 pub(crate) struct Draft {
     was: Arc<Catalog>,
     now: Arc<Catalog>,
 }
 
-/// Numbers of what is in the heap for tables: before the changes, and behind them.
+/// Heap numbers of tables: before the changes, and after them.
 pub(crate) struct Objects {
-    /// What only the catalog as it was names.
+    /// What only the original catalog names.
     pub left: BTreeSet<u32>,
     /// What the catalog names now, of all that changed.
     pub named: BTreeSet<u32>,
 }
 
-/// What differs between two lists of things with names.
+/// The difference between two lists of named things.
 fn differing<'a, T: PartialEq>(
     was: &'a [T],
     now: &'a [T],
@@ -38,8 +38,8 @@ fn differing<'a, T: PartialEq>(
     all.into_values().filter(|(was, now)| was != now).collect()
 }
 
-/// The same changes of another list, where others may have changed a thing as well if `both` can say what that makes
-/// of it; else its name is the error.
+/// The same changes applied to another list. If others have changed a thing as well, `both` may say what
+/// that makes of it; otherwise its name is the error.
 fn merged<T: PartialEq + Clone>(
     changes: &[(Option<&T>, Option<&T>)],
     current: &[T],
@@ -112,17 +112,17 @@ impl Draft {
         Draft { was: Arc::clone(&self.was), now: Arc::new(now) }
     }
 
-    /// What it makes of the catalog.
+    /// The catalog with the changes applied.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.now
     }
 
-    /// What it was made of.
+    /// The catalog that it was made from.
     pub fn before(&self) -> &Arc<Catalog> {
         &self.was
     }
 
-    /// Whether it was made of this one.
+    /// Whether it was made from this one.
     pub fn is_of(&self, catalog: &Arc<Catalog>) -> bool {
         Arc::ptr_eq(&self.was, catalog)
     }
@@ -132,7 +132,7 @@ impl Draft {
         self.was.tables != self.now.tables
     }
 
-    /// Its changes, made of a newer catalog.
+    /// Its changes, applied to a newer catalog.
     ///
     /// # Errors
     /// 08177 others have changed the same.

@@ -47,7 +47,7 @@ impl Catalog {
             .filter(|reference| reference.table.name != to.name)
     }
 
-    /// A table with a foreign key whose other key is not there, or is another one by now.
+    /// A table with a foreign key whose referenced key is missing, or is another one by now.
     pub(crate) fn without_its_key(&self) -> Option<Reference<'_>> {
         let mut keys = self.foreign_keys();
         keys.find(|Reference { key, .. }| {
@@ -56,7 +56,7 @@ impl Catalog {
         })
     }
 
-    /// Has foreign keys refer to the same indexes where a table was altered that gives them other names.
+    /// Makes foreign keys refer to the same indexes after a table was altered and these got other names.
     pub(super) fn follow_indexes(&mut self, was: &RowTable, now: &RowTable) {
         let mut renamed: BTreeMap<&str, &str> = BTreeMap::new();
         for index in &now.indexes {

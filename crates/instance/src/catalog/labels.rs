@@ -18,9 +18,9 @@ const FIRST: u64 = 36u64.pow(WIDTH) / 2;
 pub struct Label {
     /// As people know it.
     pub name: String,
-    /// As rows and keys have it: the bytes of codes are in the order of the labels.
+    /// Its code, as rows and keys store it: the codes sort bytewise in the order of the labels.
     pub code: String,
-    /// The transaction that sees it has added it, and may not use it yet.
+    /// Added by the transaction that sees it, which may not use it yet.
     #[serde(skip)]
     pub is_new: bool,
 }
@@ -50,7 +50,7 @@ fn number_of(code: &str) -> u64 {
     first.fold(0, |number, byte| number * 36 + digit(byte) as u64)
 }
 
-/// A code between two others, of which either may be none.
+/// A code between two others, either of which may be missing.
 fn between(low: Option<&str>, high: Option<&str>) -> String {
     match (low, high) {
         (None, None) => return of_number(FIRST),
@@ -62,7 +62,7 @@ fn between(low: Option<&str>, high: Option<&str>) -> String {
     }
     let (low, mut high) = (low.unwrap_or_default().as_bytes(), high.map(str::as_bytes));
     let mut made = String::new();
-    // A code is a fraction: the digits behind its last are 0.
+    // A code is a fraction: digits after its last one are 0.
     for at in 0.. {
         let least = low.get(at).map_or(0, |byte| digit(*byte));
         let most = match high {
@@ -116,12 +116,12 @@ impl EnumType {
     }
 }
 
-/// How a column says of which enum type it is, as the catalog has columns.
+/// How a column names its enum type, in the catalog's form of columns.
 pub fn form_of_enum(oid: u32) -> String {
     format!("enum:{oid}")
 }
 
-/// The number of the enum type that a column says.
+/// The number of the enum type that a column names.
 pub fn enum_of_form(form: &str) -> Option<u32> {
     form.strip_prefix("enum:")?.parse().ok()
 }
@@ -209,7 +209,8 @@ mod tests {
         assert_eq!(read.enum_type("mood").map(|(_, own)| names(own)), Some(vec!["a"]));
         let oid = made.table("mood").map(Table::oid).unwrap_or_default();
         assert!(made.enum_by_oid(oid).is_some());
-        // A column of a type that is not there is a fault of two transactions, which the later one is told.
+        // A column of a missing type arises from two concurrent transactions; the later one gets this
+        // error.
         let schema = format!(r#"[{{"form":"{}","name":"m"}}]"#, form_of_enum(oid));
         let table = Table::in_heap("t", schema, crate::catalog::RowTable::plain(70));
         let both = made.with(table, false).unwrap_or_default();

@@ -75,10 +75,10 @@ const VERSION_EXTERNAL: u32 = 1;
 
 const MAGIC: &str = "cellar catalog";
 
-/// The number of an error of a store: the catalog that a change began with is not the one that is kept.
+/// The error number of a store that does not hold the catalog that a change began with.
 pub(crate) const STALE: u32 = 70164;
 
-/// All tables at one time.
+/// All tables at one point in time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Catalog {
     /// The version of this form.
@@ -140,7 +140,7 @@ impl Catalog {
         }
     }
 
-    /// The table whose rows change of that name.
+    /// The table of that name whose rows change.
     pub fn row_table(&self, name: &str) -> Option<(&Table, &RowTable)> {
         let table = self.table(name)?;
         table.rows.as_ref().map(|rows| (table, rows))
@@ -154,7 +154,7 @@ impl Catalog {
         named.find(|(_, index)| index.name == name)
     }
 
-    /// What has this name: tables, views, indexes and sequences share their names.
+    /// The object that has this name: tables, views, indexes and sequences share one namespace.
     pub fn kind_of(&self, name: &str) -> Option<&'static str> {
         let is_index = self.index(name).is_some();
         self.table(name).map(Table::word).or_else(|| is_index.then_some("index"))
@@ -261,7 +261,7 @@ impl Catalog {
         }
     }
 
-    /// What is wrong with it: checked before it is written and after it was read.
+    /// What is wrong with it; checked before it is written and after it is read.
     pub(crate) fn fault(&self) -> Option<String> {
         table::fault_of(&self.tables)
     }
@@ -316,7 +316,7 @@ impl Catalog {
         views.map(|table| table.name.clone()).collect()
     }
 
-    /// The table, and the column of it, with which a sequence goes.
+    /// The table and the column that own a sequence.
     pub fn owner_of(&self, sequence: &str) -> Option<(&Table, &Owned)> {
         self.tables.iter().find_map(|table| {
             let owned = &table.rows.as_ref()?.owned;
@@ -341,7 +341,7 @@ impl Catalog {
         Ok(next)
     }
 
-    /// A segment in the place of those that a table ends with; `None`: it does not end so any more.
+    /// Replaces the segments that a table ends with by one; `None`: it no longer ends with them.
     fn merged(
         &self,
         name: &str,
@@ -425,8 +425,8 @@ fn framed<T: Serialize>(version: u32, content: &T) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Its version, and the JSON that [`framed`] wrote, where that is known to be whole. What a newer program
-/// wrote may be of another form.
+/// The version, and the JSON that [`framed`] wrote, if that is known to be whole. A newer program may
+/// have written another format.
 fn content(bytes: &[u8]) -> Result<(u32, &[u8])> {
     let end = bytes.iter().take(80).position(|byte| *byte == b'\n');
     let head = end.and_then(|end| std::str::from_utf8(&bytes[..end]).ok());

@@ -1,8 +1,9 @@
-//! Names of objects with their schemas, as one text: the key by which the catalog and all above it know an object.
+//! Object names with their schemas, as one text: the key by which the catalog and all layers above it
+//! know an object.
 //!
-//! What is in the schema `public` is known by its name alone, as it was before there were schemas. The key of
-//! another one is its schema, a separator that no name has, and its name; that of a schema itself ends with the
-//! separator.
+//! The key of an object in the schema `public` is its bare name, as it was before there were schemas. In
+//! another schema the key is the schema, a separator that no name contains, and the name; the key of a
+//! schema itself ends with the separator.
 
 use std::borrow::Cow;
 
@@ -12,10 +13,10 @@ pub const SEPARATOR: char = '\u{1f}';
 /// The schema that is always there.
 pub const PUBLIC: &str = "public";
 
-/// The key of the database itself, where something is said of it: no schema can have this name.
+/// The key of the database itself, for its own entry: no schema can have this name.
 pub const DATABASE_KEY: &str = "pg_database\u{1f}cellar";
 
-/// What the schemas of sessions begin with.
+/// The prefix of the schemas of sessions.
 const TEMPORARY: &str = "pg_temp_";
 
 /// The key of an object.
@@ -56,17 +57,17 @@ pub fn beside(key: &str, name: &str) -> String {
     key_of(parts(key).0, name)
 }
 
-/// The schema of what lasts as long as a session with this number.
+/// The schema of objects that last as long as the session with this number.
 pub fn temporary_schema(session: u64) -> String {
     format!("{TEMPORARY}{session}")
 }
 
-/// Whether what is in a schema lasts as long as a session.
+/// Whether the objects in a schema last only as long as a session.
 pub fn is_temporary(schema: &str) -> bool {
     schema.starts_with(TEMPORARY)
 }
 
-/// A text for people: with a point where a key has its separator, and without the schemas of sessions.
+/// A key as text for people: with a point in place of the separator, and without the schemas of sessions.
 pub fn shown(text: &str) -> Cow<'_, str> {
     if !text.contains(SEPARATOR) {
         return Cow::Borrowed(text);

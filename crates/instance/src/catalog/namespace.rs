@@ -3,19 +3,19 @@
 use super::{Catalog, Table, TableKind, name};
 use crate::error::{Error, Result};
 
-/// Whether programs from before there were schemas would not read a table.
+/// Whether programs older than schemas cannot read a table.
 pub(super) fn is_new(table: &Table) -> bool {
     table.name.contains(name::SEPARATOR) || !table.comments.is_empty()
 }
 
-/// The error of a schema that there is not.
+/// The error for a missing schema.
 fn no_schema(schema: &str) -> Error {
     Error::new(1435, format!("schema \"{schema}\" does not exist"))
         .hint("make it: create schema ..")
 }
 
 impl Catalog {
-    /// Whether there is a schema of this name that people have made, or the one that is always there.
+    /// Whether there is a schema of this name, made by a user or always there.
     pub fn has_schema(&self, schema: &str) -> bool {
         schema == name::PUBLIC || self.table(&name::schema_key(schema)).is_some()
     }
@@ -85,7 +85,7 @@ impl Catalog {
         Ok(self.without(&name::schema_key(schema))?.0)
     }
 
-    /// With all that is in a schema changed by `of`, which gives it the names of another one.
+    /// With all objects of a schema changed by `of`, which gives them names in another schema.
     pub(crate) fn with_schema_renamed(
         &self,
         old: &str,

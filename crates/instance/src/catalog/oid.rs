@@ -1,8 +1,10 @@
-//! Numbers by which PostgreSQL's clients know objects: each stays the same for as long as there is the object.
+//! Object numbers as PostgreSQL's clients know them: each stays the same for as long as the object
+//! exists.
 //!
-//! What is in the heap has the number that it had there first, behind [`FIRST`]. All else has one at [`GIVEN`] or
-//! above, and those two ranges never meet, for the heap counts from below: views and schemas one that the catalog
-//! gives when they are made, columnar tables one of their id, external tables, which keep their name, one of that.
+//! An object in the heap keeps the number that it first had there, above [`FIRST`]. All others have one
+//! at [`GIVEN`] or above; the two ranges never meet, because the heap counts up from below. Views and
+//! schemas get a number from the catalog when they are made, columnar tables one from their id, and
+//! external tables one from their name, which they keep.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +13,10 @@ use super::{Catalog, Index, Table, TableKind, name};
 /// What is below is PostgreSQL's own.
 pub const FIRST: u32 = 16_384;
 
-/// From here on are numbers of what is not in the heap.
+/// Numbers from here on are for objects that are not in the heap.
 const GIVEN: u32 = 1 << 30;
 
-/// A number for a text, at [`GIVEN`] or above, and no negative one where it is taken for one with a sign.
+/// A number for a text, at [`GIVEN`] or above, and not negative if it is read as a signed one.
 fn number_for(text: &str) -> u32 {
     GIVEN | (crc32c::crc32c(text.as_bytes()) & (GIVEN - 1))
 }
@@ -79,7 +81,7 @@ pub fn array_of(oid: u32) -> u32 {
 }
 
 impl Catalog {
-    /// The schema `public`, which has a place in the catalog only where something is said of it.
+    /// The schema `public`, which has a catalog entry only if something was recorded about it.
     pub fn oid_of_schema(&self, schema: &str) -> Option<u32> {
         match schema {
             name::PUBLIC => Some(PUBLIC_OID),
@@ -87,7 +89,7 @@ impl Catalog {
         }
     }
 
-    /// A table with the numbers that it keeps: those of the one that was before it, or new ones.
+    /// A table with the numbers that it keeps: those of the table it replaces, or new ones.
     pub(super) fn numbered(&self, mut table: Table, was: Option<&Table>) -> Table {
         if let (Some(rows), Some(before)) = (&mut table.rows, was) {
             let known = before.rows.iter().flat_map(|rows| &rows.indexes);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Catalog, OWNER_OID, Table, TableKind, name};
 
-/// Whose the schema public is as long as nobody has said otherwise, as in PostgreSQL.
+/// The owner of schema public until somebody changes it, as in PostgreSQL.
 pub const PUBLIC_OWNER: &str = "pg_database_owner";
 
 /// Its number.
@@ -121,7 +121,7 @@ impl Rights {
         WORDS.get(self.0.trailing_zeros() as usize).copied().unwrap_or("no right")
     }
 
-    /// Their letters; `*` behind one that may be passed on.
+    /// Their letters; `*` after one with grant option.
     pub fn letters(self, options: Rights) -> String {
         let mut text = String::new();
         for one in self.and(options).each() {
@@ -133,7 +133,7 @@ impl Rights {
         text
     }
 
-    /// What letters say: rights, and those of them that may be passed on.
+    /// What letters say: the rights, and those among them with grant option.
     fn of_letters(text: &str) -> Option<(Rights, Rights)> {
         let (mut rights, mut options, mut last) = (Rights::NONE, Rights::NONE, Rights::NONE);
         for letter in text.bytes() {
@@ -182,7 +182,7 @@ impl Class {
         }
     }
 
-    /// What everybody may, where nobody has said otherwise.
+    /// What everybody may do by default.
     fn of_everybody(self) -> Rights {
         match self {
             Class::Type => Rights::USAGE,
@@ -204,7 +204,7 @@ impl Class {
     }
 }
 
-/// Rights of one role, or of everybody, by the will of another one. As a text: `grantee=letters/grantor`.
+/// Rights that one role has granted to another, or to everybody. As a text: `grantee=letters/grantor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Grant {
@@ -214,7 +214,7 @@ pub struct Grant {
     pub by: u32,
     /// What they are.
     pub rights: Rights,
-    /// Those that may be passed on.
+    /// Those with grant option.
     pub options: Rights,
 }
 
@@ -241,7 +241,7 @@ impl TryFrom<String> for Grant {
 /// What was granted on an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grants {
-    /// On itself; `None`: nobody has said anything.
+    /// On the object itself; `None`: nothing was granted or revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<Vec<Grant>>,
     /// On its columns, by their names.
@@ -250,7 +250,7 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// Whether nobody has said anything.
+    /// Whether nothing was granted or revoked.
     pub fn is_empty(&self) -> bool {
         self.own.is_none() && self.columns.is_empty()
     }
@@ -271,7 +271,7 @@ impl Grants {
 pub struct Change {
     /// To or from whom.
     pub to: u32,
-    /// By whose will.
+    /// The grantor.
     pub by: u32,
     /// What.
     pub rights: Rights,
@@ -283,11 +283,11 @@ pub struct Change {
     pub cascades: bool,
 }
 
-/// What may not be revoked: others have been granted the same by who loses it.
+/// What may not be revoked: the role that loses it has granted it to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dependent;
 
-/// What there is where nobody has said anything.
+/// The default grants.
 pub fn default_grants(class: Class, owner: u32) -> Vec<Grant> {
     let of = |to, rights| Grant { to, by: owner, rights, options: Rights::NONE };
     let everybody = Some(of(EVERYBODY, class.of_everybody()));
@@ -331,7 +331,7 @@ pub fn changed(grants: &[Grant], owner: u32, change: Change) -> Result<Vec<Grant
     if lost.is_empty() || change.to == owner {
         return Ok(next);
     }
-    // Who has the option by another one's will as well keeps it.
+    // A role keeps the option if another role has granted it too.
     let left = next.iter().filter(|own| own.to == change.to);
     let left = left.fold(Rights::NONE, |all, own| all.and(own.options));
     let lost = lost.without(left);
@@ -347,7 +347,7 @@ pub fn changed(grants: &[Grant], owner: u32, change: Change) -> Result<Vec<Grant
     Ok(next)
 }
 
-/// Who wants to do something: a role, with those whose rights it has.
+/// The role on whose behalf something is done, with the roles whose rights it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
     /// The number of the role.
@@ -379,7 +379,8 @@ impl Who {
         own.fold(Rights::NONE, |all, own| all.and(own.options))
     }
 
-    /// By whose will it grants, and which of these rights: its own, or another role's whose rights it has.
+    /// The grantor, and which of these rights it may grant: this role, or another one whose rights it
+    /// has.
     pub fn grantor(&self, grants: &[Grant], owner: u32, wanted: Rights) -> (u32, Rights) {
         if self.is_like(owner) {
             return (owner, wanted);
@@ -419,7 +420,7 @@ impl Table {
         name::schema_of_key(&self.name) == Some(name::PUBLIC)
     }
 
-    /// Who owns it while nobody has said otherwise.
+    /// Who owns it by default.
     fn first_owner(&self) -> u32 {
         if self.is_public() { PUBLIC_OWNER_OID } else { OWNER_OID }
     }
@@ -429,7 +430,7 @@ impl Table {
         if self.owner == 0 { self.first_owner() } else { self.owner }
     }
 
-    /// With another owner, who has what the one before had.
+    /// With another owner, who gets what the one before had.
     #[must_use]
     pub fn owned_by(&self, role: u32) -> Table {
         let (old, grants) = (self.owner(), self.grants.clone());
@@ -494,7 +495,7 @@ impl Table {
             || columns.into_iter().any(|own| who.rights(own).has_any(wanted))
     }
 
-    /// Whether programs from before there were rights would not read it as it is.
+    /// Whether programs older than rights cannot read it as it is.
     pub(super) fn has_rights(&self) -> bool {
         self.owner != 0 || !self.grants.is_empty() || self.kind == TableKind::Database
     }
@@ -512,7 +513,7 @@ impl Catalog {
         self.who(self.role_name(oid)?)
     }
 
-    /// The schema of a name, as an object: also where the catalog has nothing to say of it.
+    /// The schema of a name as an object, even if the catalog has no entry for it.
     pub fn schema_object(&self, schema: &str) -> Option<Cow<'_, Table>> {
         match self.table(&name::schema_key(schema)) {
             Some(found) => Some(Cow::Borrowed(found)),
@@ -533,7 +534,7 @@ impl Catalog {
         self.tables.iter().filter(|table| table.class().is_some())
     }
 
-    /// An object that names a role which is not there.
+    /// An object that names a missing role.
     pub(super) fn without_its_roles(&self) -> Option<&Table> {
         let is_there = |oid: u32| self.role_name(oid).is_some();
         self.tables.iter().find(|table| {
@@ -542,7 +543,7 @@ impl Catalog {
         })
     }
 
-    /// What was not there before is of the role that made it.
+    /// An object that was not there before belongs to the role that made it.
     pub(crate) fn own_new(&mut self, before: &Catalog, owner: u32) {
         let is_new = |table: &Table| {
             let is_plain = table.owner == 0 && table.grants.is_empty() && !table.is_public();
@@ -561,7 +562,7 @@ impl Catalog {
         }
     }
 
-    /// A sequence that goes with a column is of who owns the table.
+    /// A sequence that belongs to a column has the owner of the table.
     fn own_sequences(&mut self) {
         let mut owners: BTreeMap<String, u32> = BTreeMap::new();
         for table in &self.tables {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Catalog, PUBLIC_OWNER, PUBLIC_OWNER_OID, Table, name};
 use crate::error::{Error, Result};
 
-/// The role that every database has: whose it is.
+/// The role that every database has: its owner.
 pub const OWNER: &str = "cellar";
 
 /// Its number, as that of PostgreSQL's first role.
@@ -26,14 +26,14 @@ pub struct Role {
     /// It may make roles.
     #[serde(default)]
     pub creates_roles: bool,
-    /// What it may as a member of others it need not ask for by SET ROLE.
+    /// INHERIT: it has the rights of the roles it is a member of without SET ROLE.
     pub inherits: bool,
-    /// Sessions at most; negative: any number.
+    /// The most sessions; negative: any number.
     pub connections: i32,
     /// What is kept of its password: see [`scram`](crate::roles::scram). Never the password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verifier: Option<String>,
-    /// Until when the password is one, in microseconds since 1970.
+    /// When the password expires, in microseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_until: Option<i64>,
     /// The roles that it is a member of.
@@ -48,15 +48,15 @@ impl std::fmt::Debug for Role {
     }
 }
 
-/// That a role is a member of another one.
+/// A membership in another role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
-    /// The number of that one.
+    /// The number of that role.
     pub of: u32,
-    /// It may make others members.
+    /// ADMIN OPTION: it may make others members.
     #[serde(default)]
     pub is_admin: bool,
-    /// The number of who has made it one.
+    /// The number of the role that granted it.
     pub grantor: u32,
 }
 
@@ -76,13 +76,13 @@ impl Default for Role {
 }
 
 impl Role {
-    /// The role that every database has, as long as nothing is said of it.
+    /// The role that every database has, while nothing else is recorded of it.
     fn of_owner() -> Role {
         Role { is_superuser: true, can_login: true, creates_roles: true, ..Role::default() }
     }
 }
 
-/// The error of a role that there is not.
+/// The error for a missing role.
 pub(crate) fn no_role(role: &str) -> Error {
     Error::new(1918, format!("role \"{role}\" does not exist"))
         .hint("see which there are: select rolname from pg_roles")
@@ -129,8 +129,8 @@ impl Catalog {
         self.role(self.role_name(oid)?).map(|(_, role)| role)
     }
 
-    /// All roles that a role is a member of, by way of others too, and itself. `inherited`: only those whose rights
-    /// it has without SET ROLE.
+    /// All roles that a role is a member of, directly or through others, and itself. `inherited`: only
+    /// those whose rights it has without SET ROLE.
     pub fn roles_of(&self, oid: u32, inherited: bool) -> BTreeSet<u32> {
         let (mut found, mut left) = (BTreeSet::from([oid]), vec![oid]);
         while let Some(next) = left.pop() {

@@ -15,7 +15,7 @@ pub struct RowTable {
     /// What each row must be.
     #[serde(default)]
     pub checks: Vec<Check>,
-    /// What columns are in rows that were written before there were these columns, where it is not NULL.
+    /// Values of columns in rows that were written before these columns existed, where they are not NULL.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<Missing>,
     /// Sequences that go with its columns.
@@ -90,7 +90,7 @@ impl Action {
     }
 }
 
-/// What a column is in rows that lack it: those from before it was added.
+/// The value of a column in rows that lack it, as they were written before it was added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
     /// Which column of the table, from 0.
@@ -108,12 +108,12 @@ pub struct Index {
     pub name: String,
     /// Its columns, in their order.
     pub columns: Vec<IndexColumn>,
-    /// Whether no two rows have the same key. A key with a NULL in it is never the same.
+    /// Whether no two rows have the same key. A key with a NULL in it equals no other.
     pub is_unique: bool,
     /// The constraint that it keeps, if it does.
     #[serde(default)]
     pub constraint: Option<Constraint>,
-    /// The number that it had in the heap first, where it has another one now; else 0.
+    /// The number that it first had in the heap, if it has another one now; else 0.
     #[serde(default, skip_serializing_if = "super::table::no_number")]
     pub number: u32,
 }

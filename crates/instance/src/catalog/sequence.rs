@@ -1,4 +1,4 @@
-//! A sequence as the catalog keeps it: its values come of a counter in the heap.
+//! A sequence as the catalog keeps it: its values come from a counter in the heap.
 
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,7 @@ pub struct Sequence {
     pub most: i64,
     /// What CACHE says.
     pub cache: i64,
-    /// Whether it begins again behind its last value.
+    /// CYCLE: whether it starts over after its last value.
     #[serde(default)]
     pub cycles: bool,
 }
@@ -69,7 +69,7 @@ pub enum Identity {
     Default,
 }
 
-/// A sequence that belongs to a column: it goes with that.
+/// A sequence owned by a column, and dropped with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owned {
     /// Which column of the table, from 0.

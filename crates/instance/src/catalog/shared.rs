@@ -18,13 +18,13 @@ pub trait CatalogStore: Send + Sync + 'static {
     /// The catalog as it is kept; `None` if there never was any.
     fn load(&self) -> StoreFuture<'_, Option<Catalog>>;
 
-    /// Makes `next` the durable content, where `now` is it: after a crash it is one of them, whole.
+    /// Replaces the durable content `now` by `next`: after a crash it is one of the two, whole.
     fn replace<'a>(&'a self, now: &'a Catalog, next: &'a Catalog) -> StoreFuture<'a, ()>;
 }
 
 struct State {
     current: Arc<Catalog>,
-    /// Why it is not known which tables there are; then `current` has none.
+    /// Why the tables are not known; then `current` has none.
     unknown: Option<Error>,
     changing: bool,
 }
@@ -53,14 +53,14 @@ impl SharedCatalog {
         SharedCatalog { store, state: Mutex::new(state), changed: Event::new() }
     }
 
-    /// A catalog that cannot be read now: nobody knows which tables there are.
+    /// A catalog that cannot be read now: its tables are not known.
     pub(crate) fn unknown(store: Arc<dyn CatalogStore>, why: Error) -> SharedCatalog {
         let catalog = SharedCatalog::empty(store);
         catalog.state().unknown = Some(why);
         catalog
     }
 
-    /// Nobody knows which tables there are any more.
+    /// From now on the tables are not known.
     pub(crate) fn forget(&self, why: Error) {
         let mut state = self.state();
         state.current = Arc::default();
@@ -88,8 +88,8 @@ impl SharedCatalog {
         Arc::clone(&self.state().current)
     }
 
-    /// The tables as they are now, for whoever must not take a catalog that cannot be read for one without
-    /// tables.
+    /// The tables as they are now, for callers that must not mistake an unreadable catalog for one
+    /// without tables.
     ///
     /// # Errors
     /// Why it cannot be read.
@@ -155,8 +155,8 @@ impl SharedCatalog {
         self.change(|catalog| Ok((catalog.appended(name, id, segment)?, ()))).await
     }
 
-    /// Puts a segment in the place of those that a table ends with, whose files are the caller's to
-    /// remove; tells whether the table did end so.
+    /// Replaces the segments that a table ends with by one, and returns whether the table did end with
+    /// them. The caller removes their files.
     ///
     /// # Errors
     /// As [`SharedCatalog::append`].
@@ -177,8 +177,7 @@ impl SharedCatalog {
         .await
     }
 
-    /// Takes all rows from a columnar table. Returns the table as it was: its files are the
-    /// caller's to remove.
+    /// Removes all rows of a columnar table. Returns the table as it was: the caller removes its files.
     ///
     /// # Errors
     /// 00942 if there is none, 70118 if it is not columnar, or what the store reports; nothing
@@ -249,7 +248,7 @@ impl SharedCatalog {
             Err(error) => (None, Err(error)),
         };
         let replaced = self.replaced(next, replaced).await;
-        // Within the turn: who has it next finds these locks free.
+        // While the turn is held: the next holder finds these locks free.
         drop(kept);
         replaced
     }
@@ -283,8 +282,8 @@ impl SharedCatalog {
         Ok(())
     }
 
-    /// Whether the store holds this content although it reported a failure: only what comes after
-    /// the replacement failed then, such as giving back the room of the old one.
+    /// Whether the store holds this content although it reported a failure: then only a step after the
+    /// replacement failed, such as freeing the space of the old one.
     async fn holds(&self, next: &Catalog) -> bool {
         matches!(self.store.load().await, Ok(Some(stored)) if stored == *next)
     }
@@ -298,8 +297,8 @@ impl SharedCatalog {
         work(self.known()?).await
     }
 
-    /// Waits until a change that is under way is over: who committed one lets go of its locks a little before it
-    /// is seen.
+    /// Waits until a change under way is over: a commit releases its locks a little before its change is
+    /// visible.
     #[boxed]
     pub async fn settled(&self) {
         drop(self.turn().await);

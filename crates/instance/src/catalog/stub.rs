@@ -17,7 +17,7 @@ pub(crate) struct Stub {
     pub heap: String,
     /// The file that has the catalog as it was before.
     pub before: String,
-    /// Whether the heap has it. If not the next opening brings it there, from that file.
+    /// Whether the heap has it. If not, the next opening brings it there from that file.
     pub is_done: bool,
 }
 

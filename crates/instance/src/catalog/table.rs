@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EnumType, Grants, Role, RowTable, Sequence, View, name};
 
-/// The option with the locations of an external table behind its first, as a JSON array.
+/// The option that has the further locations of an external table, as a JSON array.
 const MORE_LOCATIONS: &str = "more_locations";
 
 /// What a table is.
@@ -19,7 +19,7 @@ pub enum TableKind {
     Columnar,
     /// Rows in the heap, which change.
     Heap,
-    /// A sequence: no table, but among their names.
+    /// A sequence: no table, but in the same namespace.
     Sequence,
     /// A view: a query with a name.
     View,
@@ -27,9 +27,9 @@ pub enum TableKind {
     Schema,
     /// A role: who may connect, and what is whose.
     Role,
-    /// An enum type: no table, but among their names.
+    /// An enum type: no table, but in the same namespace.
     Enum,
-    /// The database itself, where something is said of it.
+    /// The database itself, if something was recorded about it.
     Database,
 }
 
@@ -53,8 +53,8 @@ pub struct Table {
     // Left out where there is none: a catalog of external tables has the bytes it always had.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub id: u64,
-    /// What tells it from all others for as long as it is there, whatever its name is: see [`Table::oid`]. 0: it has
-    /// the number of its rows, of its counter or of its id.
+    /// Identifies it for as long as it exists, whatever its name is: see [`Table::oid`]. 0: it has the
+    /// number of its rows, of its counter or of its id.
     #[serde(default, skip_serializing_if = "no_number")]
     pub number: u32,
     /// The rows of a columnar table, in the order in which they came.
@@ -78,7 +78,7 @@ pub struct Table {
     /// What COMMENT says of it and of what belongs to it.
     #[serde(default, skip_serializing_if = "Comments::is_empty")]
     pub comments: Comments,
-    /// The role that owns it; 0: the one that owns such objects from the start. See [`Table::owner`].
+    /// The role that owns it; 0: the default owner of such objects. See [`Table::owner`].
     #[serde(default, skip_serializing_if = "no_number")]
     pub owner: u32,
     /// What GRANT has said.
@@ -211,7 +211,7 @@ impl Table {
         Table { kind: TableKind::Role, role: Some(role), ..plain }
     }
 
-    /// The database, of which nothing is said yet.
+    /// The database, with nothing recorded about it yet.
     pub fn of_database() -> Table {
         let plain = Table::external(name::DATABASE_KEY, "", "", "", BTreeMap::new());
         Table { kind: TableKind::Database, ..plain }

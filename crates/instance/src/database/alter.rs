@@ -1,5 +1,5 @@
-//! Changes of what a table of the heap is: its indexes, its columns, its name. What is to be in the heap is made
-//! and filled first; then the catalog of the transaction names it.
+//! Changes to the definition of a heap table: its indexes, columns and name. New heap objects are made
+//! and filled first; then the catalog of the transaction names them.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::catalog::{Index, RowTable, Table};
 use crate::error::{Error, Result};
 use crate::heap::{Begin, IndexKey, Statement, TableLock, Transaction, from_heap};
 
-/// Keys of an index are sorted in so much memory.
+/// Memory for sorting the keys of an index.
 const SORT_BYTES: usize = 32 << 20;
 
 /// A table that nobody else uses, and what is made for it.
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Alteration {
 /// The keys of an index.
 #[derive(Clone, Copy)]
 pub struct Keys<'a> {
-    /// Makes the key of a row, of its bytes.
+    /// Builds the key of a row from its bytes.
     pub of: &'a (dyn Fn(&[u8]) -> Result<IndexKey> + Send + Sync),
     /// Whether a value of a key is NULL.
     pub has_null: &'a (dyn Fn(&[u8]) -> bool + Send + Sync),
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Keys<'_> {
 /// Why an index could not be built.
 #[derive(Debug)]
 pub enum BuildError {
-    /// The row of this number has a key of a unique index that another one has.
+    /// The row with this number has a key of a unique index that another row has too.
     Duplicate(u64),
     /// Something else.
     Other(Error),
@@ -79,8 +79,8 @@ impl Definitions {
         self.alteration(transaction, session, locked).await
     }
 
-    /// Waits until nobody else changes or locks rows of a table of the heap, keeps it so until the transaction ends,
-    /// and begins to move them. Who reads the table goes on, with what it was.
+    /// Waits until nobody else changes or locks rows of a heap table, keeps it so until the transaction
+    /// ends, and begins to move the rows. Readers of the table go on with the old one.
     ///
     /// # Errors
     /// As of [`Definitions::alter`].
@@ -129,8 +129,8 @@ impl Alteration {
         self.statement.clone()
     }
 
-    /// Whether rows of it are changed by the transaction, and are not in the heap as they are to be: an index
-    /// built of what is there would lack them.
+    /// Whether the transaction has changed rows of it that are not yet final in the heap: an index built
+    /// from the heap would lack them.
     pub fn has_own_changes(&self) -> bool {
         self.has_own_changes
     }
@@ -148,8 +148,8 @@ impl Alteration {
         self.definitions.new_table(&self.session).await
     }
 
-    /// Has a table that was filled with all rows as the transaction sees them in the place of the one that there
-    /// was. What the transaction has done to that one it gives up, and it can go back to no savepoint.
+    /// Replaces the table by one filled with all rows as the transaction sees them. The transaction gives
+    /// up its own changes to the old table, and can go back to no savepoint.
     ///
     /// # Errors
     /// As of [`Alteration::finish`].
@@ -168,8 +168,8 @@ impl Alteration {
         self.definitions.database().heap().begin(&self.session, Begin::default())
     }
 
-    /// An index of all rows of a table that nobody changes: its number. No snapshot that is older finds
-    /// anything in it.
+    /// Builds an index of all rows of a table that nobody changes, and returns its number. Older
+    /// snapshots find nothing in it.
     ///
     /// # Errors
     /// [`BuildError`]; no room; those of the log.
@@ -190,7 +190,7 @@ impl Alteration {
             Ok(key) => Ok(Some(key.bytes)),
             Err(error) => {
                 set(&failed, error);
-                // Whatever it is: it ends the build, and what is told is the other one.
+                // Whatever it is: it ends the build, and the other error is the one reported.
                 Err(HeapError::WrongObject { object: number, expected: "index" })
             }
         };
@@ -224,7 +224,7 @@ impl Alteration {
         }
     }
 
-    /// Has a table, with what was made, in the place of the one that there was.
+    /// Puts a table, with the objects made for it, in the place of the old one.
     ///
     /// # Errors
     /// 00955 a name is used; 00060, 30006 of locks.

@@ -1,5 +1,5 @@
-//! Columnar and external tables as parts of a transaction: a segment is durable and has its name at once, and a
-//! table has it when the transaction commits.
+//! Columnar and external tables as parts of a transaction: a segment is durable and named at once, and
+//! belongs to its table when the transaction commits.
 
 use std::collections::BTreeSet;
 

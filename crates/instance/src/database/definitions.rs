@@ -1,7 +1,7 @@
-//! Definitions of a transaction: the catalog as it is when that commits, and what was made in the heap for it. What
-//! is in the heap is made at once, under numbers that nothing names; the catalog names it in the very commit of
-//! the transaction, and what it names no more goes when nobody sees it. If the transaction is rolled back, or the
-//! machine stops before, what was made goes.
+//! Definitions of a transaction: the catalog as of its commit, and the heap objects made for it. Heap
+//! objects are made at once, under numbers that nothing names; the catalog names them in the
+//! transaction's own commit, and an object that it no longer names is removed when nobody sees it. If the
+//! transaction is rolled back, or the machine stops first, what was made is removed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,7 +30,7 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(1);
 #[derive(Clone)]
 pub struct Definitions(Arc<Shared>);
 
-/// What clones share: one handle of the database for all of a statement.
+/// Shared by clones: one handle of the database for a whole statement.
 struct Shared {
     database: Database,
     inner: Mutex<Inner>,
@@ -46,15 +46,15 @@ struct Inner {
     made: BTreeSet<u32>,
     /// What of that has rows that there were before, elsewhere.
     filled: BTreeSet<u32>,
-    /// Keeps that from being taken for what a crash has left.
+    /// Keeps them from being taken for leftovers of a crash.
     making: Option<Making>,
-    /// Segments of columnar tables that have their names, and are in no catalog.
+    /// Segments of columnar tables that have names but are in no catalog.
     published: Vec<Published>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // A transaction that was given up, without being rolled back.
+        // A transaction that was abandoned without a rollback.
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.database.heap.release(&inner.made);
         self.database.tables.release(std::mem::take(&mut inner.published));
@@ -103,7 +103,7 @@ impl Definitions {
         let shared = self.database().catalog().known()?;
         let mut inner = self.inner();
         let Some(draft) = &mut inner.draft else { return Ok(shared) };
-        // What others have changed as well is told by the COMMIT.
+        // Conflicts with the changes of others are reported by COMMIT.
         if !draft.is_of(&shared)
             && let Ok(newer) = draft.onto(&shared)
         {
@@ -112,13 +112,13 @@ impl Definitions {
         Ok(Arc::clone(draft.catalog()))
     }
 
-    /// So many bytes of changes of rows a transaction keeps in memory at most: they are there with their keys, and how
-    /// they are taken back.
+    /// The most bytes of row changes that a transaction keeps in memory, with their keys and what is
+    /// needed to undo them.
     pub fn changed_bytes_max(&self) -> u64 {
         self.database().instance().budget().limit(Consumer::SqlWork) / 2
     }
 
-    /// What is made from now on is this role's.
+    /// Objects made from now on belong to this role.
     pub fn make_as(&self, role: u32) {
         self.0.maker.store(role, Ordering::Relaxed);
     }
@@ -133,7 +133,7 @@ impl Definitions {
         Defined(self.inner().draft.clone())
     }
 
-    /// What was defined at a mark is defined again, and nothing else.
+    /// Restores the definitions as of a mark, and nothing else.
     pub fn back_to(&self, mark: &Defined) {
         self.inner().draft.clone_from(&mark.0);
     }
@@ -160,7 +160,7 @@ impl Definitions {
         Ok(())
     }
 
-    /// Locks names until the transaction ends: who else wants to make something of one waits.
+    /// Locks names until the transaction ends: others that want to make an object of such a name wait.
     ///
     /// # Errors
     /// 00060, 30006 of locks.
@@ -180,8 +180,8 @@ impl Definitions {
         Ok(())
     }
 
-    /// Locks the names of what the transaction adds and removes, so that its commit waits for none of them: that has
-    /// the turn to change the catalog, for which the others wait who have such a name locked.
+    /// Locks the names that the transaction adds and removes, so that its commit waits for none of them:
+    /// the commit holds the turn to change the catalog, which other holders of such names wait for.
     ///
     /// # Errors
     /// 00060, 30006 of locks.
@@ -194,8 +194,8 @@ impl Definitions {
         Ok(())
     }
 
-    /// Waits until a change of the catalog that is being committed is seen: its locks are given back before. Not for
-    /// long, for it may wait for this transaction; then it is told by the COMMIT.
+    /// Waits until a catalog change that is being committed is visible: its locks are released before
+    /// that. Not for long, because it may wait for this transaction; COMMIT then reports the conflict.
     pub(super) async fn settle(&self) {
         let database = self.database();
         for _ in 0..SETTLE_TRIES {
@@ -251,13 +251,14 @@ impl Definitions {
         }
     }
 
-    /// These tables and indexes have rows that there were before, elsewhere: a snapshot of before sees none of them.
+    /// Notes that these tables and indexes have rows that existed before, elsewhere: an older snapshot
+    /// sees none of them.
     pub(super) fn are_filled(&self, objects: impl Iterator<Item = u32>) {
         self.inner().filled.extend(objects);
     }
 
-    /// Whether somebody's commit may have moved the rows of a table already, and the catalog does not say so yet: it
-    /// does when that is [settled](crate::catalog::SharedCatalog::settled).
+    /// Whether somebody's commit may already have moved the rows of a table while the catalog does not
+    /// say so yet: it does once that is [settled](crate::catalog::SharedCatalog::settled).
     pub fn may_have_moved(&self, table: &RowTable) -> bool {
         let database = self.database();
         database.catalog().is_changing() && database.heap().is_leaving(table.object)
@@ -382,8 +383,8 @@ impl Definitions {
         self.put_altered(&was, table)
     }
 
-    /// Has another table in the place of one that is locked, with the rights that it got meanwhile: who changes
-    /// rights waits for no table.
+    /// Replaces a locked table by another, with the rights that it got meanwhile: changing rights waits
+    /// for no table.
     pub(super) fn put_altered(&self, was: &Table, table: Table) -> Result<()> {
         self.define(|catalog| {
             let current = catalog.table(&was.name).filter(|current| *current != was);
@@ -412,12 +413,12 @@ impl Definitions {
             self.remove_made(&BTreeSet::new(), None).await;
             return committed;
         };
-        // Boxed: nearly all transactions define nothing, and pay for the size of what they do not do.
+        // Boxed: nearly all transactions define nothing, and should not pay for the size of this future.
         Box::pin(self.commit_definitions(transaction, draft)).await
     }
 
     async fn commit_definitions(&self, transaction: Transaction, draft: Draft) -> Result<()> {
-        // Whoever asked may go away half-way: what is in memory must be what is kept.
+        // The caller may go away half-way: memory must match what is stored.
         let (this, database) = (self.clone(), self.database().clone());
         database.to_the_end(async move { this.commit_draft(transaction, draft).await }).await
     }
@@ -433,7 +434,7 @@ impl Definitions {
         let committed = database.catalog().change_by(next, replace).await;
         match &committed {
             Ok(()) => {
-                // Who began before may still read what was named.
+                // Readers that began earlier may still use what was named.
                 heap.leave(objects.left.into_iter()).await;
                 for table in left_segments(draft.before(), draft.catalog()) {
                     database.tables.remove_segments(&table).await;
@@ -460,7 +461,7 @@ impl Definitions {
             let mut inner = self.inner();
             (std::mem::take(&mut inner.made), std::mem::take(&mut inner.published))
         };
-        // So it is with nearly all transactions.
+        // The case of nearly all transactions.
         if !made.is_empty() || !published.is_empty() {
             Box::pin(self.remove_unnamed(made, published, named, catalog)).await;
         }

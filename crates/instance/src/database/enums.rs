@@ -25,21 +25,22 @@ impl Definitions {
         self.define(|catalog| catalog.with(Table::of_enum(name, labels), false))
     }
 
-    /// Waits until nobody alters a type, and keeps it so until the transaction ends: what it is then.
+    /// Waits until nobody alters a type, keeps it so until the transaction ends, and returns the type as
+    /// it is then.
     ///
     /// # Errors
     /// 00902 there is none; 00060, 30006 of locks.
     #[boxed]
     pub async fn lock_enum(&self, transaction: &mut Transaction, name: &str) -> Result<Table> {
         self.lock_names(transaction, BTreeSet::from([name.to_owned()])).await?;
-        // Who committed a change gives its lock back before it is seen.
+        // A commit releases its locks before its change is visible.
         self.settle().await;
         let catalog = self.catalog()?;
         let found = catalog.enum_type(name).map(|(table, _)| table.clone());
         found.ok_or_else(|| Error::new(902, format!("type \"{name}\" does not exist")))
     }
 
-    /// Has a type that is [locked](Definitions::lock_enum) be another one: with other labels, or another name.
+    /// Replaces a type that is [locked](Definitions::lock_enum): with other labels, or another name.
     ///
     /// # Errors
     /// 00955 the name is used; 00060, 30006 of locks.

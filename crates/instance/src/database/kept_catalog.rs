@@ -54,8 +54,8 @@ impl KeptCatalog {
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
     }
 
-    /// What stands in the place of the file, if the catalog is in the heap or on its way there: from now on
-    /// it is looked for where the stub says.
+    /// The stub in the place of the file, if the catalog is in the heap or on its way there: from now on
+    /// the catalog is looked for where the stub says.
     pub async fn find(&self) -> Result<Option<Stub>> {
         let stub = self.file()?.stub().await?;
         self.set_place(match &stub {

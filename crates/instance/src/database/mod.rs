@@ -57,7 +57,7 @@ impl std::fmt::Debug for Database {
     }
 }
 
-/// Why nobody knows which tables there are.
+/// Why the tables are not known.
 fn unreadable(why: Error) -> Error {
     why.under(70162, "the catalog cannot be read")
 }
@@ -175,8 +175,8 @@ impl Database {
         }
     }
 
-    /// Whether what no table names, a file or an object of the heap, is a leftover: not where the catalog cannot
-    /// be read, and not where the log was opened by force, which may have taken changes of the catalog back.
+    /// Whether a file or heap object that no table names is a leftover: not if the catalog cannot be
+    /// read, and not if the log was opened by force, which may have undone changes of the catalog.
     fn may_sweep(&self) -> bool {
         let forced =
             self.storage.redo().shared().log().is_some_and(|log| log.control().notes().was_forced);
@@ -296,7 +296,7 @@ impl Database {
         self.storage.groups().get(name)
     }
 
-    /// Whether nothing is written here.
+    /// Whether it is read-only.
     pub fn is_read_only(&self) -> bool {
         self.storage.groups().is_read_only()
     }

@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::heap::Transaction;
 
 impl Definitions {
-    /// Locks objects and roles, by their keys, until the transaction ends: nobody else changes their rights
-    /// meanwhile. Who reads and changes rows goes on.
+    /// Locks objects and roles, by their keys, until the transaction ends, so that nobody else changes
+    /// their rights meanwhile. Reading and changing rows goes on.
     ///
     /// # Errors
     /// 00060, 30006 of locks.

@@ -20,7 +20,7 @@ impl Definitions {
         self.lock_names(transaction, names).await
     }
 
-    /// Adds a role, or has it be another one. It is [locked](Definitions::lock_roles).
+    /// Adds or replaces a role, which is [locked](Definitions::lock_roles).
     ///
     /// # Errors
     /// Those of the catalog.

@@ -60,7 +60,7 @@ impl Database {
         self.end(definitions, own, created).await
     }
 
-    /// Whoever asked may go away half-way: what is in memory must be what is kept.
+    /// The caller may go away half-way: memory must match what is stored.
     pub(super) async fn to_the_end(
         &self,
         work: impl Future<Output = Result<()>> + Send + 'static,
@@ -123,8 +123,9 @@ impl Database {
         self.end(definitions, own, emptied).await
     }
 
-    /// Removes what was in the heap when that was opened, and the catalog does not name. Does nothing where the
-    /// catalog cannot be read, or is not in the heap yet: nobody knows then what is named.
+    /// Removes heap objects that existed when the heap was opened and that the catalog does not name.
+    /// Does nothing if the catalog cannot be read, or is not in the heap yet: then it is not known what
+    /// is named.
     pub(super) async fn sweep_objects(&self) {
         if !self.kept.is_in_heap() {
             return;

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::heap::{Begin, Transaction};
 
 impl Database {
-    /// Drops what was to last as long as a session: of one that has ended, or (`None`) of all that there were before
-    /// the database was opened.
+    /// Drops objects that were to last as long as a session: those of a session that has ended, or
+    /// (`None`) all that existed before the database was opened.
     ///
     /// # Errors
     /// 00060, 30006 of locks; those of the log. It is there then, and nobody sees it.
@@ -47,11 +47,11 @@ impl Database {
         self.end(definitions, own, dropped).await
     }
 
-    /// The same, by a task of its own: the session does not wait for it.
+    /// The same in a task of its own: the session does not wait for it.
     pub fn leave_temporary(self: &Arc<Self>, schema: String) {
         let database = Arc::clone(self);
         let work = async move {
-            // What stays the next opening drops.
+            // The next opening drops what stays.
             let _ = database.drop_temporary(Some(&schema)).await;
         };
         self.env().spawn("end of a session", Box::pin(work));
@@ -69,8 +69,8 @@ impl Definitions {
         self.define(|catalog| catalog.with_schema(schema))
     }
 
-    /// Waits until nobody makes anything in a schema, and keeps it so until the transaction ends: what is in it
-    /// then.
+    /// Waits until nobody makes anything in a schema, keeps it so until the transaction ends, and returns
+    /// what is in it then.
     ///
     /// # Errors
     /// 00060, 30006 of locks.
@@ -84,7 +84,7 @@ impl Definitions {
         Ok(self.catalog()?.in_schema(schema).cloned().collect())
     }
 
-    /// Drops a schema that is [locked](Definitions::lock_schema) and in which there is nothing.
+    /// Drops a schema that is [locked](Definitions::lock_schema) and empty.
     ///
     /// # Errors
     /// 01435 there is none; 01922 something is in it.
@@ -116,7 +116,7 @@ impl Definitions {
         self.define(|catalog| catalog.with_schema_renamed(old, new, of))
     }
 
-    /// Changes what is written about an object.
+    /// Changes the comments on an object.
     ///
     /// # Errors
     /// 00942 it is gone meanwhile; 00060, 30006 of locks.
@@ -148,8 +148,8 @@ impl Definitions {
         })
     }
 
-    /// Has objects with other names in the place of a table and its sequences. `names`: their new keys, and those
-    /// of its indexes.
+    /// Replaces a table and its sequences by the same ones under other names. `names`: their new keys,
+    /// and those of its indexes.
     ///
     /// # Errors
     /// 00942 it is another one meanwhile; 00955 a name is used; 00060, 30006 of locks.

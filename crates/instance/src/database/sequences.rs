@@ -30,7 +30,7 @@ impl Definitions {
         self.define(|catalog| catalog.with(Table::of_sequence(name, sequence), false))
     }
 
-    /// Has a sequence be another one; if it is to go on with another value, with a counter of its own.
+    /// Replaces a sequence; if it is to continue with another value, with a counter of its own.
     ///
     /// # Errors
     /// 02289 it is another one meanwhile; 00060, 30006 of locks; no room.
@@ -58,7 +58,7 @@ impl Definitions {
         self.define(|catalog| catalog.altered(was, table))
     }
 
-    /// Adds a view, or puts it in the place of one.
+    /// Adds or replaces a view.
     ///
     /// # Errors
     /// 00955 the name is used; 00060, 30006 of locks.
@@ -68,7 +68,7 @@ impl Definitions {
         self.define(|catalog| catalog.with_view(view))
     }
 
-    /// Drops what has a name and no rows: sequences, views.
+    /// Drops objects that have a name and no rows: sequences, views.
     ///
     /// # Errors
     /// 00942 there is none of a name; 00060, 30006 of locks.

@@ -41,8 +41,8 @@ async fn remove_heap(group: &Group) -> Result<()> {
 }
 
 impl Database {
-    /// Has the heap have the catalog, if it does not yet: then there can be tables whose rows change. Where
-    /// the database has no redo log one is made.
+    /// Moves the catalog into the heap, if it is not there yet: only then can there be tables whose rows
+    /// change. If the database has no redo log, one is made.
     ///
     /// # Errors
     /// No room, or the log is not open; the catalog is where it was.
@@ -56,7 +56,7 @@ impl Database {
         self.make_log(None, progress).await?;
         redo.log()?;
         let this = self.clone();
-        // To its end, also where nobody waits for it any more: the catalog must be known to be where it is.
+        // Runs to its end even if nobody waits for it any more: it must be known where the catalog is.
         let work = async move {
             let inside = this.clone();
             this.catalog().unchanged(|now| async move { inside.take_over(&now).await }).await

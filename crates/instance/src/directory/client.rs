@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::wire::{Frame, Hello, PROTOCOL, Request, StreamError};
 
-/// Who has DIR says hello at once; one that is stopped or hangs does not.
+/// The process that has DIR says hello at once; one that is stopped or hangs does not.
 const HELLO_WITHIN: Duration = Duration::from_secs(2);
 
 /// A connection to the process that has DIR.

@@ -1,4 +1,4 @@
-//! DIR, the directory of an instance: who may use it, and how others reach who does.
+//! DIR, the directory of an instance: which process may use it, and how others reach that process.
 //!
 //! One process at a time holds the lock on DIR/cellar.lock. It may answer on DIR/cellar.sock, so
 //! that every other command works through it. Both are reached through the open directory, never
@@ -31,7 +31,7 @@ const SOCKET: &str = "cellar.sock";
 
 /// How long [`Directory::enter`] tries: a killed process may hold the lock until the kernel has
 /// closed its rings.
-/// One who only looks answers nobody, and may have to wait for a disk to tell its label.
+/// A process that only looks answers nobody, and may have to wait for a disk to return its label.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
@@ -79,7 +79,7 @@ fn without_spfile(path: &Path) -> Error {
     ))
 }
 
-/// That something has the name of a DIR that is to be made.
+/// The error for a name that is taken when DIR is to be made.
 pub fn taken(path: &Path) -> Error {
     let error = Error::new(70102, format!("{} exists already", path.display()));
     match path.join(SPFILE).exists() || holds_database(path) {
@@ -226,13 +226,13 @@ impl Directory {
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
-                // Not every file system locks directories; then the file alone does.
+                // Not every file system can lock directories; then only the file is locked.
                 Err(TryLockError::Error(_)) if at == 0 && several => {}
                 Err(TryLockError::Error(error)) => return Err(refused(&error)),
             }
         }
         if let (Some(file), None) = (files.get_mut(1), shortcoming) {
-            // Only for the message of whoever comes next: on a full file system there is no room.
+            // Only for the message of the next opener: on a full file system there is no room for it.
             let mut note = || {
                 file.set_len(0)?;
                 file.seek(SeekFrom::Start(0))?;
@@ -251,7 +251,7 @@ impl Directory {
         Client::connect(&self.inside(SOCKET), &self.path.join(SOCKET))
     }
 
-    /// Takes the lock, or reaches who has it, for `patience` ([`PATIENCE`] in production).
+    /// Takes the lock, or reaches its holder; keeps trying for `patience` ([`PATIENCE`] in production).
     ///
     /// # Errors
     /// 70101 if the lock stayed taken and nobody answered, and those of

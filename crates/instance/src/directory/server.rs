@@ -26,10 +26,11 @@ use crate::wire::{FRAME_MAX, Frame, Hello, PROTOCOL, Request, StreamError};
 /// Frames on their way to a client that is slower than its statement.
 const FRAMES_AHEAD: usize = 16;
 
-/// A failed accept is tried again after this, so that a lack of descriptors costs no processor.
+/// Pause before a failed accept is tried again, so that a lack of descriptors does not burn processor
+/// time.
 const BETWEEN_FAILURES: Duration = Duration::from_millis(10);
 
-/// How soon it is noticed that a client went away that is given nothing.
+/// How soon the departure of a client that is being sent nothing is noticed.
 const BETWEEN_CHECKS: Duration = Duration::from_millis(100);
 
 /// What answers a request: writes to the responder, returns the exit code.
@@ -58,8 +59,8 @@ impl Departure {
 }
 
 impl Responder {
-    /// Resolves when the client went away, such as by Ctrl-C: what runs a statement waits for
-    /// this beside it, and stops where it can be stopped.
+    /// Resolves when the client goes away, such as by Ctrl-C: the code that runs a statement waits for
+    /// this as well, and stops where it can.
     #[boxed]
     pub async fn gone(&self) {
         loop {
@@ -272,8 +273,8 @@ fn refuse(stream: &mut UnixStream, error: &Error) -> std::result::Result<(), Str
     Frame::Exit(1).write(stream)
 }
 
-/// Runs one request and writes its answer. If the client is gone it is left to the statement
-/// when to stop: it hears of it by [`Responder::gone`] and at its next output.
+/// Runs one request and writes its answer. If the client is gone, the statement decides when to stop: it
+/// learns of that by [`Responder::gone`] and at its next output.
 fn answer(
     shared: &Arc<Shared>,
     request: Request,

@@ -34,10 +34,10 @@ pub struct Checked {
     pub group: String,
     /// When every copy was read last, seconds since 1970.
     pub all_read_at: Option<u64>,
-    /// When all that was there was read since then while copies were missing, likewise.
+    /// When everything present was read since then, while copies were missing; likewise.
     #[serde(default)]
     pub rest_read_at: Option<u64>,
-    /// What was bad and has not been found well since.
+    /// What was bad and has not been found good since.
     pub bad: Option<Bad>,
 }
 
@@ -77,7 +77,7 @@ pub struct Bad {
     /// Whether a scrub may mend all of it.
     #[serde(default)]
     pub mendable: bool,
-    /// Tables whose files are right by their checksums and do not hold what the table holds.
+    /// Tables whose files have the right checksums but do not hold what the table holds.
     #[serde(default)]
     pub tables: Vec<String>,
 }
@@ -144,7 +144,7 @@ pub fn from_now(now: u64, then: u64) -> String {
     }
 }
 
-/// What is known of a group. A file that cannot be read tells nothing.
+/// What is known of a group; nothing if the file cannot be read.
 pub fn of(dir: &Path, group: &str) -> Checked {
     in_kept(&read(dir), group)
 }
@@ -185,8 +185,8 @@ fn read_to_change(dir: &Path) -> std::io::Result<(Kept, Option<String>)> {
     }
 }
 
-/// Keeps what a run found of a group. A run that did not read every copy of everything takes back
-/// nothing that an earlier one found. Returns what the user should know besides.
+/// Stores what a run found in a group. A run that did not read every copy of everything clears nothing
+/// that an earlier one found. Returns what else the user should know.
 ///
 /// # Errors
 /// The file cannot be read or written.
@@ -218,7 +218,7 @@ pub fn keep(
     Ok(notice)
 }
 
-/// When all was read last, by a scrub or by `validate`, and when it will be.
+/// When everything was last read, by a scrub or by `validate`, and when it will be next.
 pub(super) fn words(
     known: &Checked,
     scrub: Option<&LastScrub>,

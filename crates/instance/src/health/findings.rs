@@ -1,4 +1,4 @@
-//! Findings: what needs a look in a group, and what to do about it.
+//! Findings: what needs attention in a group, and what to do about it.
 
 use cellar_diskgroup::{DiskInfo, Group, ScrubResult};
 use cellar_storage::Mounted;
@@ -11,7 +11,7 @@ use crate::error::NextStep;
 use crate::heap::Heap;
 use crate::scrub::wrong_words;
 
-/// The command of `asm` that mends what another copy has.
+/// The `asm` command that repairs what another copy still has.
 const MEND: &str = "scrub --repair --wait";
 
 pub(super) fn lost(status: &GroupHealth) -> Option<Finding> {
@@ -23,7 +23,7 @@ pub(super) fn lost(status: &GroupHealth) -> Option<Finding> {
     })
 }
 
-/// FORCE had but older images of parts of some files.
+/// FORCE had only older images of parts of some files.
 pub(super) fn taken_older(status: &mut GroupHealth, group: &Group, now: u64) -> Option<Finding> {
     let older = group.taken_older();
     let paths = older.files.iter().map(|path| format!("+{}/{path}", group.name()));
@@ -51,7 +51,7 @@ pub(super) fn taken_older(status: &mut GroupHealth, group: &Group, now: u64) -> 
     })
 }
 
-/// Tables can only be read since RECOVER FORCE.
+/// Since RECOVER FORCE, tables can only be read.
 pub(super) fn ahead(mounted: &Mounted, heap: &Heap) -> Option<Finding> {
     (mounted.number == 1 && heap.is_ahead()).then(|| Finding {
         state: "DAMAGED",

@@ -72,7 +72,7 @@ fn actions(seen: &Seen<'_>) -> Vec<NextStep> {
         seen.gone.iter().copied().filter(|d| d.status == status).collect()
     };
     let (back, forcing) = (of(DiskStatus::Returning), of(DiskStatus::Forcing));
-    // Who is not left out yet: nobody has written since.
+    // A disk that is not left out yet: nobody has written since.
     let still_in = seen.gone.iter().copied().filter(|d| {
         !matches!(d.status, DiskStatus::Returning | DiskStatus::Forcing) && d.offline_ns == 0
     });
@@ -121,7 +121,7 @@ fn named(disks: &[&DiskInfo]) -> String {
     some(&disks.iter().map(|d| with_path(d)).collect::<Vec<_>>())
 }
 
-/// What to do about disks that are not there, and that nobody has left out yet.
+/// What to do about missing disks that the group has not left out yet.
 fn absent_action(absent: &[&DiskInfo], seen: &Seen<'_>) -> NextStep {
     let names = named(absent);
     let without = seen.no_disks.iter().take(4).map(|at| {
@@ -146,7 +146,7 @@ fn absent_action(absent: &[&DiskInfo], seen: &Seen<'_>) -> NextStep {
     )
 }
 
-/// What to do about a disk that is here and of no use.
+/// What to do about a disk that is present but of no use.
 fn refused_action(disk: &DiskInfo, why: Refused) -> NextStep {
     let (named, again) = (with_path(disk), again(disk, Some(why)));
     let words = match why {

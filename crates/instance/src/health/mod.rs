@@ -1,5 +1,5 @@
-//! Health: how each disk group of a database is, what to do about it, and what another failure would
-//! cost. It is what `cellar status` and `v$health` tell.
+//! Health: the state of each disk group of a database, what to do about it, and what another failure
+//! would cost, as `cellar status` and `v$health` show it.
 //!
 //! A [`GroupHealth`] comes from the group as it is now, from the redo log, and from what the last scrub
 //! and the last `validate` found ([`checked`]).
@@ -33,14 +33,14 @@ pub use spares::{UnfitSpare, words as spare_words};
 pub use unmounted::{not_mounted, or_force};
 pub(crate) use view::rows;
 
-/// How one group is.
+/// The health of one group.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct GroupHealth {
     /// Its name, if it is known.
     pub group: Option<String>,
     /// WHOLE, or the worst of NOT MOUNTED, STOPPED, DAMAGED, DEGRADED, SLOW, RESYNC, FULL.
     pub state: &'static str,
-    /// All of these that hold, the worst first; none where nothing needs a look.
+    /// All of these that apply, the worst first; none if nothing needs attention.
     pub states: Vec<&'static str>,
     /// In words.
     pub words: String,
@@ -58,9 +58,9 @@ pub struct GroupHealth {
     pub safe: String,
     /// Disks that are not in sync.
     pub disks_missing: Vec<String>,
-    /// Disks that are so much slower than the others that reads avoid them.
+    /// Disks so much slower than the others that reads avoid them.
     pub disks_slow: Vec<String>,
-    /// Failure groups whose loss now, whether or not anybody has the group mounted, loses nothing.
+    /// Failure groups that could be lost now without losing data, whether or not the group is mounted.
     pub may_be_lost: Vec<String>,
     /// Failure groups whose loss would lose data now.
     pub critical: Vec<String>,
@@ -86,7 +86,7 @@ pub struct GroupHealth {
     pub redo: Option<String>,
     /// Disks that wait to take the place of one that fails, and could.
     pub hot_spares: Vec<String>,
-    /// Those that are named for it and will not do for every disk, with the reason.
+    /// Spares that are named but do not fit every disk, with the reason.
     pub unfit_spares: Vec<UnfitSpare>,
     /// When all was read last, in words.
     #[serde(skip)]
@@ -94,7 +94,7 @@ pub struct GroupHealth {
 }
 
 impl GroupHealth {
-    /// Whether nothing needs a look.
+    /// Whether nothing needs attention.
     pub fn is_well(&self) -> bool {
         self.state == "WHOLE"
     }
@@ -134,7 +134,7 @@ impl LastScrub {
     }
 }
 
-/// Something that needs a look.
+/// Something that needs attention.
 struct Finding {
     state: &'static str,
     words: String,
@@ -159,8 +159,8 @@ pub fn of_unmounted(error: &Error) -> GroupHealth {
     }
 }
 
-/// How a group is now. `heap` is the tables' that change; `no_disks`: where one that it misses may be; `dir` is for
-/// the commands that it names.
+/// The health of a group now. `heap` is that of the tables whose rows change; `no_disks`: where a missing
+/// disk may be; `dir` is for the commands that it names.
 pub fn of(
     mounted: &Mounted,
     (redo, heap): (&Redo, &Heap),
@@ -175,7 +175,7 @@ pub fn of(
     let losses = outlook::losses(mounted, redo);
     let harmless = losses.iter().filter(|l| l.is_harmless() && info.redundancy.copies() > 1);
     let copied = group.copied();
-    // What a disk did that has left is told by its leaving.
+    // What a departed disk did is covered by its departure.
     let counted = |name: &str| -> u64 {
         disks.iter().filter(|d| d.in_sync).map(|d| findings::count(d, name)).sum()
     };
@@ -234,7 +234,7 @@ pub fn of(
     status
 }
 
-/// What needs a look makes the state, the worst first.
+/// The findings make the state, the worst first.
 fn sum_up(health: &mut GroupHealth, found: Vec<Finding>, dir: &Path) {
     let Some(worst) = found.first() else { return };
     health.state = worst.state;

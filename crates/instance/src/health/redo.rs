@@ -1,4 +1,4 @@
-//! The redo log as `status` tells it.
+//! The redo log as `status` shows it.
 
 use cellar_io::shell;
 use cellar_storage::Mounted;
@@ -8,8 +8,7 @@ use super::Finding;
 use crate::error::{Error, NextStep};
 use crate::views;
 
-/// Where the log is and what a commit waits for; `None`: there is none, or it is not this group's to
-/// tell.
+/// Where the log is and what a commit waits for; `None`: there is no log, or another group reports it.
 pub fn words(mounted: &Mounted, redo: &Redo) -> Option<String> {
     let groups = views::log(redo);
     let group = groups.first().filter(|_| mounted.number == 1)?;
@@ -26,7 +25,7 @@ pub fn words(mounted: &Mounted, redo: &Redo) -> Option<String> {
     Some(format!("{count} groups of {files}{waits}; block {block} ({why})"))
 }
 
-/// What of it needs a look.
+/// What of it needs attention.
 pub fn finding(mounted: &Mounted, redo: &Redo) -> Option<Finding> {
     if mounted.number != 1 {
         return None;

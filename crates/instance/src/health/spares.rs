@@ -1,5 +1,5 @@
-//! Hot spares as `status` tells them: which would do, which would not and why, and what one of them is
-//! about to do.
+//! Hot spares as `status` shows them: which fit, which do not and why, and what one of them is about to
+//! do.
 
 use std::time::Duration;
 

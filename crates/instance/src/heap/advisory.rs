@@ -1,4 +1,4 @@
-//! Locks that users agree on: numbers that a session holds, until it lets go, or its transaction ends.
+//! Advisory locks: numbers that a session locks until it releases them, or its transaction ends.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct AdvisoryKey {
 /// How one is locked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdvisoryMode {
-    /// Others may lock it so too.
+    /// Shared: others may lock it the same way.
     pub is_shared: bool,
     /// Until the transaction ends.
     pub in_transaction: bool,
@@ -49,7 +49,7 @@ impl AdvisoryLocks {
         self.0.join(transaction.map(Transaction::number));
     }
 
-    /// Locks a number, and waits for it so long at most; `None`: as long as it takes.
+    /// Locks a number, and waits at most this long for it; `None`: as long as it takes.
     ///
     /// # Errors
     /// 00060 deadlock, 30006 the lock timeout.
@@ -64,7 +64,7 @@ impl AdvisoryLocks {
         self.ask(key, mode, patience).await.map_err(|error| from_heap(HeapError::Lock(error)))
     }
 
-    /// Locks a number if nobody is in the way; whether it did.
+    /// Locks a number if nobody is in the way; returns whether it did.
     ///
     /// # Errors
     /// None that is known.
@@ -87,7 +87,7 @@ impl AdvisoryLocks {
         self.0.lock((key.is_pair, key.number), how, patience).await
     }
 
-    /// Lets go of one that the session holds; whether it did.
+    /// Releases one lock of the session; returns whether the session held it.
     pub fn unlock(&mut self, key: AdvisoryKey, is_shared: bool) -> bool {
         self.0.unlock((key.is_pair, key.number), is_shared)
     }

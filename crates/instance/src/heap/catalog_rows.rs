@@ -118,7 +118,7 @@ impl CatalogStore for HeapCatalog {
     }
 }
 
-/// What reading the catalog fails of.
+/// The reasons why reading the catalog fails.
 enum HeapFault {
     Heap(HeapError),
     Catalog(Error),
@@ -249,7 +249,7 @@ impl HeapCatalog {
         Ok(segments)
     }
 
-    /// Makes the tables that the catalog is kept in, as far as they are not there.
+    /// Makes the tables that hold the catalog, as far as they are missing.
     ///
     /// # Errors
     /// No room; those of the log.
@@ -275,8 +275,8 @@ impl HeapCatalog {
 }
 
 impl Heap {
-    /// Commits a transaction, which makes `next` of the catalog `now`: at which LSN. It keeps its locks until what
-    /// comes back is dropped.
+    /// Commits a transaction that turns the catalog `now` into `next`; returns the LSN. The locks are
+    /// held until the returned value is dropped.
     pub(super) async fn commit_change(
         &self,
         mut change: Transaction,
@@ -290,7 +290,8 @@ impl Heap {
     }
 }
 
-/// Locks the name of an object until a transaction ends, also one that nothing has; and its schema, which stays.
+/// Locks the name of an object until a transaction ends, even a name that nothing has; its schema stays
+/// meanwhile.
 pub(super) async fn lock_name(
     change: &mut Transaction,
     key: &str,
@@ -311,11 +312,12 @@ pub(super) async fn keep_name(
     change.lock_key(&name_key(schema, name).key, Mode::Share).await
 }
 
-/// Has a transaction make `next` of the catalog `now`. Nobody else changes it until the transaction ends.
+/// Turns the catalog `now` into `next` within a transaction. Nobody else changes it until the transaction
+/// ends.
 async fn write(change: &mut Transaction, now: &Catalog, next: &Catalog) -> Result<()> {
     change.lock(Resource::Table(OBJECTS), Mode::Exclusive).await.map_err(from_heap)?;
     change.begin_statement().await.map_err(from_heap)?;
-    // What is in memory may be older than what is here, where somebody went away in the middle of a change.
+    // Memory may be older than the heap, if somebody was cut off in the middle of a change.
     if let Some(found) = stored(change).await?
         && found.serial != now.serial
     {
@@ -421,7 +423,7 @@ pub(crate) fn check_names(catalog: &Catalog) -> Result<()> {
 /// The longest name of a table, in bytes.
 const NAME_MAX: usize = 1000;
 
-/// The row and the id of the object of a name. A long definition is freed: it is about to change.
+/// The row and the id of the object with a name. A long definition is freed: it is about to change.
 async fn take_object(change: &mut Transaction, key: &RowKey) -> Result<Option<(RowRef, i64)>> {
     let bytes = &key.key.bytes;
     let found = change.range(NAMES, bytes.clone()..=bytes.clone()).await.map_err(from_heap)?;
@@ -440,7 +442,7 @@ async fn take_object(change: &mut Transaction, key: &RowKey) -> Result<Option<(R
     }
 }
 
-/// Makes, changes or (`None`) removes the object of a name.
+/// Makes, changes or (`None`) removes the object with a name.
 async fn put_object(
     change: &mut Transaction,
     (schema, kind, name): (&str, &str, &str),
@@ -478,7 +480,7 @@ async fn put_object(
     }
 }
 
-/// Makes the segments of a table what they are to be: all behind the first that differs are written anew.
+/// Makes the segments of a table match a list: all from the first difference on are written anew.
 async fn put_segments(
     change: &mut Transaction,
     table: u64,

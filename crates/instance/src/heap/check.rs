@@ -39,7 +39,7 @@ impl std::fmt::Debug for RowReader {
 pub type KnowsRows<'a> =
     dyn Fn(&Catalog, &Table, &RowTable) -> Option<RowReader> + Send + Sync + 'a;
 
-/// So many findings are told of a table.
+/// The most findings that are reported for a table.
 const TOLD_MAX: usize = 3;
 
 /// What a check of the tables has looked at, and what it has found.
@@ -51,7 +51,7 @@ pub struct RowsChecked {
     pub rows: u64,
     /// Entries of indexes.
     pub entries: u64,
-    /// Whether keys were compared, and not just their number.
+    /// Whether keys were compared, and not only counted.
     pub keys_compared: bool,
     /// What is wrong, by table.
     pub wrong: Vec<WrongRows>,
@@ -60,11 +60,11 @@ pub struct RowsChecked {
 /// What is wrong with a table or its indexes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongRows {
-    /// The table; empty for what is not known to be one's.
+    /// The table; empty if the finding belongs to no known one.
     pub table: String,
     /// Whether it is of the catalog, which nobody makes anew.
     pub is_catalog: bool,
-    /// Its indexes that do not agree with it; what else is wrong is of the table itself.
+    /// Its indexes that disagree with it; other faults are of the table itself.
     pub indexes: Vec<String>,
     /// Whether there are findings that are of none of its indexes.
     pub is_table: bool,
@@ -139,9 +139,9 @@ fn sorted(findings: &[Finding], names: &Names) -> Vec<WrongRows> {
 }
 
 impl Heap {
-    /// Checks all tables whose rows change, as they are now; `None`: there are none yet. Without `knows` it is compared
-    /// how many entries there are, not their keys, and long values are not followed from their rows. `progress` is
-    /// told of bytes that were looked at, and of how many.
+    /// Checks all tables whose rows change, as they are now; `None`: there are none yet. Without `knows`,
+    /// only the number of entries is compared, not their keys, and long values are not followed from
+    /// their rows. `progress` is called with the bytes examined so far, and the total.
     ///
     /// # Errors
     /// The heap is not open; 01555 so much was changed meanwhile that what it looks at is gone; the device.

@@ -1,5 +1,6 @@
-//! Objects that got their rows while the database is open: indexes that were built, tables that were written anew.
-//! Of what was there before nobody knows in them: a snapshot from before would find nothing, or too little.
+//! Objects that got their rows while the database is open: indexes that were built, tables that were
+//! rewritten. They hold nothing of earlier versions: an older snapshot would find nothing in them, or too
+//! little.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ pub(super) struct Fresh(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// For each of them the point from which on snapshots find all rows.
+    /// For each of them, the point from which on snapshots find all rows.
     from: BTreeMap<u32, u64>,
     /// What a commit that is under way takes the names from.
     leaving: BTreeSet<u32>,

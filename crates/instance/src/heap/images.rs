@@ -1,4 +1,5 @@
-//! The TEMPFILE of the heap: older images of pages, for which memory has no room, as long as somebody reads them.
+//! The TEMPFILE of the heap: older page images that do not fit in memory, for as long as somebody reads
+//! them.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use futures_util::future::BoxFuture;
 use crate::error::{Error, Result};
 use crate::temp::{TempFile, TempSpace};
 
-/// The file is made longer by so much.
+/// The file is extended by this much at a time.
 const STEP: u64 = 64 << 20;
 
 const MIB: u64 = 1 << 20;
@@ -45,7 +46,7 @@ impl ImageFile {
             return Ok(());
         }
         let wanted = bytes.next_multiple_of(STEP);
-        // Half of what there is without it stays: rows need room more.
+        // Half of the space that is free otherwise stays so: rows need it more.
         let writable = self.group.info().writable_mb.saturating_mul(MIB);
         if wanted > writable.saturating_add(room) / 2 {
             let name = self.group.name();

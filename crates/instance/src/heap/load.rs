@@ -10,15 +10,15 @@ use super::{ChangeError, IndexKey, Transaction, from_heap};
 use crate::catalog::RowTable;
 use crate::error::{Error, Result};
 
-/// Entries of indexes are sorted in so much memory.
+/// Memory for sorting the entries of indexes.
 const SORT_BYTES: usize = 64 << 20;
 
 /// The number of the error of a transaction that is too large.
 const TOO_LARGE: u32 = 70207;
 
 impl Transaction {
-    /// Begins to load rows into a table by the direct path. They are nobody's before the commit, also not this
-    /// transaction's. Nobody else changes the table until the transaction ends.
+    /// Begins to load rows into a table by the direct path. Before the commit nobody sees them, not even
+    /// this transaction. Nobody else changes the table until the transaction ends.
     ///
     /// # Errors
     /// 00060, 30006 of locks; 70208 it has loaded before.
@@ -42,7 +42,7 @@ impl Transaction {
         self.0.load_row(row, &keys).await.map_err(from_heap)
     }
 
-    /// Has all that was loaded be durable: the commit makes it the table's.
+    /// Makes all that was loaded durable: the commit makes it part of the table.
     ///
     /// # Errors
     /// [`ChangeError::Duplicate`]; no room; the disk reports one.
@@ -61,7 +61,7 @@ impl Transaction {
         self.0.row_now(table.object, row).await.map_err(from_heap)
     }
 
-    /// Refuses to go on where there is more already than a commit takes.
+    /// Refuses to go on if there is already more than a commit takes.
     ///
     /// # Errors
     /// 70207.

@@ -1,4 +1,4 @@
-//! The heap as what the records of the redo log are of.
+//! The heap as the user of the redo log: its changes are the records.
 
 use std::sync::Arc;
 

@@ -51,10 +51,10 @@ pub use transaction::{
 /// Bytes of a page.
 const PAGE: u64 = 8192;
 
-/// Of the pages in memory one in so many may be an older image, kept for who still reads it.
+/// One in this many pages in memory may be an older image, kept for its readers.
 const IMAGES: u64 = 5;
 
-/// Of these images so many times the pages in memory may be in a file: memory knows of each where it is.
+/// This many times the pages in memory may be older images in a file: memory records where each one is.
 const SPILLED: u64 = 8;
 
 /// The fewest pages that the buffer cache has.
@@ -146,7 +146,7 @@ impl Heap {
         !matches!(*self.state(), State::Closed)
     }
 
-    /// Why rows are only read; `None`: they may be changed, or it is not open.
+    /// Why rows are read-only; `None`: they may be changed, or it is not open.
     pub fn only_read(&self) -> Option<Error> {
         match &*self.state() {
             State::Ahead(..) => Some(ahead()),
@@ -167,7 +167,7 @@ impl Heap {
         Err(self.only_read().unwrap_or_else(closed))
     }
 
-    /// All that is acknowledged now.
+    /// Everything that is acknowledged now.
     ///
     /// # Errors
     /// 70162 it is not open, 01092 it has stopped.
@@ -196,7 +196,8 @@ impl Heap {
         }
     }
 
-    /// Whether it can only be read, as the log was opened by force and has lost changes that are in pages.
+    /// Whether it is read-only because the log was opened by force, and has lost changes that are in
+    /// pages.
     pub fn is_ahead(&self) -> bool {
         match &*self.state() {
             State::ReadOnly(reader) | State::Ahead(reader, _) => reader.is_ahead(),
@@ -269,7 +270,7 @@ impl Heap {
     }
 }
 
-/// The error of who would change what is ahead of its log.
+/// The error for a change to a heap that is ahead of its log.
 pub(crate) fn ahead() -> Error {
     let text = "tables can only be read: the redo log was opened by force, and pages have changes that it has lost";
     Error::new(70214, text).hint(

@@ -1,6 +1,6 @@
-//! The removal of tables and indexes that the catalog names no more. One that was named stays until nobody sees
-//! a catalog that does. What a crash left is found when the heap is opened: what is there then, has no name and
-//! is not being made will never have one.
+//! Removal of tables and indexes that the catalog no longer names. An object that was named stays until
+//! nobody sees a catalog that names it. Leftovers of a crash are found when the heap is opened: an object
+//! that is there then, has no name and is not being made will never have one.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -14,13 +14,13 @@ use super::catalog_rows::FIRST_NUMBER;
 use super::{Heap, State};
 use crate::error::Result;
 
-/// So often it is looked whether somebody still sees what is to go.
+/// How often to check whether somebody still sees what is to go.
 const LOOK_AFTER: Duration = Duration::from_millis(200);
 
 /// What is to go from an open heap.
 #[derive(Default)]
 pub(super) struct Removal {
-    /// What was there when it was opened, as long as nobody has asked what of that has a name.
+    /// What existed when it was opened, until somebody has asked which of it has a name.
     found: Vec<u32>,
     /// What is being made for a table, and may have no name yet.
     making: BTreeSet<u32>,
@@ -34,8 +34,8 @@ pub(super) struct Removal {
     swept: usize,
 }
 
-/// Numbers of what is made for a table: until this is dropped nobody removes it as a leftover. The catalog names
-/// it then, or it is gone.
+/// Numbers of objects that are being made for a table: until this is dropped nobody removes them as
+/// leftovers. By then the catalog names them, or they are gone.
 pub(crate) struct Making {
     heap: Heap,
     numbers: Vec<u32>,
@@ -128,8 +128,8 @@ impl Heap {
         }
     }
 
-    /// Has what the catalog has just stopped naming go, as soon as nobody sees it. If the heap is closed before
-    /// that, it goes at the next opening.
+    /// Removes what the catalog has just stopped naming, as soon as nobody sees it. If the heap is closed
+    /// before that, it goes at the next opening.
     pub(crate) async fn leave(&self, objects: impl Iterator<Item = u32>) {
         let lsn = self.removal().changed;
         self.removal().leaving.extend(objects.map(|object| (lsn, object)));
@@ -138,7 +138,7 @@ impl Heap {
         }
     }
 
-    /// Has what was made and never named go, soon.
+    /// Removes, soon, what was made and never named.
     pub(crate) fn release(&self, objects: &BTreeSet<u32>) {
         if objects.is_empty() {
             return;
@@ -151,7 +151,7 @@ impl Heap {
         if std::mem::replace(&mut self.removal().is_watched, true) {
             return;
         }
-        // It does not keep a heap that nobody uses any more.
+        // It does not keep alive a heap that nobody uses any more.
         let (env, heap) = (self.0.env.clone(), Arc::downgrade(&self.0));
         let watch = async move {
             loop {

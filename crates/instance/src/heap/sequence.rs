@@ -1,5 +1,5 @@
-//! Values of sequences. They are given at once, and durable before anybody sees them: whoever takes some
-//! [keeps](Heap::keep_values) them first.
+//! Values of sequences. They are given at once, and durable before anybody sees them: a caller that takes
+//! some first makes them [durable](Heap::keep_values).
 
 use cellar_heap::{Error as HeapError, Steps};
 use cellar_wait::Session;
@@ -33,7 +33,7 @@ impl Heap {
         self.store()?.peek_counter(sequence.counter).map_err(from_heap)
     }
 
-    /// Has a sequence give this value next.
+    /// Sets the value that a sequence gives next.
     ///
     /// # Errors
     /// As [`Heap::next_value`].

@@ -1,5 +1,5 @@
-//! Counts of the heap as rows of views: of its tables and indexes, its buffer cache, its next opening. One that is
-//! not open, or only read, has none.
+//! Statistics of the heap as rows of views: of its tables and indexes, its buffer cache, its next
+//! opening. A heap that is closed or read-only has none.
 
 use std::collections::BTreeMap;
 

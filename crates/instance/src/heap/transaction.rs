@@ -1,4 +1,5 @@
-//! A transaction of a session, and what a statement of it reads: the store's, with errors as users see them.
+//! A transaction of a session, and what its statements read: wrappers of the store's, with errors as
+//! users see them.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -34,7 +35,7 @@ pub struct Begin {
 pub struct IndexKey {
     /// Its bytes.
     pub bytes: Bytes,
-    /// Whether a NULL is in it: then it is never the same as another one.
+    /// Whether it contains a NULL: then it equals no other key.
     pub has_null: bool,
 }
 
@@ -63,16 +64,16 @@ impl From<HeapError> for ChangeError {
 pub struct LockedRow {
     /// Its bytes now; `None`: it is gone.
     pub bytes: Option<Bytes>,
-    /// Whether it is another than the statement saw.
+    /// Whether it differs from the row that the statement saw.
     pub is_changed: bool,
 }
 
 /// How a row is locked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowLock {
-    /// Others may lock it so too: FOR SHARE.
+    /// FOR SHARE: others may lock it the same way.
     pub is_shared: bool,
-    /// Nobody waits for who has it: NOWAIT.
+    /// NOWAIT: fail rather than wait.
     pub is_nowait: bool,
 }
 
@@ -112,7 +113,7 @@ impl TableLock {
     }
 }
 
-/// A transaction that waits for no lock until this is dropped, also by whoever gives up half-way.
+/// A guard: until it is dropped the transaction waits for no lock, even if the caller gives up half-way.
 struct AtOnce<'a>(&'a mut cellar_heap::Transaction, Patience);
 
 impl AtOnce<'_> {
@@ -128,7 +129,7 @@ impl Drop for AtOnce<'_> {
     }
 }
 
-/// A place among the changes of a transaction.
+/// A savepoint among the changes of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(Savepoint);
 
@@ -136,8 +137,8 @@ pub struct Mark(Savepoint);
 #[derive(Debug)]
 pub struct Transaction(pub(super) cellar_heap::Transaction, Fresh);
 
-/// What a statement reads: the tables as they were when it began, with what its transaction has changed.
-/// Clones read the same.
+/// What a statement reads: the tables as they were when it began, with the changes of its own
+/// transaction. Clones read the same.
 #[derive(Clone)]
 pub struct Statement {
     view: StatementView,
@@ -161,7 +162,7 @@ impl Heap {
     }
 }
 
-/// What becomes of tables and indexes by a commit.
+/// What a commit does to tables and indexes.
 pub(crate) struct Moved {
     /// The catalog names them no more.
     pub left: BTreeSet<u32>,
@@ -170,8 +171,8 @@ pub(crate) struct Moved {
 }
 
 impl Heap {
-    /// Commits a transaction, and with it a change of the catalog. Nobody else has its locks before what comes back
-    /// is dropped: who waits for one is to find the catalog that is durable.
+    /// Commits a transaction together with a change of the catalog. Its locks are not free before the
+    /// returned value is dropped: those who wait for one must find the catalog that is durable.
     ///
     /// # Errors
     /// As [`Transaction::commit`]; 70164 the catalog is another one.
@@ -222,8 +223,8 @@ impl Transaction {
         at_once.0.lock(resource, mode).await.map_err(from_heap)
     }
 
-    /// Locks the name of a table, an index or another object until the transaction ends, also one that nothing
-    /// has.
+    /// Locks the name of a table, an index or another object until the transaction ends, even a name that
+    /// nothing has.
     ///
     /// # Errors
     /// As [`Transaction::lock_to_read`].
@@ -255,7 +256,7 @@ impl Transaction {
         self.0.has_changed(table.object)
     }
 
-    /// Whether it may be more than one commit takes. It costs no I/O.
+    /// Whether it may be more than one commit takes. Costs no I/O.
     pub fn may_be_too_large(&self) -> bool {
         self.0.may_be_too_large()
     }
@@ -274,7 +275,7 @@ impl Transaction {
         self.0.changed_tables().into_iter().map(|(table, _)| table).collect()
     }
 
-    /// Gives up what it has done to a table: another one takes its place.
+    /// Discards its changes to a table: another one takes its place.
     pub(crate) fn give_up(&mut self, table: &RowTable) {
         let indexes: Vec<u32> = table.indexes.iter().map(|index| index.object).collect();
         self.0.give_up(table.object, &indexes);
@@ -314,8 +315,8 @@ impl Transaction {
         Ok(Statement::of(self.0.statement().await.map_err(from_heap)?, self.1.clone()))
     }
 
-    /// What is committed now, also what no statement of the transaction sees, with what it has changed so far. Under
-    /// READ COMMITTED a statement begins with it.
+    /// What is committed now, even if no statement of the transaction sees it, with the transaction's own
+    /// changes. Under READ COMMITTED a statement begins with it.
     ///
     /// # Errors
     /// The store has stopped.
@@ -430,7 +431,7 @@ impl Transaction {
         }
     }
 
-    /// Gives a row that is locked other bytes, and other keys where they differ.
+    /// Gives a locked row new bytes, and new keys where they differ.
     ///
     /// # Errors
     /// As [`Transaction::insert`].
@@ -502,7 +503,7 @@ impl Transaction {
         deleted.map_err(|error| change_error(table, error))
     }
 
-    /// Puts a value into pages of its own; the first of them.
+    /// Stores a value in pages of its own; returns the first of them.
     ///
     /// # Errors
     /// 70206 it is too long; no room.
@@ -511,7 +512,7 @@ impl Transaction {
         self.0.put_long(table.object, value).await.map_err(from_heap)
     }
 
-    /// Frees a long value of a row that is locked, and does not name it any more.
+    /// Frees a long value of a locked row, which then no longer refers to it.
     ///
     /// # Errors
     /// The disk reports one.
@@ -520,12 +521,12 @@ impl Transaction {
         self.0.free_long(table.object, page).await.map_err(from_heap)
     }
 
-    /// Where the changes that follow can be taken back to.
+    /// A savepoint to which the changes that follow can be undone.
     pub fn mark(&self) -> Mark {
         Mark(self.0.savepoint())
     }
 
-    /// Takes back the changes since; locks stay.
+    /// Undoes the changes since; locks stay.
     pub fn back_to(&mut self, mark: Mark) {
         self.0.rollback_to(mark.0);
     }
@@ -606,12 +607,12 @@ impl Statement {
         Statement { fresh: None, ..self }
     }
 
-    /// Whether a table has all rows that are seen: not one that was written anew behind this statement's snapshot.
+    /// Whether a table has all visible rows: not if it was rewritten after this statement's snapshot.
     pub fn has_all_rows(&self, table: &RowTable) -> bool {
         self.fresh.as_ref().is_none_or(|fresh| fresh.is_whole(table.object, self.view.point()))
     }
 
-    /// Whether an index has all rows that are seen: not one that was built behind this statement's snapshot.
+    /// Whether an index has all visible rows: not if it was built after this statement's snapshot.
     pub fn has_whole(&self, index: &Index) -> bool {
         self.fresh.as_ref().is_some_and(|fresh| fresh.is_whole(index.object, self.view.point()))
     }

@@ -48,7 +48,7 @@ pub struct Altered {
     pub name: &'static str,
     /// What is in force now.
     pub in_force: Value,
-    /// What will be after a restart.
+    /// What will be in effect after a restart.
     pub after_restart: Value,
     /// What whoever changed it should also know.
     pub notices: Vec<String>,
@@ -232,7 +232,7 @@ impl Parameters {
         })
     }
 
-    /// Lines for whoever starts the instance: names in cellar.toml that nobody obeys.
+    /// Messages for the start: names in cellar.toml that have no effect.
     pub fn notices(&self) -> Vec<String> {
         let state = self.state();
         let notice = |name: &str| match nearest(name) {
@@ -310,7 +310,7 @@ fn find(name: &str) -> Result<&'static Definition> {
     })
 }
 
-/// What does here what parameters of another database do.
+/// The equivalents here of parameters of other databases.
 fn elsewhere(name: &str) -> Option<&'static str> {
     let known: [(&[&str], &str); 6] = [
         (

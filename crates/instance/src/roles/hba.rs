@@ -1,5 +1,5 @@
-//! The rules of who proves how that he is a role, `hba` in DIR/cellar.toml. The first rule that fits a connection
-//! decides, as in PostgreSQL's `pg_hba.conf`; where none fits nobody is let in.
+//! The rules of client authentication, `hba` in DIR/cellar.toml. As in PostgreSQL's `pg_hba.conf`, the
+//! first rule that matches a connection decides; if none matches, the connection is refused.
 //!
 //! ```toml
 //! [[hba]]
@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use serde::Deserialize;
 use toml::Spanned;
 
-/// How connections come that a rule is about.
+/// The kinds of connection that a rule applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// By the socket in the directory.
@@ -28,10 +28,10 @@ enum Way {
     HostPlain,
 }
 
-/// How somebody proves that he is a role.
+/// How a client proves that it may use a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// The kernel says that he is the user of the system with the name of the role.
+    /// The kernel says that the client is the system user with the name of the role.
     Peer,
     /// By a password.
     Scram,
@@ -158,7 +158,7 @@ impl Rules {
         rules.collect::<Result<_, _>>().map(Rules)
     }
 
-    /// How who wants to connect proves who he is; `None`: there is no rule for him.
+    /// How a client that wants to connect must authenticate; `None`: no rule matches.
     pub fn method(&self, asks: &Asks<'_>) -> Option<Method> {
         self.0.iter().find(|rule| rule.is_for(asks)).map(|rule| rule.method)
     }

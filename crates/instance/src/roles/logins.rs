@@ -15,17 +15,17 @@ struct Counters {
 pub struct Logins(Arc<Counters>);
 
 impl Logins {
-    /// Somebody was let in.
+    /// A login succeeded.
     pub fn succeeded(&self) {
         self.0.cumulative.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Somebody did not prove who he is.
+    /// A login failed to authenticate.
     pub fn failed(&self) {
         self.0.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Somebody was not let in, whatever he could have proved.
+    /// A login was refused, whatever the client could have proved.
     pub fn refused(&self) {
         self.0.refused.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Logins: passwords as they are kept, the rules of who needs one, and what is counted of logins.
+//! Logins: stored passwords, the authentication rules, and the counters of logins.
 
 pub mod hba;
 mod logins;

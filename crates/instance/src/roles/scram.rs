@@ -1,4 +1,4 @@
-//! Passwords as they are kept: what SCRAM-SHA-256 needs to check one, from which nobody learns it.
+//! Stored passwords: what SCRAM-SHA-256 needs to check one, without revealing it.
 //!
 //! The text is PostgreSQL's: `SCRAM-SHA-256$4096:salt$StoredKey:ServerKey`, the last three in base64.
 //! Source: RFC 5802, RFC 7677, and PostgreSQL's `scram-common.c`.
@@ -17,7 +17,7 @@ pub const METHOD: &str = "SCRAM-SHA-256";
 /// How often a password is hashed, as in PostgreSQL.
 const ITERATIONS: u32 = 4096;
 
-/// A client that is told of more would be kept at work.
+/// A limit on the iterations: more of them would keep a client busy.
 const ITERATIONS_MAX: u32 = 1_000_000;
 
 /// Bytes of a key, and of a proof.
@@ -99,7 +99,8 @@ impl Verifier {
         }
     }
 
-    /// One that no password has, always the same for a name: who asks does not learn that there is no such role.
+    /// A verifier that no password matches, always the same for a name: a client cannot learn that the
+    /// role does not exist.
     pub fn of_nobody(secret: &[u8], name: &str) -> Verifier {
         let of = |what: &[u8]| signed(secret, &[what, b"\0", name.as_bytes()].concat());
         let salt = of(b"salt")[..SALT].to_vec();

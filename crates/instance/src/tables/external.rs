@@ -1,4 +1,4 @@
-//! Files of disk groups that external tables read: they are neither removed nor overwritten.
+//! Disk group files that external tables read: they are neither removed nor overwritten.
 
 use cellar_storage::split_group_path;
 

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::heap::HEAP_PATH;
 
 impl Tables {
-    /// Refuses to let a user write over `path` of a group, remove it or rename it, if it is the
-    /// system's or a directory that holds what is the system's.
+    /// Refuses to let a user overwrite, remove or rename `path` of a group if it is the system's, or a
+    /// directory that holds something of the system's.
     ///
     /// # Errors
     /// 15028 with what it is and the next step.
@@ -79,8 +79,8 @@ impl Tables {
         self.groups.get(group).is_ok_and(|mounted| mounted.group.open(path).is_ok())
     }
 
-    /// Refuses to drop a group in which columnar tables are. Until what it returns is dropped, no
-    /// table gets rows there.
+    /// Refuses to drop a group that holds columnar tables. Until the returned guard is dropped, no table
+    /// gets rows there.
     ///
     /// # Errors
     /// 15039 over 15028 with the tables and the next step.

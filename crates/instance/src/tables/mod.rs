@@ -11,7 +11,7 @@
 //! | before the catalog | is swept when the database is opened next | as before |
 //! | before the old files are removed | is swept then, too | as after |
 //!
-//! Who reads a segment holds its [`File`]: one that lost its name goes with its last handle.
+//! A reader of a segment holds its [`File`]: one that has lost its name goes with its last handle.
 
 pub mod external;
 mod guard;
@@ -59,14 +59,14 @@ pub struct Tables {
     under_way: Arc<UnderWay>,
 }
 
-/// What whoever wrote a segment knows of it.
+/// What the writer of a segment knows of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentFigures {
     /// Rows in it.
     pub rows: u64,
     /// Row groups in it.
     pub row_groups: u32,
-    /// Bytes of the file that count; room that it has behind them is given back.
+    /// Bytes of the file that count; the space after them is given back.
     pub bytes: u64,
 }
 
@@ -203,9 +203,9 @@ impl Tables {
         self.settle(appended, published).await
     }
 
-    /// Puts a file in the place of the segments that a table ends with: it has their rows, and more.
-    /// All of it is durable when this returns. Who reads the old ones reads on. Returns false, and
-    /// changes nothing, if the table does not end with them any more.
+    /// Replaces the segments that a table ends with by one file, which has their rows and more. All of it
+    /// is durable when this returns. Readers of the old ones go on. Returns false, and changes nothing,
+    /// if the table no longer ends with them.
     ///
     /// # Errors
     /// As [`Tables::append_segment`].
@@ -237,7 +237,7 @@ impl Tables {
         self.to_the_end(merge).await
     }
 
-    /// Takes all rows from a columnar table; returns it as it was. Who reads them reads on.
+    /// Removes all rows of a columnar table; returns it as it was. Readers go on.
     ///
     /// # Errors
     /// 00942 there is none, 70118 it is not columnar, or the catalog cannot be written; nothing
@@ -254,7 +254,7 @@ impl Tables {
         .await
     }
 
-    /// Drops a columnar table; returns it as it was. Who reads its rows reads on.
+    /// Drops a columnar table; returns it as it was. Readers go on.
     ///
     /// # Errors
     /// As [`Tables::truncate_columnar`].
@@ -330,8 +330,8 @@ impl Tables {
         })
     }
 
-    /// Tells the segments of this database from those of another one: by the group that has the
-    /// catalog, which is the same as long as the database lives.
+    /// Tells the segments of this database from those of another one: by the group that has the catalog,
+    /// which stays the same for the life of the database.
     fn mark(&self) -> Option<u32> {
         let groups = self.groups.all();
         let first = groups.iter().min_by_key(|mounted| mounted.number)?;
@@ -339,7 +339,7 @@ impl Tables {
         Some(u32::from_be_bytes([a, b, c, d]))
     }
 
-    /// Makes a segment durable, and names it. Its handle is let go of: the name keeps it now.
+    /// Makes a segment durable, and names it. Its handle is released: the name keeps the file now.
     pub(crate) async fn publish(
         &self,
         table: &Table,
@@ -389,8 +389,8 @@ impl Tables {
     /// Removes a segment that did not come into the catalog.
     pub(crate) async fn remove_unnamed(&self, published: Published) {
         let (group, path) = (&published.group, &published.segment.file);
-        // What the disk holds counts, not what was meant: a catalog that failed half-way may
-        // name the file. If nobody can tell, the sweep does later.
+        // What the disk holds counts, not the intention: a catalog write that failed half-way may name
+        // the file. If that cannot be told, the sweep decides later.
         let is_named = match self.catalog.stored().await {
             Ok(stored) => stored.is_some_and(|c| c.owner(group.name(), path).is_some()),
             Err(_) => true,

@@ -38,9 +38,9 @@ impl Tables {
         Ok(segments)
     }
 
-    /// Reads what each segment of the columnar tables of a group says of itself, and all of those
-    /// that `whole` names by their path: what is wrong, by table. For files that are right by their
-    /// checksums and yet not what the table holds, as FORCE may leave them.
+    /// Checks the header of each segment of the columnar tables of a group, and the whole of those that
+    /// `whole` names by path; returns what is wrong, by table. It finds files whose checksums are right
+    /// and that are not what the table holds, as FORCE may leave them.
     #[boxed]
     pub async fn check_tables(&self, group: &str, whole: &[String]) -> Vec<(String, Error)> {
         let catalog = self.catalog().current();

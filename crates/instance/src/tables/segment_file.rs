@@ -57,8 +57,8 @@ impl SegmentFile {
         Ok(())
     }
 
-    /// Sets out to write bytes at a multiple of 4 KiB, filled up with zeros to such a multiple. What
-    /// goes wrong may be told by a later call.
+    /// Begins a write at a multiple of 4 KiB, padded with zeros to such a multiple. Its failure may be
+    /// reported by a later call.
     ///
     /// # Errors
     /// No room, or a write failed.

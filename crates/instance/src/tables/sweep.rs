@@ -8,9 +8,9 @@ use super::names::{TABLES_DIR, is_segment_of};
 use super::{Tables, remove_all};
 
 impl Tables {
-    /// Removes the segments in `groups` that this database made and no table names. Does nothing if
-    /// the catalog cannot be read, or is not there: then nobody knows what is named. What cannot be
-    /// removed now is tried again when the group is next mounted.
+    /// Removes the segments in `groups` that this database made and no table names. Does nothing if the
+    /// catalog is missing or cannot be read: then it is not known what is named. What cannot be removed
+    /// now is tried again when the group is next mounted.
     pub(crate) async fn sweep(&self, groups: &[Mounted]) {
         let Some(mark) = self.mark() else { return };
         let listed: Vec<(Group, String)> =

@@ -1,10 +1,10 @@
-//! A durable write that is alone: where it is quick the thread waits for it in the kernel.
+//! A durable write that is alone: where that is quick, the thread waits for it in the kernel.
 //!
-//! On a file a durable write of a ring is finished by a thread of the kernel, which waits for the
-//! flush in its place; then the ring, the reactor and the task are woken one after the other. A
-//! thread that waits itself is woken once. While it is away another thread runs its tasks, which
-//! costs more than it brings where the caller could not be back at once anyway: so only small
-//! writes wait here, and only while the device is quick.
+//! On a file, a kernel thread finishes a durable write of the ring, because it must wait for the
+//! flush; then the ring, the reactor and the task are woken one after the other. A thread that
+//! waits itself is woken once. While it is away another thread runs its tasks. That costs more than
+//! it gains unless the caller can go on at once, so only small writes wait here, and only while the
+//! device is quick.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,19 +15,19 @@ use super::clock::Source;
 use super::engine::Engine;
 use super::engine::pool::Here;
 
-/// A longer write has better things to do than to wait here, in bytes.
+/// The longest write that waits here, in bytes.
 const BYTES_MAX: u64 = 64 << 10;
-/// A device that takes longer is not waited for, in nanoseconds: what can be gained is a fiftieth
-/// of that, and who waits behind a thread that is away should not notice.
+/// The slowest device that is waited for, in nanoseconds: above this the gain is less than a
+/// fiftieth, and tasks that wait for the blocked thread should not notice.
 const QUICK: u64 = 1_000_000;
-/// A write counts for one part in so many of what is expected of the next.
+/// The weight of one write in the expected time of the next is one part in this many.
 const MEMORY: u64 = 8;
 
-/// How writes that were alone fared, and the engine for the next.
+/// The timing of earlier writes that were alone, and the engine for the next one.
 pub(super) struct Alone {
     clock: Arc<Source>,
     here: Here,
-    /// What is expected of the next write, in nanoseconds.
+    /// The expected duration of the next write, in nanoseconds.
     expected: AtomicU64,
 }
 
@@ -40,7 +40,7 @@ impl Alone {
         self.clock.now()
     }
 
-    /// The engine that waits here, where that is right for a write of so many bytes.
+    /// The engine that waits here, if that suits a write of this many bytes.
     pub(super) fn engine(&self, bytes: u64) -> Option<&dyn Engine> {
         let quick = bytes <= BYTES_MAX && self.expected.load(Ordering::Relaxed) <= QUICK;
         // Elsewhere there is no other thread to run the tasks.
@@ -50,11 +50,11 @@ impl Alone {
         (quick && can()).then_some(&self.here)
     }
 
-    /// Takes in how long a write took that began at `since`.
+    /// Records the duration of a write that began at `since`.
     pub(super) fn note(&self, since: u64) {
         let took = self.now().saturating_sub(since);
         let before = self.expected.load(Ordering::Relaxed);
-        // Two that end at once may lose one of them: it is an estimate.
+        // Of two writes that end at once one may be lost: this is an estimate.
         let expected = (before / MEMORY * (MEMORY - 1)).saturating_add(took / MEMORY);
         self.expected.store(expected, Ordering::Relaxed);
     }

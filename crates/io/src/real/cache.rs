@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
-/// The number of cachestat, the same on every processor that Linux still gets calls for.
+/// The number of the system call cachestat, the same on every processor that still gets new calls.
 const CACHESTAT: libc::c_long = 451;
 
 /// What the page cache holds of a file, in pages of the system (4096 bytes, as a rule).
@@ -15,14 +15,14 @@ const CACHESTAT: libc::c_long = 451;
 pub struct CachedPages {
     /// In memory.
     pub cached: u64,
-    /// Of these, not yet on their way to the disk; `None` on kernels before 6.5, which do not tell.
+    /// Of these, not yet being written back; `None` on kernels before 6.5, which do not report it.
     pub dirty: Option<u64>,
 }
 
 /// What the page cache holds of a file now.
 ///
 /// # Errors
-/// The file cannot be read, or belongs to somebody else: then nobody is told.
+/// The file cannot be read, or belongs to another user: then the kernel does not tell.
 pub fn cached_pages(path: &Path) -> io::Result<CachedPages> {
     let file = File::open(path)?;
     match cachestat(&file) {
@@ -33,8 +33,8 @@ pub fn cached_pages(path: &Path) -> io::Result<CachedPages> {
     }
 }
 
-/// Writes back what the page cache holds of a file and lets it go, so that the next read of it is
-/// one of the disk. What another process has mapped stays.
+/// Writes back the cached pages of a file and drops them, so that the next read comes from the
+/// disk. Pages that another process has mapped stay.
 ///
 /// # Errors
 /// The file cannot be opened or written back.

@@ -32,7 +32,7 @@ pub struct RealDisk {
     pub(super) geometry: Geometry,
     pub(super) file: Arc<OwnedFd>,
     pub(super) engine: Arc<dyn Engine>,
-    /// For what only a thread can do.
+    /// For operations that need a thread.
     pub(super) pool: Arc<dyn Engine>,
     /// What the addresses of memory must be multiples of; 1 when buffered.
     pub(super) memory_alignment: usize,
@@ -61,7 +61,8 @@ impl Future for Answer<'_> {
         if let Poll::Ready(answer) = Pin::new(&mut self.ticket).poll(cx) {
             return Poll::Ready(Ok(answer));
         }
-        // Asked after the waker is in place: who marks the device gone wakes afterwards.
+        // Checked after the waker is in place: whoever marks the device gone calls the wakers
+        // afterwards.
         match self.watch.reason() {
             Some(reason) => Poll::Ready(Err(IoErrorKind::Gone { reason })),
             None => Poll::Pending,
@@ -70,12 +71,12 @@ impl Future for Answer<'_> {
 }
 
 impl RealDisk {
-    /// What is really used to reach the disk, and why.
+    /// The engine and the access that are in force, and why.
     pub fn in_force(&self) -> &InForce {
         &self.in_force
     }
 
-    /// Who the disk is.
+    /// The identity of the disk.
     pub fn identity(&self) -> Identity {
         self.watch.identity
     }
@@ -183,7 +184,7 @@ impl RealDisk {
             Call::Allocate { mode: libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, length }
         };
         match self.range(call, offset).await {
-            // To keep the contents is one way to forget them.
+            // A discard may keep the contents.
             Err(IoErrorKind::Unsupported { .. }) => Ok(()),
             outcome => outcome,
         }
@@ -240,7 +241,7 @@ impl RealDisk {
         IoError::new(kind, &self.geometry.name, op, offset, length)
     }
 
-    /// The slices, with those copied that the kernel would refuse for their address.
+    /// The slices; those whose address the kernel would refuse are copied.
     fn aligned(&self, mut data: Vec<Bytes>) -> Vec<Bytes> {
         for slice in &mut data {
             if !(slice.as_ptr() as usize).is_multiple_of(self.memory_alignment) {

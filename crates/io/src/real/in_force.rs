@@ -1,4 +1,4 @@
-//! The way in which a disk is reached: the engine, and past the page cache or through it.
+//! Access to a disk as it is in force: the engine, and whether the page cache is bypassed.
 
 use std::fmt;
 
@@ -16,14 +16,14 @@ pub enum EngineChoice {
     Sync,
 }
 
-/// What is really used to reach a disk.
+/// The engine and the access that a disk really has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InForce {
     /// Never [`EngineChoice::Auto`].
     pub engine: EngineChoice,
-    /// Whether the page cache is passed by.
+    /// Whether the page cache is bypassed.
     pub direct: bool,
-    /// Where it is not what was asked for: why, for people.
+    /// Why this is not what was asked for, in words; empty if it is.
     pub remarks: Vec<String>,
 }
 

@@ -5,12 +5,12 @@ use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit as far as the user may: what a login shell gives is for programs that use
-/// select(2), which this one does not.
+/// Raises the limit as far as the user may. The default is low for the sake of programs that use
+/// select(2); this one does not.
 pub(super) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        // Where it is refused the lower one stays, and whoever meets it says so.
+        // If that is refused, the lower limit stays, and whoever reaches it reports it.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     }
 }
@@ -18,7 +18,8 @@ pub(super) fn raise_open_files() {
 /// Descriptors that a runtime takes for itself.
 const OWN: usize = 8;
 
-/// Whether so many files can be opened as a runtime needs: it does not end in order without them.
+/// Whether as many files can be opened as a runtime needs: it cannot shut down cleanly without
+/// them.
 pub(super) fn check_open_files() -> io::Result<()> {
     (0..OWN).map(|_| File::open("/dev/null")).collect::<io::Result<Vec<File>>>().map(drop)
 }

@@ -78,13 +78,13 @@ pub fn io_mode(
 /// How a disk is opened.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// What is asked for; the next best runs where it is refused.
+    /// The engine asked for; the next best one is used where that is refused.
     pub engine: EngineChoice,
-    /// What is asked for; files on a file system that refuses it are buffered.
+    /// The access asked for; files are buffered where their file system refuses direct access.
     pub access: Access,
     /// Writes are refused.
     pub read_only: bool,
-    /// Holds the disk against everybody else who asks for this.
+    /// Locks the disk against everybody else who asks for the lock.
     pub lock: bool,
     /// Use this logical sector size (512 or 4096) instead of the disk's own.
     pub sector: Option<u32>,
@@ -267,7 +267,7 @@ impl Shape {
     }
 }
 
-/// Finds by reading what statx does not tell.
+/// Finds out by trial reads what statx does not report.
 fn tried(file: &File) -> (u32, u32) {
     let mut buffer = Buffer::new(512);
     if raw::can_read(file, 512, &mut buffer) { (512, 512) } else { (4096, 4096) }

@@ -20,7 +20,7 @@ use super::engine::uring::Uring;
 use super::limits;
 use super::timer::Timer;
 
-/// Threads of the synchronous engine; they are its depth.
+/// Threads of the synchronous engine, and thus its queue depth.
 const POOL_THREADS: usize = 32;
 
 /// How a [`Runtime`] is made.
@@ -57,7 +57,7 @@ struct Engines {
 }
 
 impl Runtime {
-    /// Starts the threads, and lets this process open as many files as its user may.
+    /// Starts the threads, and raises the open file limit of this process as far as its user may.
     ///
     /// # Errors
     /// What the system says when threads or descriptors run out.

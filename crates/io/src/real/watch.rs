@@ -16,7 +16,7 @@ use crate::error::IoErrorKind;
 
 use super::engine::Engine;
 
-/// Who a disk is, to compare two paths by.
+/// The identity of a disk, by which two paths are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity {
     /// The file system (`st_dev`) that holds the file or the node.
@@ -42,7 +42,7 @@ impl Identity {
     }
 }
 
-/// The verdict about one disk, and what it is found by.
+/// The verdict about one disk, and what it is based on.
 pub(super) struct Watch {
     pub(super) path: PathBuf,
     pub(super) file: Arc<OwnedFd>,
@@ -74,8 +74,8 @@ impl Watch {
         }
     }
 
-    /// Asks the file alone, which takes a third of the time: whether it was removed, or another was
-    /// put in its place. One that was renamed has what was written; the next tick sees that.
+    /// Checks the open file alone, which takes a third of the time: whether it was removed or
+    /// replaced. A file that was renamed still has what was written; the next tick sees that.
     pub(super) fn still_linked(&self) -> Result<(), IoErrorKind> {
         if self.identity.is_block || self.reason.get().is_some() {
             return self.still_there();
@@ -87,7 +87,7 @@ impl Watch {
         }
     }
 
-    /// What happens four times a second.
+    /// The check that runs four times a second.
     pub(super) fn tick(&self) {
         if self.identity.is_block {
             let size = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0));
@@ -103,9 +103,9 @@ impl Watch {
     }
 
     fn look_at_file(&self) -> Option<&'static str> {
-        // Times are not asked for: a kernel with fine-grained timestamps notes who asked, and the
-        // next write then changes the inode, which every flush has to write as well. Here that
-        // made a durable write of 4 KB three requests instead of two, 97 us instead of 69.
+        // Timestamps are not asked for: a kernel with fine-grained timestamps remembers that they
+        // were read, and the next write then changes the inode, which every flush must write as well.
+        // Here that made a durable write of 4 KB three requests instead of two, 97 us instead of 69.
         let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE;
         let found = match statx(CWD, &self.path, AtFlags::empty(), wanted) {
             Ok(found) => found,

@@ -10,12 +10,12 @@ use crate::device::Class;
 
 /// Shares of foreground, scan and background when all three wait. Commit goes before them.
 const WEIGHTS: [u64; 4] = [0, 8, 4, 1];
-/// What a request costs whatever its size, in bytes it could have moved instead.
+/// The fixed cost of a request, in bytes that could have been moved instead.
 const COST_BASE: u64 = 64 << 10;
-/// After so many commits in a row somebody else has a turn, so that nobody starves.
+/// After this many commits in a row another class has a turn, so that none starves.
 const COMMITS_IN_A_ROW_MAX: u32 = 64;
 
-/// A door with a number of slots behind it.
+/// An admission gate with a limited number of slots.
 pub(crate) struct Gate {
     state: Mutex<State>,
 }
@@ -33,7 +33,7 @@ struct State {
     /// The pass of the last choice, where a class that was idle starts.
     clock: u64,
     commits_in_a_row: u32,
-    /// Tickets that have a slot and do not know it yet.
+    /// Tickets that have been given a slot and do not know it yet.
     granted: BTreeSet<u64>,
 }
 
@@ -82,7 +82,7 @@ impl State {
         commit.or(other)
     }
 
-    /// Gives free slots to those who wait; they are to be woken without the lock.
+    /// Gives free slots to those who wait; the caller wakes them without the lock.
     fn dispatch(&mut self, woken: &mut Vec<Waker>) {
         while let Some(class) = self.choose() {
             let Some((ticket, waiter)) = self.queues[class as usize].pop_first() else {
@@ -163,7 +163,7 @@ impl Gate {
         (state.depth, state.scan_depth, state.in_flight, waiting)
     }
 
-    /// A slot, if one is free. Who waits already has been given every slot it may have, so a free
+    /// A slot, if one is free. Those who wait have been given every slot that they may have, so a free
     /// one belongs to nobody.
     pub(crate) fn try_enter(&self, class: Class) -> Option<Slot<'_>> {
         let mut state = self.lock();

@@ -8,7 +8,7 @@ use crate::error::Op;
 /// Buckets of [`OpStats::sizes`]: powers of two up to 2^39.
 pub const SIZE_BUCKETS: usize = 40;
 
-/// A request of so many bytes is the largest that is called small, as in Oracle's V$IOSTAT_FILE.
+/// The largest request that counts as small, in bytes, as in Oracle's V$IOSTAT_FILE.
 pub const SMALL_BYTES: u64 = 128 << 10;
 
 /// Totals of one kind of request since the disk was opened.
@@ -48,11 +48,11 @@ pub struct ClassStats {
     pub bytes: u64,
     /// Time from sending to answer, summed.
     pub nanos: u64,
-    /// Requests that stood in the queue first.
+    /// Requests that had to queue.
     pub queued: u64,
-    /// Time they stood there, summed.
+    /// Time that they spent in the queue, summed.
     pub queued_nanos: u64,
-    /// Requests that stand there now.
+    /// Requests that are in the queue now.
     pub waiting: u64,
 }
 
@@ -69,7 +69,7 @@ pub struct DiskStats {
     pub discard: OpStats,
     /// By class, in the order of [`Class`].
     pub classes: [ClassStats; 4],
-    /// Requests that the device has now.
+    /// Requests that are at the device now.
     pub in_flight: u64,
 }
 

@@ -10,7 +10,7 @@ const FORMS: &str = "a rate (200MB/s, 1.5GiB/s), 2000iops, a latency (4ms, 150us
      page:BYTES/TIME for what a write covers in part (page:4096/300us), late:PART/TIME of writes \
      (late:1%/20ms)";
 
-/// A word of a model that says nothing we know.
+/// A word of a model that is not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// Not one of the forms.
@@ -141,7 +141,7 @@ fn read(word: &str) -> Option<Part> {
     if let Some(words) = word.strip_prefix("page:") {
         let (bytes, rewrite) = words.split_once('/')?;
         let bytes = bytes.trim().parse::<u64>().ok()?;
-        // Smaller pages than sectors are none, and larger ones nobody has.
+        // A page is never smaller than a sector, and no disk has larger ones than this.
         let is_page = bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes);
         let page = Page { bytes, rewrite: time(rewrite)? };
         return is_page.then_some(Part::Page(page));

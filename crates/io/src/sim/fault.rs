@@ -121,7 +121,7 @@ impl SimDisk {
         self.lock().faults.bad_writes.push(range);
     }
 
-    /// Whether there is no room below: writes fail, and have stored their beginning.
+    /// Whether the file system below is full: writes fail after storing their beginning.
     pub fn fill_up(&self, full: bool) {
         self.lock().faults.full = full;
     }
@@ -148,19 +148,19 @@ impl SimDisk {
         self.lock().faults.gone = false;
     }
 
-    /// The disk answers nothing any more.
+    /// The disk hangs: it answers no request.
     pub fn hang(&self) {
         self.lock().faults.hang = true;
     }
 
-    /// The disk answers again, also what it was asked meanwhile.
+    /// The disk answers again, including requests that came meanwhile.
     pub fn unhang(&self) {
         self.lock().faults.hang = false;
         self.reissue_hung();
     }
 
-    /// The disk answers again; what it was asked meanwhile it does up to `factor` times later than
-    /// usual, when it may have been opened again.
+    /// The disk answers again. It does the requests that came meanwhile up to `factor` times later
+    /// than usual, when it may have been reopened.
     pub fn unhang_late(&self, factor: u64) {
         let mut state = self.lock();
         state.faults.hang = false;
@@ -192,7 +192,7 @@ impl SimDisk {
         std::mem::take(&mut self.lock().injuries)
     }
 
-    /// Answers to reads that came from elsewhere and were not what is here, so far.
+    /// Reads so far that were answered from elsewhere with something other than what is here.
     pub fn wrong_answers(&self) -> u64 {
         self.lock().wrong_answers
     }

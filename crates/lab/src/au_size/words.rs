@@ -100,7 +100,7 @@ pub(super) fn finding(options: &Options, main: &Measured, arms: &[Arm], noise: N
     text + &advice(options, main, cell, noise)
 }
 
-/// One sentence for whoever reads no more.
+/// A summary in one sentence.
 fn headline(options: &Options, main: &Measured, cell: Option<&Arm>, noise: Noise) -> String {
     if noise.spread > UNCLEAR {
         return "This run is too unsteady to say which AU size is better. ".to_owned();
@@ -270,7 +270,7 @@ fn place_then(options: &Options, model: Option<&Measured>, arm: Option<&Arm>) ->
     ))
 }
 
-/// How it was measured, for whoever asks.
+/// The method, for readers who ask for it.
 pub(super) fn details(
     options: &Options,
     main: &Measured,

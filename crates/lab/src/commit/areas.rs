@@ -66,7 +66,7 @@ impl Areas {
         Arc::new(Part::new(Arc::clone(&disk.device), "archives", start, self.archive))
     }
 
-    /// Takes away what says that there was a log: the disk may be used for anything again.
+    /// Removes what shows that there was a log: the disk may be used for anything again.
     pub(crate) async fn wipe(&self, disk: &Disk) -> Result<(), LabError> {
         for group in 1..=GROUPS {
             let start = u64::from(group - 1) * self.group;

@@ -17,7 +17,7 @@ const REDO_BYTES: u64 = 250;
 pub(super) const ASSUMED: &str = "14 bytes of a row in blocks with PCTFREE 10, 70 of undo, 250 of \
      redo; every block written once, all redo in writes of 1 MB";
 
-/// What inserting so many rows writes.
+/// What an insert of this many rows writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Job {
     /// Rows.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cellar_io::real::probe;
 
-/// Where the kernel says in clock ticks, there are so many nanoseconds in one (USER_HZ is 100).
+/// Nanoseconds in a clock tick, the unit of some counters of the kernel (USER_HZ is 100).
 const TICK_NS: u64 = 10_000_000;
 
 /// Counters that only grow. What the kernel does not tell stays out.

@@ -127,7 +127,7 @@ fn described(file: &Path, options: &Options) -> String {
     }
 }
 
-/// Runs `work` with a runtime of its own, so that its threads, rings and counters are of it alone.
+/// Runs `work` with a runtime of its own, so that its threads, rings and counters belong to it alone.
 fn with_runtime<T: Send>(
     file: &Path,
     work: impl FnOnce(&Runtime) -> Result<T, LabError> + Send,

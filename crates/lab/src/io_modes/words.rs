@@ -41,7 +41,7 @@ pub(super) fn finding(rows: Rows<'_>, options: &Options) -> String {
     sentences.join(" ")
 }
 
-/// One sentence for whoever reads no more.
+/// A summary in one sentence.
 fn headline(rows: Rows<'_>, loads: &[&str]) -> String {
     let told = |load: &&str| {
         let of = |name: &str| {
@@ -183,7 +183,7 @@ fn listed<S: AsRef<str>>(words: &[S]) -> String {
     }
 }
 
-/// What is to be known beside the finding.
+/// Remarks beside the finding.
 pub(super) fn remarks(
     rows: Rows<'_>,
     measured: &Measured,
@@ -311,7 +311,7 @@ const CALLS: [&str; 10] = [
     "futex",
 ];
 
-/// How it was measured, for who asks.
+/// The method, for readers who ask for it.
 pub(super) fn details(measured: &Measured) -> Vec<(String, String)> {
     let say = |label: &str, text: &str| (label.to_owned(), text.to_owned());
     vec![

@@ -346,7 +346,7 @@ fn finding(options: &Options, main: &Measured, arms: &[Arm], rows: &[DepthRow]) 
 /// Less than this is read in so short a time that its rate says little.
 const FILE_MIN: u64 = 512 << 20;
 
-/// One sentence for whoever reads no more.
+/// A summary in one sentence.
 fn headline(main: &Measured, deep: &Arm, two: bool) -> String {
     let Some(ratio) = deep.ratio.filter(|_| two) else {
         return "This run has no two disks to compare.".to_owned();

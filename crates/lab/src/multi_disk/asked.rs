@@ -32,7 +32,7 @@ pub(super) fn heads(main: &Measured) -> Vec<(String, String)> {
     heads
 }
 
-/// How it was measured, for whoever asks.
+/// The method, for readers who ask for it.
 pub(super) fn details(
     options: &Options,
     main: &Measured,

@@ -8,7 +8,7 @@ use crate::table_scan::table::Spec;
 
 /// Its name.
 pub(super) const ARM: &str = "table";
-/// A model scans a table of at most so many bytes: more gives the same figures later.
+/// A model scans a table of at most this many bytes: more would take longer and give the same figures.
 pub(super) const MODEL_BYTES: u64 = 64 << 20;
 
 /// The tables of a layout, if there are to be any.

@@ -18,7 +18,7 @@ pub struct Given {
     pub(crate) facts: DiskFacts,
     /// The kernel's name of the device that it is, or that its file is on.
     pub(crate) block: Option<String>,
-    /// The device that moves its bytes in the end: behind a loop device the one below its file.
+    /// The device that moves the bytes in the end: for a loop device, the one below its file.
     pub(crate) bottom: Option<String>,
     pub(crate) is_file: bool,
 }

@@ -17,7 +17,7 @@ use crate::preset::Preset;
 /// A machine that exists in virtual time only. What runs on it takes as long as the model says and
 /// comes out the same every time.
 pub struct Model {
-    /// What its disks are like, in order; those behind are like the last.
+    /// What its disks are like, in order; further disks are like the last.
     presets: Vec<Preset>,
     sim: Sim,
 }
@@ -34,7 +34,7 @@ impl Model {
         Model::mixed(vec![preset], seed)
     }
 
-    /// A machine whose first disk is like the first preset and so on; those behind are like the last.
+    /// A machine whose first disk is like the first preset and so on; further disks are like the last.
     ///
     /// # Panics
     /// If there is no preset.

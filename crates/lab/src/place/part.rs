@@ -31,7 +31,7 @@ impl Part {
         Ok(self.start + offset)
     }
 
-    /// Takes away what says that it was in a group: its first and its last MiB become zeros.
+    /// Removes what shows that it was in a group: its first and its last MiB become zeros.
     pub(crate) async fn wipe(&self) -> Result<(), IoError> {
         const MIB: usize = 1 << 20;
         for at in [0, self.geometry.size - MIB as u64] {

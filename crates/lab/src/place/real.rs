@@ -23,14 +23,14 @@ use crate::control::Control;
 use crate::counters::DeviceUse;
 use crate::error::LabError;
 
-/// How long disks are watched before a run: whoever else uses them is told.
+/// How long disks are watched before a run: other users of them are reported.
 const IDLE_FOR: Duration = Duration::from_millis(300);
 
 /// Disks of this machine.
 pub struct Here<'a> {
     runtime: &'a Runtime,
     source: Source,
-    /// Models put before the disks, in order; those behind get the last.
+    /// Models put in front of the disks, in order; further disks get the last.
     shapes: Vec<Option<ShapeOptions>>,
     /// The logical sector, where the disk can do it; else its own.
     sector: u32,

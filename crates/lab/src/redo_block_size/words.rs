@@ -179,7 +179,7 @@ pub(super) fn finding(main: &Measured, noise: Noise) -> String {
     text.trim_end().to_owned()
 }
 
-/// One sentence for whoever reads no more.
+/// A summary in one sentence.
 fn headline(main: &Measured, noise: Noise) -> String {
     let name = sync(Work::Small);
     let noise = noise.spread.max(main.spread(Work::Small, &name)).max(NOTHING);

@@ -167,7 +167,7 @@ pub(super) fn finding(options: &Options, main: &Measured, noise: Noise) -> Strin
     text.trim_end().to_owned()
 }
 
-/// One sentence for whoever reads no more.
+/// A summary in one sentence.
 fn headline(options: &Options, main: &Measured) -> String {
     let way =
         |sessions: &usize, block: &u32| Way { job: Job::ALONE, sessions: *sessions, block: *block };
@@ -325,7 +325,7 @@ fn whole_job(options: &Options, main: &Measured, noise: Noise) -> String {
     let floor = |job| noise.spread.max(main.spread(way(job))).max(NOTHING);
     let alone = main.times_disk(way(Job::ALONE), Layout::Flash).map(|times| 1.0 / times);
     let alone = alone.map(|ratio| verdict(ratio, floor(Job::ALONE)));
-    // Jobs of one answer are told together.
+    // Jobs with the same answer are reported together.
     let mut told: Vec<(String, Vec<String>)> = Vec::new();
     for job in options.jobs().into_iter().filter(|job| *job != Job::ALONE) {
         let on = |layout| Some((main.rate(way(job), layout)?, main.scanned(way(job), layout)?));

@@ -9,7 +9,7 @@ use crate::table_scan::table::{Spec, room};
 
 /// The AU of the group, as `cellar init` takes it.
 pub(super) const AU_SIZE: u64 = 4 << 20;
-/// A model scans at most so many bytes: more gives the same figures later.
+/// A model scans at most this many bytes: more would take longer and give the same figures.
 pub(super) const MODEL_BYTES: u64 = 64 << 20;
 
 /// What may be set.

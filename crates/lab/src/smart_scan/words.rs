@@ -93,7 +93,7 @@ pub(super) fn finding(main: &Measured, arms: &[Arm]) -> String {
     text.trim_end().to_owned()
 }
 
-/// One sentence for whoever reads no more.
+/// A summary in one sentence.
 fn headline(main: &Measured) -> String {
     let all = question::all();
     let known = all.iter().filter_map(|question| reduction(main, question));
@@ -233,7 +233,7 @@ fn two_reads(main: &Measured, arms: &[Arm]) -> String {
     }
 }
 
-/// What is to be known beside the answer.
+/// Remarks beside the answer.
 pub(super) fn remarks(options: &Options, main: &Measured) -> Vec<(String, String)> {
     let mut remarks = Vec::new();
     let mut say = |label: &str, text: String| remarks.push((label.to_owned(), text));
@@ -262,7 +262,7 @@ pub(super) fn remarks(options: &Options, main: &Measured) -> Vec<(String, String
     remarks
 }
 
-/// How it was measured, for whoever asks.
+/// The method, for readers who ask for it.
 pub(super) fn details(main: &Measured, model: Option<&Measured>) -> Vec<(String, String)> {
     let mut details = Vec::new();
     let mut say = |label: &str, text: String| details.push((label.to_owned(), text));

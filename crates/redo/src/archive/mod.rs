@@ -1,8 +1,8 @@
-//! Archives: what was in a group, kept elsewhere before the group is written again.
+//! Archives: the contents of a group, stored elsewhere before the group is reused.
 //!
-//! [`Log::archive`](crate::Log::archive) writes the oldest finished group that was not archived;
-//! [`ArchiveReader`] gives the same records with the same LSNs. An archive is published whole, and
-//! only then the control data says so: a crash in between has the same bytes published again.
+//! [`Log::archive`](crate::Log::archive) writes the oldest finished group that has not been archived;
+//! [`ArchiveReader`] returns the same records with the same LSNs. An archive is published whole, and
+//! only then recorded in the control data: after a crash in between the same bytes are published again.
 
 mod reader;
 mod writer;
@@ -19,7 +19,7 @@ pub trait ArchiveStore: Send + Sync + 'static {
     /// under the same name is discarded.
     fn create<'a>(&'a self, name: &'a str) -> IoFuture<'a, Box<dyn ArchiveFile>>;
 
-    /// Bytes of a published archive; fewer than `length`, in bytes, only at its end.
+    /// Reads bytes of a published archive; fewer than `length` bytes only at its end.
     fn read<'a>(&'a self, name: &'a str, offset: u64, length: usize) -> IoFuture<'a, Bytes>;
 }
 
@@ -31,7 +31,7 @@ pub trait ArchiveFile: Send {
     /// Makes all appended bytes durable. It is called once, and never again after an error.
     fn sync(&mut self) -> IoFuture<'_, ()>;
 
-    /// Gives the archive its name, durably, and replaces one that has it: after a crash meanwhile either
+    /// Gives the archive its name, durably, replacing one that has it: after a crash meanwhile either
     /// the old or the new one is there, whole.
     fn publish(self: Box<Self>) -> IoFuture<'static, ()>;
 }

@@ -1,4 +1,4 @@
-//! Reading archives, one after the other: every CRC, the chain and the ends are checked.
+//! The reader of archives, one after the other: every CRC, the chain and the ends are checked.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::recovery::{Assembler, Record};
 /// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;
 
-/// Gives out the records of archives that follow each other, as recovery would.
+/// Returns the records of consecutive archives, as recovery would.
 pub struct ArchiveReader {
     store: Arc<dyn ArchiveStore>,
     database: DatabaseId,
     sequences: RangeInclusive<u64>,
     current: Option<Current>,
-    /// CRC of the last block and the number of the next, once an archive was read.
+    /// CRC of the last block and number of the next, once an archive has been read.
     before: Option<(u32, Abn)>,
     records: Assembler,
 }
@@ -35,7 +35,7 @@ pub struct ArchiveReader {
 struct Current {
     name: String,
     header: ArchiveHeader,
-    /// Bytes that were read and not used yet, and where they begin in the archive.
+    /// Bytes that were read but not used yet, and where they begin in the archive.
     buffer: BytesMut,
     offset: u64,
     /// What the end must say.
@@ -45,8 +45,8 @@ struct Current {
 }
 
 impl ArchiveReader {
-    /// Reads the archives of `sequences`, all of which must be there. Records that begin before
-    /// `from` are not given out, nor one that began before the first archive.
+    /// Reads the archives of `sequences`, all of which must exist. Records that begin before `from`
+    /// are not returned, nor is one that began before the first archive.
     pub fn new(
         store: Arc<dyn ArchiveStore>,
         database: DatabaseId,
@@ -57,7 +57,7 @@ impl ArchiveReader {
         ArchiveReader { store, database, sequences, current: None, before: None, records }
     }
 
-    /// The next record; `None` behind the last that ends in these archives.
+    /// The next record; `None` after the last one that ends in these archives.
     ///
     /// # Errors
     /// [`Error::ArchiveMissing`], where a group was cleared before it was archived;
@@ -186,7 +186,7 @@ impl Current {
         Ok(self.buffer.split_to(count))
     }
 
-    /// A block whose padding was put back.
+    /// A block with its padding restored.
     fn check_block(&mut self, block: &[u8]) -> Result<BlockHeader, Damage> {
         let (header, crc) = BlockHeader::open(block, self.header.database)?;
         let field = |field, value| Err(Damage::Field { field, value });

@@ -1,4 +1,4 @@
-//! Writing an archive: a finished group is read back from all media, checked and packed.
+//! The writer of an archive: a finished group is read back from all media, checked and packed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct Archived {
     pub sequence: u64,
     /// What the archive is called.
     pub name: String,
-    /// Its records begin at or behind this.
+    /// Its records begin at or after this.
     pub first: Lsn,
     /// The next archive begins here.
     pub end: Lsn,
@@ -36,7 +36,7 @@ pub struct Archived {
     pub bytes: u64,
 }
 
-/// An archive is not held back longer than this.
+/// The longest time that one archive is spread over.
 const PACE_MAX: Duration = Duration::from_secs(5);
 
 /// What is needed to read a finished group.
@@ -51,26 +51,26 @@ struct Job {
 }
 
 impl State {
-    /// The group that is to be archived next, by place, if it is finished and nobody does it.
+    /// The group to archive next, by place, if it is finished and nobody is archiving it.
     pub fn to_archive(&self) -> Option<usize> {
         let next = |g: &crate::writer::GroupAt| {
             g.sequence == self.control.archived + 1 && g.end() <= self.durable
         };
-        // A medium that is late does not have it yet, and the one that has may just have gone.
+        // A medium that is late does not have it yet, and the one that has it may just have failed.
         let settled = |place: &usize| self.tracked.iter().all(|unit| unit.group != *place);
         let wanted = self.control.archiving && !self.archiver;
         self.groups.iter().position(next).filter(settled).filter(|_| wanted)
     }
 
-    /// Groups are finished about as far apart as they are archived: an archive takes half of that, so that it takes
-    /// little from those who commit at any moment and is done before the next group is full.
+    /// Groups are finished about as often as they are archived. An archive is spread over half that interval, so
+    /// that it costs committers little at any moment and is done before the next group is full.
     fn archive_pace(&mut self, now: Instant) -> (Instant, Duration) {
         let before = self.archive_began.replace(now);
         (now, before.map_or(Duration::ZERO, |before| now.since(before) / 2).min(PACE_MAX))
     }
 
-    /// Whether an archive is wanted as soon as can be: the log has no other group to go on in behind the one that it
-    /// fills, another group waits for its turn, or the log ends.
+    /// Whether the archive is urgent: the log has no other group to go on to after the one it is filling, another
+    /// group waits for its turn, or the log is being closed.
     fn wants_archive_now(&self) -> bool {
         let waits = |g: &&crate::writer::GroupAt| {
             g.sequence > self.control.archived && g.used.is_some() && g.end() <= self.durable
@@ -109,7 +109,7 @@ impl State {
     }
 }
 
-/// Nobody archives any more when it is dropped.
+/// When this is dropped, nobody is archiving.
 struct Turn<'a>(&'a Arc<Inner>);
 
 impl Drop for Turn<'_> {
@@ -121,9 +121,9 @@ impl Drop for Turn<'_> {
 }
 
 impl Log {
-    /// Archives the oldest finished group that was not archived, so that it may be written again;
-    /// `None` where there is none that nobody archives already, or it was cleared meanwhile. What
-    /// fails may be tried again.
+    /// Archives the oldest finished group that has not been archived, so that it can be reused; `None` where there
+    /// is no such group, somebody is archiving it already, or it was cleared meanwhile. A failed call can be
+    /// repeated.
     ///
     /// # Errors
     /// [`Error::NotArchiving`]; [`Error::Damaged`], [`Error::Divergent`], [`Error::Corrupt`] when
@@ -144,7 +144,7 @@ impl Log {
         let archived = match self.write_archive(store, job).await {
             Ok(Some(archived)) => archived,
             Ok(None) => return Ok(None),
-            // What was read may have been written over already.
+            // What was read may have been overwritten already.
             Err(_) if !self.0.with(|state| state.has_sequence(sequence)) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -176,12 +176,12 @@ impl Log {
         }
     }
 
-    /// The newest sequence that is archived, or was cleared without, durably.
+    /// The newest sequence that is durably archived, or cleared without an archive.
     pub fn archived(&self) -> u64 {
         self.0.with(|state| state.archived)
     }
 
-    /// Writes the archive of a group; `None` where that was cleared before it was published.
+    /// Writes the archive of a group; `None` where the group was cleared before it was published.
     async fn write_archive(
         &self,
         store: &dyn ArchiveStore,
@@ -203,7 +203,8 @@ impl Log {
         while !walk.switched {
             match walk.step(&mut reader).await? {
                 Ok((header, block)) => {
-                    // What media lack is theirs to get: they are late, or recovery repairs them.
+                    // Blocks that a medium lacks are not the archiver's task: the medium is late, or recovery
+                    // repairs it.
                     walk.repairs.clear();
                     let crc = walk.chain.expect("a block was just read");
                     out.put(&mut *file, &header, crc, &block).await?.map_err(failed)?;
@@ -286,7 +287,7 @@ impl Packer {
     ) -> Result<Result<(), IoError>, Error> {
         let (used, padding) = block.split_at(usize::from(header.used));
         if let Some(byte) = padding.iter().find(|byte| **byte != 0) {
-            // It could not be put back, and no writer leaves it.
+            // Its padding could not be restored, and no writer leaves such a block.
             let damage = Damage::Field { field: "padding", value: u64::from(*byte) };
             return Err(Error::Corrupt { abn: header.abn, damage });
         }

@@ -1,12 +1,12 @@
 //! Measurement of the cost of 512-byte blocks on a device, written as a log writes.
 //!
-//! A log never writes a block twice, and units follow each other: eight blocks of 512 go into the
-//! same page of 4,096. So each size has a stretch of its own, and bursts of both sizes, close to each
-//! other in time, are compared: the head of a disk, or the page that a flash has in memory, stays where
-//! it is within a burst, and a disturbance hits both. The first writes of a burst bring the disk there
-//! and are not counted. A burst that is counted covers a whole page, so that a cost that comes with each
-//! page, or by chance every other time, is counted in proportion. Of the ratios of pairs only the middle
-//! half counts, so an occasional late write does not change the result.
+//! A log never writes a block twice, and units follow each other: eight blocks of 512 bytes go into the
+//! same 4,096-byte page. So each size has a stretch of its own, and bursts of both sizes that are close
+//! in time are compared: within a burst the head of a disk, or the page that flash has in memory, stays
+//! where it is, and a disturbance hits both. The first writes of a burst bring the disk there and are
+//! not counted. The counted writes cover a whole page, so that a cost that comes once a page, or at
+//! random every other time, is counted in proportion. Only the middle half of the ratios of pairs
+//! counts, so an occasional late write does not change the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,37 +18,38 @@ use futures_util::stream::FuturesUnordered;
 
 use super::AS_GOOD;
 
-/// Writes of a burst that are counted.
+/// Writes of a burst that count.
 const COUNTED: u32 = 8;
-/// Units in flight in a crowd, as many as a log has.
+/// Units in flight under load, as many as a log has.
 const IN_FLIGHT: u32 = 4;
-/// Bytes of a unit in a crowd, where blocks are smaller: about four records of 200 bytes.
+/// Bytes of a unit under load, where blocks are smaller: about four records of 200 bytes.
 const UNIT: u64 = 1024;
-/// Rounds, however long they take.
+/// Rounds that are always made, however long they take.
 const ROUNDS_MIN: usize = 2;
-/// Rounds, and time, after which it may be clear.
+/// Rounds, and time, after which the result may be clear.
 const ROUNDS_CLEAR: usize = 16;
 const TIME_CLEAR: Duration = Duration::from_millis(200);
 /// A standard error of 1 % is good enough for anything.
 const ERROR_CLEAR: f64 = 0.01;
 /// Each size has a stretch of so many bytes, or of half the file.
 const STRETCH: u64 = 1 << 20;
-/// Bytes that are written, over and over.
+/// The bytes to be written, over and over.
 const CONTENT: u64 = 64 << 10;
 
-/// What a device takes.
+/// The write times of a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
-    /// The logarithm of how many times as long 512 takes as 4,096: the mean of alone and in a crowd.
+    /// The logarithm of how many times as long 512 takes as 4,096: the mean of one at a time and under
+    /// load.
     pub(super) log: f64,
     /// The standard error of that.
     pub(super) error: f64,
-    /// Of a durable write of 4,096 bytes alone.
+    /// The time of a durable write of 4,096 bytes, alone.
     pub(super) seconds_4096: f64,
 }
 
 impl Cost {
-    /// Of a durable write of 512 bytes.
+    /// The time of a durable write of 512 bytes, alone.
     pub(super) fn seconds_512(&self) -> f64 {
         self.seconds_4096 * self.log.exp()
     }
@@ -151,7 +152,7 @@ pub(super) async fn cost_of_512(
             break;
         }
     }
-    // What was measured with must not be taken for blocks of the log.
+    // The test data must not be mistaken for blocks of the log.
     for start in [0, size] {
         let zeros = Buffer::zeroed(size as usize).freeze();
         device.write_at(Io::COMMIT, start, zeros, Durability::Durable).await?;
@@ -160,14 +161,14 @@ pub(super) async fn cost_of_512(
     Ok(Cost { log, error, seconds_4096: middle(&larges).0 })
 }
 
-/// Whether more rounds would not change what is chosen.
+/// Whether more rounds would not change the choice.
 fn is_clear(logs: &[f64]) -> bool {
     let (log, error) = middle(logs);
     error <= ERROR_CLEAR || (log - AS_GOOD.ln()).abs() >= 5.0 * error
 }
 
-/// The mean of the middle half, and its standard error. Of values by chance around a mean the middle
-/// half spans 1.35 deviations, and its mean is 1.09 times as far off as that of all would be.
+/// The mean of the middle half, and its standard error. For normally distributed values the middle half
+/// spans 1.35 standard deviations, and its mean has 1.09 times the error of the mean of all.
 fn middle(values: &[f64]) -> (f64, f64) {
     let mut values = values.to_vec();
     values.sort_unstable_by(f64::total_cmp);

@@ -27,7 +27,7 @@ pub struct ArchiveHeader {
     pub sequence: u64,
     /// Number of its first block.
     pub first: Abn,
-    /// Where the log goes on behind it: first block of the next sequence.
+    /// Where the log continues: first block of the next sequence.
     pub end: Abn,
     /// The CRC of the block before the first.
     pub chain: u32,
@@ -95,7 +95,7 @@ pub struct ChunkHeader {
     pub blocks: u32,
     /// Its bytes before compression.
     pub raw: u32,
-    /// Its bytes as they are here: LZ4, or as they were where that is not less.
+    /// Its stored bytes: LZ4, or uncompressed where that is not longer.
     pub stored: u32,
     /// Number of its first block.
     pub first: Abn,
@@ -124,8 +124,8 @@ pub enum Piece {
 }
 
 impl Piece {
-    /// Reads the first [`PIECE_HEADER`] bytes of a piece. The numbers of a chunk are within their
-    /// bounds, but not checked against its CRC, which its bytes are needed for.
+    /// Reads the first [`PIECE_HEADER`] bytes of a piece. The numbers of a chunk are checked
+    /// against their bounds, but not against its CRC, which needs the bytes of the chunk.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -214,8 +214,8 @@ impl ChunkHeader {
     }
 }
 
-/// Puts the padding back to the first block in `raw`, into `block`, which is as long as a block.
-/// Gives how many bytes of `raw` it took.
+/// Restores the padding of the first block in `raw`, into `block`, which has the length of a block.
+/// Returns how many bytes of `raw` it used.
 ///
 /// # Errors
 /// What is wrong with it.

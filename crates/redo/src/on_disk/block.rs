@@ -14,15 +14,15 @@ const NO_RECORD: u16 = 0xFFFF;
 pub const FIRST: u16 = 1;
 /// The last block of a unit.
 pub const LAST: u16 = 2;
-/// The last block of its group: the log goes on in the next.
+/// The last block of its group: the log continues in the next one.
 pub const SWITCH: u16 = 4;
-/// Holds no record; written so that the watermark covers what was written before.
+/// Holds no record; written to make the watermark cover the blocks before it.
 pub const HEARTBEAT: u16 = 8;
 /// The first block of an incarnation.
 pub const INCARNATION_START: u16 = 16;
 const FLAGS_KNOWN: u16 = FIRST | LAST | SWITCH | HEARTBEAT | INCARNATION_START;
 
-/// What the checksums of one incarnation of one database begin with.
+/// The seed of the checksums of one incarnation of one database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(u32);
 
@@ -34,7 +34,7 @@ impl Seed {
     }
 }
 
-/// What a block says of itself.
+/// The header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
     /// `FIRST`, `LAST`, `SWITCH`, `HEARTBEAT`, `INCARNATION_START`.

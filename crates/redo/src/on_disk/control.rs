@@ -1,4 +1,4 @@
-//! Control data: what must be known of the log before any block of it can be judged.
+//! Control data: what a reader must know before it can judge any block of the log.
 
 use super::header::{
     FEATURES_KNOWN, FORMAT_VERSION, MediumState, Quorum, check_version, decode_state, encode_state,
@@ -54,12 +54,12 @@ pub struct Clean {
     pub end: Abn,
 }
 
-/// What must be known of the log before any block of it can be judged.
+/// What a reader must know before it can judge any block of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlData {
     /// The database.
     pub database: DatabaseId,
-    /// Counts the writings.
+    /// Counts the times that it was written.
     pub generation: u64,
     /// 512 or 4096.
     pub block_size: u32,
@@ -75,7 +75,7 @@ pub struct ControlData {
     pub durable: Abn,
     /// Groups up to this sequence were archived.
     pub archived: u64,
-    /// The newest incarnation that is in a header of every medium that takes part.
+    /// The newest incarnation that every active medium has in a header.
     pub confirmed: u32,
     /// Set while the log is closed.
     pub clean: Option<Clean>,
@@ -153,7 +153,7 @@ impl ControlData {
         b
     }
 
-    /// Reads it; what follows it must be cut off.
+    /// Reads it; the caller has cut off whatever follows it.
     ///
     /// # Errors
     /// What is wrong with it.

@@ -19,7 +19,7 @@ const USED: usize = MEDIA_AT + MEDIA_MAX * 16;
 pub enum MediumState {
     /// It gets every block.
     Active,
-    /// It lacks blocks from `since` on, and is not believed until it was copied anew.
+    /// It lacks blocks from `since` on, and is not trusted until it has been copied anew.
     Failed {
         /// The first block that it may lack.
         since: Abn,

@@ -15,7 +15,7 @@ pub const HEADER_BYTES: usize = 4096;
 pub const UNIT_BYTES_MAX: usize = 1 << 20;
 /// At most so many media.
 pub const MEDIA_MAX: usize = 8;
-/// Units on their way at once are at most so many: how far recovery looks behind a gap.
+/// The most units in flight at once: how far recovery looks past a gap.
 pub const UNITS_IN_FLIGHT_MAX: usize = 4;
 
 /// The identity of a database, random at creation; each block's checksum depends on it.
@@ -63,7 +63,7 @@ pub enum Damage {
         /// The bits that are not known.
         bits: u64,
     },
-    /// A field has a value that cannot be.
+    /// A field has an impossible value.
     #[error("its field `{field}` has the impossible value {value}")]
     Field {
         /// The name of the field.

@@ -16,27 +16,27 @@ use crate::on_disk::{Damage, HEADER_BYTES};
 use crate::options::Medium;
 use crate::recovery::read::{Files, LAST};
 
-/// How far a medium is believed.
+/// How far a medium is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It has what it was given.
+    /// It has everything that it was given.
     Whole,
-    /// It is there and has missed the last opening: what it lacks proves nothing.
+    /// It is there but missed the last opening: what it lacks proves nothing.
     Stale,
     /// The control data says that it failed: not read.
     Failed,
-    /// It failed and is to come back: it is never believed, and what it lacks is written to it.
+    /// It failed and is to return: it is never trusted, and what it lacks is written to it.
     Returning,
-    /// It is not there, its headers cannot be read, or its files are not the ones that belong here.
+    /// It is absent, its headers cannot be read, or its files are not the ones that belong here.
     Missing,
 }
 
 impl Standing {
-    /// What a medium is that does not answer.
+    /// The standing of a medium that does not answer.
     pub fn unanswered(self) -> Standing {
         match self {
             Standing::Whole | Standing::Stale | Standing::Missing => Standing::Missing,
-            // It was not to be believed in the first place.
+            // It was not trusted in the first place.
             Standing::Returning | Standing::Failed => Standing::Failed,
         }
     }
@@ -49,16 +49,16 @@ pub(crate) struct Judged {
     pub files: Files,
     /// Headers that were damaged in one copy or both.
     pub bad_headers: u32,
-    /// Groups, by place, whose second copy is damaged: it is written first, for the other is all
-    /// there is.
+    /// Groups, by place, whose second copy is damaged: that copy is rewritten first, because the
+    /// other one is the only good one.
     pub bad_second: Vec<usize>,
     /// Why it is not used although it is here: [`Error::Foreign`], [`Error::FileSize`] or
     /// [`Error::BlockSize`].
     pub refused: Option<Error>,
 }
 
-/// Judges every medium that the control data knows. One whose files do not belong here is as good as
-/// missing: the others may be enough.
+/// Judges every medium that the control data lists. A medium whose files do not belong here counts
+/// as missing: the others may be enough.
 ///
 /// # Errors
 /// [`Error::NoMedium`] for a medium that it does not know; [`Error::ControlOld`].
@@ -85,7 +85,7 @@ pub(crate) async fn judge(
     let (soon, last) = (start.plus(patience), start.plus(patience * LAST));
     let mut answered = false;
     while !open.is_empty() {
-        // As for blocks: somebody must answer, and for that there is more time.
+        // As with blocks: somebody must answer, so there is more time.
         let limit = if answered { soon } else { last };
         let Either::Left((Some((number, judged)), _)) =
             select(open.next(), env.sleep_until(limit)).await
@@ -112,7 +112,7 @@ fn files_of<'a>(
     (medium, control.groups.iter().map(|group| file(group.number)).collect())
 }
 
-/// A medium that is not there. One that is known to have failed is not missed.
+/// A medium that is absent. One that is known to have failed is not counted as missing.
 fn absent(control: &ControlData, number: usize, files: Files) -> Judged {
     let standing = match control.media[number].state.is_active() {
         true => Standing::Missing,

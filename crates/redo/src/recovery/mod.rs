@@ -1,12 +1,12 @@
-//! Recovery: what is in the log, from the checkpoint to its end, and then the open log.
+//! Recovery: reads the log from the checkpoint to its end, then opens it.
 //!
 //! 1. Control data says which media, groups and openings there are; headers say which media are
 //!    what they were.
 //! 2. The walk takes each block from any medium that has it whole, and gives the records out.
-//! 3. Where no medium has the next block the log ends, unless a block behind it, the control data
-//!    or missing media say that it was acknowledged: then nothing is opened.
-//! 4. What media lack is written again, flushed, a new incarnation is made durable, and the log
-//!    is open. A crash anywhere before leads to the same end.
+//! 3. Where no medium has the next block the log ends, unless a later block, the control data or missing
+//!    media show that it was acknowledged: then the log is not opened.
+//! 4. What media lack is written again and flushed, a new incarnation is made durable, and the log is open.
+//!    A crash anywhere before that leads to the same end.
 
 pub(crate) mod judge;
 mod open;
@@ -45,10 +45,11 @@ pub struct OpenLog {
     pub media: Vec<Medium>,
     /// Parameters.
     pub options: Options,
-    /// Media that failed and are to take part again: recovery copies to them what it reads. All earlier
+    /// Media that failed and are to be used again: recovery copies to them what it reads. All earlier
     /// writes to them must have been answered.
     pub returning: Vec<String>,
-    /// Open even if missing media may hold the only copy of acknowledged records: those are lost.
+    /// Open the log even if missing media may hold the only copy of acknowledged records, which are then
+    /// lost.
     pub force: bool,
 }
 
@@ -69,7 +70,7 @@ pub struct Report {
     pub left_out: Vec<String>,
     /// Files that are present and do not belong to this log, each with the reason.
     pub refused: Vec<String>,
-    /// Media that have lost blocks which they had acknowledged.
+    /// Media that lost blocks which they had acknowledged.
     pub lost_writes: Vec<String>,
     /// Whether acknowledged records may be lost because the log was opened by force.
     pub forced: bool,
@@ -96,7 +97,7 @@ pub struct Recovery {
     unrepaired: Vec<usize>,
 }
 
-/// Repairs are written when so many blocks are lacking.
+/// Repairs are written once this many blocks are lacking.
 const REPAIRS_MAX: usize = 1024;
 
 impl Recovery {
@@ -158,8 +159,8 @@ impl Recovery {
         self.walk.control.checkpoint
     }
 
-    /// Moves the checkpoint to `lsn`: everything below it was read and is durable elsewhere, and the opened
-    /// log begins there. A checkpoint never goes back, nor beyond what was read.
+    /// Moves the checkpoint to `lsn`: everything below it has been read and is durable elsewhere, and the
+    /// opened log begins there. A checkpoint never moves back, nor past what was read.
     ///
     /// # Errors
     /// [`Error::BadValue`] for an LSN that was not read yet.
@@ -173,26 +174,27 @@ impl Recovery {
         Ok(())
     }
 
-    /// Whether it was begun by force: acknowledged records may be lacking at its end.
+    /// Whether it was started by force: acknowledged records may be missing at its end.
     pub fn is_forced(&self) -> bool {
         self.force
     }
 
-    /// Has it read on where it would be refused, as if it had been begun by force.
+    /// Makes it read on where it would stop with an error, as if it had been started by force.
     #[must_use]
     pub fn by_force(mut self) -> Recovery {
         self.force = true;
         self
     }
 
-    /// Has it write nothing: the records are read, and the log cannot be opened by it.
+    /// Makes it read-only: records are read, but it cannot open the log.
     #[must_use]
     pub fn without_writes(mut self) -> Recovery {
         self.is_read_only = true;
         self
     }
 
-    /// The end of what was read so far; of the log, once [`next`](Recovery::next) has returned `None`.
+    /// The end of what has been read so far; after [`next`](Recovery::next) has returned `None`, the end of
+    /// the log.
     pub fn end(&self) -> Lsn {
         self.walk.end()
     }
@@ -233,7 +235,7 @@ impl Recovery {
         }
     }
 
-    /// Says of media that are missing what is wrong with those that are here.
+    /// Adds to an error about missing media what is wrong with those that are present.
     fn explained(&self, error: Error) -> Error {
         match error {
             Error::MediaMissing { from, known_until, media, .. } => {
@@ -265,7 +267,7 @@ fn check(data: &ControlData) -> Result<(), Error> {
     let mut used: Vec<_> = data.groups.iter().filter(|group| group.sequence > 0).collect();
     used.sort_by_key(|group| group.sequence);
     for two in used.windows(2) {
-        // Below the checkpoint one may be gone.
+        // Below the checkpoint an opening may be gone.
         let follows = two[1].sequence == two[0].sequence + 1
             && two[1].first.0 == two[0].first.0 + two[0].capacity;
         let is_needed = two[1].first > data.checkpoint.abn();
@@ -276,7 +278,7 @@ fn check(data: &ControlData) -> Result<(), Error> {
     Ok(())
 }
 
-/// Gives a log that was never opened its first group.
+/// Assigns the first group of a log that was never opened.
 fn begin(data: &mut ControlData) {
     if data.groups.iter().all(|group| group.sequence == 0) {
         (data.groups[0].sequence, data.groups[0].first) = (1, data.checkpoint.abn());

@@ -1,4 +1,4 @@
-//! The end of recovery: media are repaired, a new incarnation is durable, the log is open.
+//! The end of recovery: media are repaired, a new incarnation becomes durable, the log is open.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -83,7 +83,7 @@ impl Recovery {
         }
     }
 
-    /// Whether a medium is used from now on.
+    /// Whether a medium stays in use.
     fn is_used(&self, medium: usize) -> bool {
         let standing = self.judged[medium].standing;
         let there = !matches!(standing, Standing::Failed | Standing::Missing);
@@ -105,8 +105,8 @@ impl Recovery {
             }
         }
         if report.forced {
-            // What is written from here on takes the place of what was archived behind it. The group
-            // that it ends in is archived again if the openings are known that its blocks are of.
+            // Blocks written from here on replace what was archived past this point. The group that the
+            // log ends in is archived again if the openings that wrote its blocks are known.
             let ends_in = &control.groups[self.walk.group];
             let is_known = control.incarnation_of(ends_in.first).is_some();
             let kept = ends_in.sequence.saturating_sub(u64::from(is_known));
@@ -115,7 +115,8 @@ impl Recovery {
         forget_incarnations(&mut control);
         control.durable = start.first;
         for (number, medium) in control.media.iter_mut().enumerate() {
-            // One that returns is active when every header is: the control writer says so then.
+            // A returning medium is active once every header is written: the control writer records it
+            // then.
             let used = used.contains(&number);
             if medium.state.is_active() && !used {
                 medium.state = MediumState::Failed { since: start.first };
@@ -214,8 +215,9 @@ impl Recovery {
         }
     }
 
-    /// Groups below the checkpoint that are still to be archived have as many copies as the others
-    /// afterwards. What no medium has of them keeps no log from opening: the archiver names it.
+    /// Afterwards the groups below the checkpoint that are still to be archived have as many copies as
+    /// the others. Blocks of them that no medium has do not prevent an opening: the archiver reports
+    /// them.
     async fn repair_unarchived(&mut self) {
         let control = &self.walk.control;
         let checkpoint = control.checkpoint.abn();
@@ -234,7 +236,8 @@ impl Recovery {
             self.reader.go(walk.places().into_iter().take(1));
             while !walk.switched && walk.abn < checkpoint.0 {
                 let Ok(Ok(_)) = walk.step(&mut self.reader).await else {
-                    // A medium that returns has not got what cannot be read: it counts another time.
+                    // A returning medium does not have what cannot be read: it counts after a later
+                    // attempt.
                     let returning = |m: &usize| self.judged[*m].standing == Standing::Returning;
                     self.unrepaired.extend((0..self.judged.len()).filter(returning));
                     break;
@@ -248,7 +251,7 @@ impl Recovery {
         }
     }
 
-    /// Writes what media lack of blocks that are in the log: the very bytes that others have. A
+    /// Writes the blocks of the log that media lack, with the very bytes that other media have. A
     /// medium that cannot take them is not used from now on.
     pub(super) async fn repair(&mut self) {
         self.note_late();
@@ -278,7 +281,8 @@ impl Recovery {
         self.unrepaired.extend(failed);
     }
 
-    /// Whether every medium must have had a block: it was acknowledged, and that needed all.
+    /// Whether every medium must have had a block, because it was acknowledged and that required all of
+    /// them.
     fn had_it(&self, abn: u64) -> bool {
         let active = self.walk.control.media.iter().filter(|m| m.state.is_active()).count();
         abn < self.walk.durable && self.walk.control.quorum.of(active) == active
@@ -309,8 +313,8 @@ impl Recovery {
         true
     }
 
-    /// A medium that returns may never have had our headers, or under another number: all of its
-    /// files get them, since the next opening reads all.
+    /// A returning medium may never have had our headers, or may have had them under another number:
+    /// all of its files get them, because the next opening reads all of them.
     async fn write_returning_headers(&mut self) {
         let control = &self.walk.control;
         let newest = control.incarnation().number;
@@ -339,8 +343,8 @@ impl Recovery {
         self.unrepaired.extend(failed);
     }
 
-    /// Makes durable what was read: a write that was cut off may still be in the cache of a device
-    /// that did not lose power, and it counts as written from now on.
+    /// Makes durable what was read: a write that was cut off may still be in the cache of a device that
+    /// did not lose power, and it counts as written from now on.
     async fn flush(&mut self) {
         let control = &self.walk.control;
         let checkpoint = control.checkpoint.abn().0;

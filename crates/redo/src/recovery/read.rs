@@ -18,16 +18,16 @@ use crate::writer::offset_of;
 const READ_BYTES: u64 = 1 << 20;
 /// Chunks that are read ahead.
 const AHEAD: usize = 3;
-/// The smallest piece that is read on its own where a larger one cannot be.
+/// The smallest piece to which a failing read is divided.
 const PIECE: u64 = 4096;
-/// How often a piece that cannot be read is asked for again, and the pause before.
+/// How often an unreadable piece is retried, and the pause before each retry.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Where no other medium is left, one is waited for so many times as long.
+/// The last medium left is waited for this many times as long.
 pub(crate) const LAST: u32 = 15;
 
-/// What `future` gives, unless it takes too long.
+/// The result of `future`, unless it takes too long.
 pub(crate) async fn in_time<T>(
     env: &SharedEnv,
     limit: Duration,
@@ -98,8 +98,8 @@ pub(crate) struct Reader {
     pub block_size: u32,
     /// By medium.
     pub files: Vec<Files>,
-    /// A medium that has not answered by then, when another has, is not read any more. Where none
-    /// has, they are waited for [`LAST`] times as long.
+    /// A medium that has not answered by then is not read any more, if another has answered. If
+    /// none has, they are waited for [`LAST`] times as long.
     pub patience: Duration,
     /// Media that are not read any more.
     pub late: BTreeSet<usize>,
@@ -119,7 +119,7 @@ impl Reader {
         Reader { env, session, block_size, files, patience, late: BTreeSet::new(), places, ahead }
     }
 
-    /// Has these blocks read next; what was ahead is forgotten.
+    /// Reads these blocks next; what was read ahead is dropped.
     pub fn go(&mut self, places: impl IntoIterator<Item = Place>) {
         self.ahead.clear();
         self.places.clear();
@@ -213,13 +213,14 @@ async fn read_column(file: &dyn Device, env: &SharedEnv, offset: u64, length: u6
     if let Ok(bytes) = file.read_at(Io::SCAN, offset, length as usize).await {
         return Column { bytes: Some(bytes), ..Column::default() };
     }
-    // An error somewhere: piece by piece, so that the rest is not lost with it.
+    // There is an error somewhere: the range is read piece by piece, so that the rest is not lost
+    // with it.
     let mut bytes = Buffer::zeroed(length as usize);
     let mut bad = Vec::new();
     let mut at = 0;
     while at < length {
         let piece = PIECE.min(length - at);
-        // A medium that is bad all over is not worth the pauses.
+        // For a medium that is bad all over the pauses are not worth it.
         let tries = if bad.len() < 8 { TRIES } else { 1 };
         match read_piece(file, env, offset + at, piece as usize, tries).await {
             Some(read) => bytes[at as usize..(at + piece) as usize].copy_from_slice(&read),

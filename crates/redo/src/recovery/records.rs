@@ -1,4 +1,4 @@
-//! Records out of the payload of blocks.
+//! Assembly of records from the payload of blocks.
 
 use std::collections::VecDeque;
 
@@ -23,11 +23,11 @@ pub struct Record {
     pub body: Bytes,
 }
 
-/// Puts records together, block after block.
+/// Assembles records, block after block.
 pub(crate) struct Assembler {
-    /// Records before it are not given out.
+    /// Records before this are not returned.
     from: Lsn,
-    /// Whether the place in the stream is known: not before the first record that begins.
+    /// Whether the position in the stream is known: only from the first record that begins.
     synced: bool,
     lsn: Lsn,
     head: [u8; RECORD_HEADER],
@@ -72,7 +72,7 @@ impl Assembler {
     /// [`Error::Corrupt`] where the block does not go with those before it.
     pub fn feed(&mut self, header: &BlockHeader, block: &[u8]) -> Result<(), Error> {
         if header.is(INCARNATION_START) {
-            // The record in progress was never finished: nobody was told of it.
+            // The record in progress was never finished, and never acknowledged.
             (self.have, self.header, self.synced) = (0, None, true);
             self.body.clear();
         }
@@ -83,7 +83,7 @@ impl Assembler {
             at = usize::from(first);
             self.synced = true;
         } else if let Some(missing) = self.missing() {
-            // What the header says must be what the stream says.
+            // The header must agree with the stream.
             let next = BLOCK_HEADER + missing;
             let expected = (next < used).then_some(next);
             if header.first_record.map(usize::from) != expected {

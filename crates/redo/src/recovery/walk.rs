@@ -48,9 +48,9 @@ enum Found {
     Nothing,
 }
 
-/// What the end of the log is.
+/// What is known at the end of the log.
 pub(crate) struct End {
-    /// Media that cannot say whether they have the block behind the end.
+    /// Media that cannot tell whether they have the block at the end.
     pub unknown: Vec<usize>,
 }
 
@@ -91,7 +91,7 @@ impl Walk {
         })
     }
 
-    /// Blocks of the rest of the group, then of those that follow it.
+    /// The blocks left in the group, then those of the groups that follow it.
     pub fn places(&self) -> Vec<Place> {
         let mut places = Vec::new();
         let (mut group, mut from) = (self.group, self.abn);
@@ -151,7 +151,7 @@ impl Walk {
         }
     }
 
-    /// Has the blocks around the next one in hand; false behind the last group.
+    /// Makes sure that the blocks around the next one are loaded; false past the last group.
     async fn load(&mut self, reader: &mut Reader) -> bool {
         loop {
             if let Some(blocks) = &self.current
@@ -192,7 +192,7 @@ impl Walk {
                 continue;
             };
             if self.standing[medium] == Standing::Returning {
-                // Compared below, once it is known what is right.
+                // Compared below, once it is known which copy is right.
                 returning.push((medium, bytes));
                 continue;
             }
@@ -245,8 +245,8 @@ impl Walk {
         End { unknown: all.filter(|(_, s)| lost(s)).map(|(medium, _)| medium).collect() }
     }
 
-    /// Looks behind the gap for blocks that say how far the log was acknowledged: units on their
-    /// way reach so far, and into groups that follow.
+    /// Looks past the gap for blocks that show how far the log was acknowledged: units in flight
+    /// can reach that far, and into groups that follow.
     pub async fn look_behind(&mut self, reader: &mut Reader, end: &mut End) {
         let window =
             (UNITS_IN_FLIGHT_MAX * UNIT_BYTES_MAX) as u64 / u64::from(self.control.block_size);
@@ -271,7 +271,7 @@ impl Walk {
             }
         }
         self.note_late(reader);
-        // Who fell silent here may have been the one that says how far it goes.
+        // The medium that fell silent here may have been the one that shows how far it goes.
         let missing = |m: &usize| self.standing[*m] == Standing::Missing;
         let more = (0..self.standing.len()).filter(missing).filter(|m| !end.unknown.contains(m));
         let more: Vec<usize> = more.collect();
@@ -285,9 +285,10 @@ impl Walk {
         let name = |medium: &usize| self.control.media[*medium].name.clone();
         let active = self.control.media.iter().filter(|m| m.state.is_active()).count();
         let quorum = self.control.quorum.of(active);
-        // A log that was closed in order ends where it says, whoever is missing.
+        // A log that was closed cleanly ends where it says, whichever media are missing.
         let closed = self.control.clean.is_some_and(|clean| clean.end.0 <= self.abn);
-        // Then each that took part has everything; one that did not lacks what is to be archived.
+        // Then each active medium has everything; one that was not active lacks what is to be
+        // archived.
         let has_all = self.standing.contains(&Standing::Whole);
         let closed = closed && (has_all || !self.owes_archives());
         let may_lack = (end.unknown.len() >= quorum && !closed) || known_until.is_some();
@@ -318,7 +319,8 @@ impl Walk {
         control.archiving && groups.any(|g| g.sequence > control.archived && g.first < checkpoint)
     }
 
-    /// An LSN among block numbers that a switch has skipped is where the log went on.
+    /// An LSN among block numbers that a switch skipped stands for the place where the log
+    /// continued.
     pub fn past_skipped(&self, lsn: Lsn) -> Lsn {
         let Some(group) = self.control.group_of(lsn.abn()) else { return lsn };
         let skipped = self.used.get(&group).is_some_and(|used| lsn.abn().0 >= *used);

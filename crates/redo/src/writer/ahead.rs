@@ -1,5 +1,5 @@
 //! The path from the queue to the media: a unit is taken, formed without the lock, and launched when a
-//! slot is free. A unit that cannot grow any more is formed ahead of that, so that a free slot does not
+//! slot is free. A unit that cannot grow any more is formed before that, so that a free slot does not
 //! wait while a megabyte is copied and checksummed.
 
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::writer::queue::Sizes;
 use crate::writer::state::State;
 use crate::writer::unit::{OpenUnit, Shared};
 
-/// So many units are formed before there are slots for them. They cost memory, and what is in them
-/// says how far the log was durable a little earlier.
+/// The number of units that are formed before there are slots for them. They cost memory, and the
+/// durable position written in them is slightly older.
 const AHEAD: usize = 2;
 
 /// A unit that a leader has taken, and what it needs to form it.
@@ -59,7 +59,7 @@ impl State {
         Some(Taken { unit, chain: self.chain, durable: self.durable, end, times })
     }
 
-    /// Whether nobody can lead: neither take the next unit nor launch one that is formed.
+    /// Whether leading is impossible: nobody can take the next unit or launch a formed one.
     pub fn is_busy(&self, options: &Options) -> bool {
         let has_slot = self.has_slot(options);
         let launches = has_slot && !self.formed.is_empty();
@@ -94,7 +94,7 @@ impl State {
         writes
     }
 
-    /// Whoever waits for a unit that is not with the media yet, by where the log goes on behind it.
+    /// The committers of a unit that is not yet with the media, by where the log continues after it.
     pub fn before_launch(&self) -> impl Iterator<Item = (u64, &Arc<Shared>)> {
         let formed = self.formed.iter().map(|formed| (formed.end, &formed.unit.shared));
         formed.chain(self.forming.iter().map(|(end, shared)| (*end, shared)))

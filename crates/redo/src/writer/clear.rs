@@ -1,25 +1,25 @@
-//! Clearing a group: what is in it is given up, archived or not, and it may be written again.
+//! Clearing a group: its contents are given up, archived or not, and it may be reused.
 
 use crate::error::Error;
 use crate::writer::log::{Inner, Log};
 use crate::writer::state::{Full, Health, MediumAt, State};
 use async_recursion::async_recursion as boxed;
 
-/// What comes of a look at a group that is to be cleared.
+/// The result of checking a group that is to be cleared.
 enum Look {
-    /// Its archive is getting its name just now: how that ends is waited for.
+    /// Its archive is just being published: wait for the outcome.
     Published,
-    /// It is cleared when control data of that generation is durable; the sequence that then has no
-    /// archive.
+    /// It is cleared when control data of this generation is durable; also the sequence that then
+    /// has no archive.
     Cleared(u64, Option<u64>),
 }
 
 impl Log {
-    /// Clears a group: what was in it is given up, and it may be written again at once. Its files
-    /// stay. With `unarchived` also where it was not archived, which is the way on when it cannot
-    /// be: the archiver goes on with the next sequence, and there is never an archive of this one.
+    /// Clears a group: its contents are given up, and it may be reused at once. Its files stay.
+    /// With `unarchived` this also works for a group that was not archived, for use when it cannot
+    /// be: the archiver goes on with the next sequence, and this one never gets an archive.
     /// Sequences are given up in order, the oldest first. Returns when that is durable, with the
-    /// sequence that has no archive for it. One that is empty already stays as it is.
+    /// sequence that has no archive because of it. A group that is already empty stays as it is.
     ///
     /// # Errors
     /// [`Error::NoGroup`]; [`Error::GroupCurrent`], [`Error::GroupNeeded`]; [`Error::MediumBusy`]
@@ -41,8 +41,8 @@ impl Log {
 }
 
 impl State {
-    /// Clears a group in the state; one writing of the control data makes it so. Its headers and
-    /// blocks stay what they were until it is written again: the control data alone says which
+    /// Clears a group in the state; it takes effect with one write of the control data. Its headers
+    /// and blocks stay as they are until the group is reused: only the control data says which
     /// sequence a group has.
     fn clear(&mut self, number: u32, unarchived: bool) -> Result<Look, Error> {
         if let Some(error) = Inner::stopped(self) {
@@ -108,8 +108,9 @@ impl State {
         self.groups.iter().any(|group| group.sequence == sequence)
     }
 
-    /// An archive is about to get its name; false where its group was cleared meanwhile. Until that
-    /// is over the group is not cleared, so that what the log says of the archive is true.
+    /// Announces that an archive is about to be published; false where its group was cleared
+    /// meanwhile. Until that is over the group is not cleared, so that what the log says about the
+    /// archive stays true.
     pub fn begin_to_publish(&mut self, sequence: u64) -> bool {
         let has = self.has_sequence(sequence);
         self.publishing = has.then_some(sequence);

@@ -38,8 +38,8 @@ pub struct Committed {
     pub breakdown: Breakdown,
 }
 
-/// A record that was appended, and is to be waited for by [`Log::wait`]. If it is dropped, the record
-/// becomes durable all the same.
+/// A record that was appended, to be waited for with [`Log::wait`]. If this is dropped, the record becomes
+/// durable all the same.
 #[must_use = "nothing says when it is durable"]
 pub struct Queued {
     /// Where it is.
@@ -47,7 +47,7 @@ pub struct Queued {
     unit: Arc<Shared>,
     asked: u64,
     queued: u64,
-    /// For how long all slots had been busy then.
+    /// How long all slots had been busy by then.
     busy: u64,
 }
 
@@ -89,7 +89,8 @@ impl std::fmt::Debug for Wait<'_> {
 }
 
 impl Inner {
-    /// Has a record that `place` puts into the log become durable, also where nobody waits for it.
+    /// Makes sure that a record that `place` puts into the log becomes durable, even if nobody waits for
+    /// it.
     pub(super) fn queue_with(
         self: &Arc<Self>,
         asked: u64,
@@ -115,7 +116,7 @@ impl Inner {
         }))
     }
 
-    /// Queues a record if there is room that nobody waits for, and no committer is to be delayed.
+    /// Queues a record if there is room that nobody else waits for, and commits are not being delayed.
     fn try_queue(
         self: &Arc<Self>,
         asked: u64,
@@ -150,8 +151,8 @@ impl Inner {
 
 impl Log {
     /// Appends a record and waits until it is durable. Recovery returns `kind` and `flags` with it. If the
-    /// future is dropped, the record may or may not be in the log afterwards. Committers drive the writes
-    /// of all: a future that is neither polled nor dropped holds the others up.
+    /// future is dropped, the record may or may not be in the log afterwards. Committers drive each
+    /// other's writes: a future that is neither polled nor dropped blocks the others.
     ///
     /// # Errors
     /// [`Error::RecordTooLong`]; [`Error::Stopped`]; [`Error::OutcomeUnknown`] when the log stops
@@ -170,9 +171,9 @@ impl Log {
         self.wait(session, queued).await
     }
 
-    /// Appends a record if that is possible at once; `None` where it has to wait for room, or is to be
-    /// delayed: [`Log::reserve`] does both. It becomes durable as one of [`Log::append`], or is waited for
-    /// by [`Log::wait`].
+    /// Appends a record if that is possible at once; `None` where it would have to wait for room or be
+    /// delayed, as [`Log::reserve`] does. It becomes durable as with [`Log::append`], or is waited for
+    /// with [`Log::wait`].
     ///
     /// # Errors
     /// [`Error::RecordTooLong`]; [`Error::Stopped`].
@@ -181,7 +182,7 @@ impl Log {
         self.0.try_queue(self.0.now(), header, body)
     }
 
-    /// Waits until a record is durable, and writes for others where that is its turn: see
+    /// Waits until a record is durable, and writes for other committers when it is its turn: see
     /// [`Log::commit`].
     ///
     /// # Errors

@@ -1,8 +1,8 @@
-//! The control_writer: everything that must be durable outside the blocks, one thing after the other.
+//! The control_writer: writes everything outside the blocks that must be durable, one thing after the
+//! other.
 //!
-//! It is a task that lives while there is work: groups that are to be written next, media that
-//! failed, a checkpoint that moved. It alone stores control data and writes headers of an open
-//! log.
+//! It is a task that lives while there is work: groups to be written next, media that failed, a
+//! checkpoint that moved. In an open log, only it stores control data and writes headers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,12 +23,12 @@ use crate::writer::op::write_durably;
 use crate::writer::skip::Skip;
 use crate::writer::state::{GroupAt, Health, State};
 
-/// What is to become durable now.
+/// The changes to be made durable now.
 struct Plan {
     control: ControlData,
     /// Media whose failure it records.
     failing: Vec<usize>,
-    /// Media that count from then on.
+    /// Media that count for the quorum from then on.
     joining: Vec<usize>,
     /// Groups that get headers, by place.
     headers: Vec<usize>,
@@ -93,14 +93,14 @@ impl State {
         for (entry, group) in self.control.groups.iter_mut().zip(&self.groups) {
             (entry.sequence, entry.first) = (group.sequence, Abn(group.first));
         }
-        // From the oldest group that something is still written to; records that were queued may
-        // have gone through several already.
+        // From the oldest group that is still being written; queued records may already have passed
+        // through several.
         let oldest = self.tracked.front().map(|unit| unit.group);
         let oldest = oldest.or(self.formed.front().map(|formed| formed.unit.group));
         let oldest = oldest.or(self.full.front().map(|unit| unit.group)).unwrap_or(self.current);
         let oldest = self.groups[oldest].sequence;
-        // Headers know of media that go and come: control data that do not, because what was written
-        // last was lost, are told as old.
+        // Headers record which media come and go: control data that does not, because its last write
+        // was lost, is recognized as old.
         let in_use = |group: &usize| {
             let group = &self.groups[*group];
             group.sequence >= oldest
@@ -146,7 +146,7 @@ impl State {
         all
     }
 
-    /// What follows from a plan that is durable. Whether it was the first of this opening.
+    /// Applies a plan that is durable. Returns whether it was the first of this opening.
     fn apply(&mut self, plan: &Plan, incarnation: u32) {
         for medium in &plan.failing {
             self.media[*medium].health = Health::Failed;
@@ -169,10 +169,10 @@ impl State {
                 group.prepared |= group.has_headers && entry.sequence == group.sequence;
             }
         } else {
-            // Every medium that takes part knows of this opening: from now on one that does not is
-            // stale.
+            // Every active medium now knows of this opening: one that does not know of it from here on
+            // is stale.
             self.control.confirmed = incarnation;
-            // Those that return have all that recovery may need, and now the headers too.
+            // Returning media have all that recovery may need, and now the headers too.
             for (entry, medium) in self.control.media.iter_mut().zip(&self.media) {
                 if medium.is_active() {
                     entry.state = MediumState::Active;
@@ -185,7 +185,7 @@ impl State {
         self.archived = plan.control.archived;
     }
 
-    /// Whether enough is known of the headers on their way to go on.
+    /// Whether enough headers have been written to go on.
     fn headers_done(&mut self, writes: &[(usize, u64)], waited: Duration, limit: Duration) -> bool {
         let waits = |state: &State, (medium, id): &(usize, u64)| {
             let at = &state.media[*medium];
@@ -229,7 +229,7 @@ pub(crate) fn header_of(
     }
 }
 
-/// Drops openings that no block belongs to which recovery or the archiver may read.
+/// Drops openings whose blocks neither recovery nor the archiver can still read.
 pub(crate) fn forget_incarnations(control: &mut ControlData) {
     let owed = |g: &&GroupEntry| control.archiving && g.sequence > control.archived;
     let owed = control.groups.iter().filter(owed).map(|g| g.first).min();
@@ -373,8 +373,8 @@ impl Inner {
 }
 
 impl Log {
-    /// Recovery will begin at `lsn`: what is below is durable elsewhere. Groups below may be
-    /// written again. Returns when that is durable; a checkpoint never goes back.
+    /// Moves the start of recovery to `lsn`: everything below is durable elsewhere. Groups below it may
+    /// be reused. Returns when that is durable; a checkpoint never moves back.
     ///
     /// # Errors
     /// [`Error::BadValue`] for an LSN that is not durable yet; [`Error::Stopped`].
@@ -396,8 +396,8 @@ impl Log {
         self.0.change_control(change).await
     }
 
-    /// Where recovery would begin after [`Log::set_checkpoint`]: behind what was never written, at most
-    /// where the log is durable. For who keeps the position elsewhere, before the log does.
+    /// Where recovery would begin after [`Log::set_checkpoint`]: past skipped blocks, at most where the
+    /// log is durable. For a caller that stores the position elsewhere before the log does.
     pub fn checkpoint_for(&self, lsn: Lsn) -> Lsn {
         self.0.with(|state| state.checkpoint_for(lsn).max(state.control.checkpoint))
     }
@@ -407,8 +407,8 @@ impl Log {
         self.0.with(|state| state.control.checkpoint)
     }
 
-    /// Closes the log in order: everything is on every medium that takes part, and the control
-    /// data says where it ends.
+    /// Closes the log cleanly: everything is on every active medium, and the control data says where
+    /// the log ends.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -436,7 +436,7 @@ impl Log {
 }
 
 impl State {
-    /// A checkpoint behind blocks that were never written, at most where the log is durable.
+    /// A checkpoint moved past blocks that were never written, at most to where the log is durable.
     fn checkpoint_for(&self, lsn: Lsn) -> Lsn {
         let lsn = self.past_skipped(lsn);
         match lsn.abn().0 >= self.durable {

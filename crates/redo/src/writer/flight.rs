@@ -17,10 +17,10 @@ use crate::writer::skip::Skip;
 use crate::writer::state::{Pending, State, Tracked};
 use crate::writer::unit::{OpenUnit, Shared};
 
-/// Committers to be told, once the lock is not held any more.
+/// Committers to be notified, once the lock is released.
 pub(crate) type Settled = Vec<(Arc<Shared>, Result<UnitTimes, Error>)>;
 
-/// So many units in a row were alone before the next is taken to be.
+/// After this many units in a row that were alone, the next one is taken to be alone too.
 const ALONE_BEFORE: u32 = 3;
 
 impl State {
@@ -75,8 +75,8 @@ impl State {
         }
     }
 
-    /// Whether a unit is the only thing to be waited for, as those before it were: one committer,
-    /// who comes back only when it is durable, and one medium.
+    /// Whether a unit is the only one in flight, as those before it were: one committer, who returns
+    /// only when it is durable, and one medium.
     fn is_alone(&mut self, unit: &OpenUnit) -> bool {
         let alone = unit.starts.len() <= 1
             && self.tracked.is_empty()
@@ -130,7 +130,7 @@ impl State {
         Some(Write { id, medium, units, device, offset, slices, alone: false })
     }
 
-    /// Takes in how a write ended; returns the next one of its medium.
+    /// Records how a write ended; returns the next one for its medium.
     pub fn complete(
         &mut self,
         sizes: &Sizes,
@@ -143,7 +143,7 @@ impl State {
         medium.stats.retries += u64::from(done.retries);
         let submitted = medium.outstanding.remove(&done.id);
         medium.answered = now;
-        // An answer of a medium that was given up counts for nothing.
+        // An answer from a medium that was given up does not count.
         if !medium.is_fed() || self.poisoned.is_some() {
             return None;
         }
@@ -170,7 +170,7 @@ impl State {
         self.next_write(done.medium, options, sizes, now)
     }
 
-    /// A medium has a unit. Tells whether that was acknowledged before.
+    /// Records that a medium has a unit. Returns whether the unit had been acknowledged before.
     fn has_arrived(&mut self, number: u64, medium: usize, now: u64) -> bool {
         let acked = number < self.unacked;
         let unit = &mut self.tracked[(number - self.base) as usize];
@@ -200,7 +200,7 @@ impl State {
         self.control_dirty = false;
     }
 
-    /// Empties a log that has stopped: everybody who waits is to be told.
+    /// Empties a log that has stopped: everybody who waits is notified.
     pub fn drain_stopped(&mut self) -> Settled {
         let Some(why) = self.poisoned.clone() else { return Vec::new() };
         let acked = (self.unacked - self.base) as usize;
@@ -229,7 +229,8 @@ impl State {
         let before = self.unacked;
         loop {
             let at = (self.unacked - self.base) as usize;
-            // Asked anew: since enough had it, a medium may have come to count, or to count no more.
+            // Evaluated again: since enough media had it, another may have started or stopped
+            // counting.
             if !self.tracked.get(at).is_some_and(|unit| self.has_quorum(unit)) {
                 break;
             }
@@ -259,7 +260,7 @@ impl State {
         self.forget();
     }
 
-    /// Lets go of units that every medium has which gets them.
+    /// Drops units that every medium which gets them has.
     pub fn forget(&mut self) {
         while self.base < self.unacked {
             let get = self.mask_of(|m| m.is_fed() && m.fed_from <= self.base);

@@ -22,16 +22,16 @@ use crate::writer::op::write_durably;
 use crate::writer::queue::Sizes;
 use crate::writer::state::{Full, GroupAt, State};
 
-/// A log needs another group to go on in while one waits for its checkpoint.
+/// A log needs a second group to go on to while the first waits for its checkpoint.
 const GROUPS_MIN: usize = 2;
 
 /// Copies of a header to be written: where, and what.
 type Headers = Vec<(Arc<dyn Device>, u64, Bytes)>;
 
 impl Log {
-    /// Adds a group; `files` are by name of the medium, one on each that takes part. Returns when
-    /// the control data knows the group: from then on an opening needs the files. What was in them
-    /// is forgotten.
+    /// Adds a group; `files` are by name of the medium, one on each active medium. Returns when the
+    /// control data lists the group: from then on an opening needs the files. Their previous contents
+    /// are lost.
     ///
     /// # Errors
     /// [`Error::GroupExists`], [`Error::BadValue`], [`Error::FileSize`], [`Error::BlockSize`],
@@ -62,7 +62,7 @@ impl Log {
             Ok::<_, Error>((at, headers, state.fed()))
         })?;
         // A crash before the control data knows of the group leaves files that nobody asks for.
-        // While headers are on their way, whoever is to be asked, no medium comes or goes.
+        // While headers are being written, no medium comes or goes, whoever asks for it.
         let adding = Adding::begin(inner);
         let writes = async move {
             let env = &adding.0.env;
@@ -89,8 +89,8 @@ impl Log {
         Ok(())
     }
 
-    /// Drops a group that nobody needs. Returns when the control data does not know it any more:
-    /// then its files are the caller's.
+    /// Drops a group that nobody needs. Returns when the control data no longer lists it: then its files
+    /// belong to the caller.
     ///
     /// # Errors
     /// [`Error::NoGroup`], [`Error::TooFewGroups`], [`Error::GroupCurrent`],
@@ -186,7 +186,7 @@ impl State {
         }
     }
 
-    /// Refuses what cannot be a group; its files by number of the medium.
+    /// Refuses an invalid group; returns its files by number of the medium.
     fn check_new(
         &self,
         group: NewGroup,
@@ -214,8 +214,8 @@ impl State {
         Ok(files)
     }
 
-    /// Headers that say that the group was never written, so that what was in the files is not
-    /// taken for what the log has there.
+    /// Headers that say that the group was never written, so that the previous contents of the files are
+    /// not taken for blocks of this log.
     fn first_headers(&self, group: NewGroup, at: &GroupAt, incarnation: u32) -> Headers {
         let mut control = self.control.clone();
         // A header must not be newer than the control data that a crash leaves.
@@ -235,9 +235,9 @@ impl State {
         headers
     }
 
-    /// Drops a group in the state: it is gone when control data of the generation are durable that is
-    /// given. `None`: not while the current group has no headers. The one that is dropped may have the
-    /// only ones that know of this opening, and without them every medium would count as stale.
+    /// Drops a group in the state: it is gone once control data of the returned generation is durable.
+    /// `None`: not while the current group has no headers. The dropped group may have the only headers
+    /// that know of this opening, and without them every medium would count as stale.
     fn drop_group(&mut self, sizes: &Sizes, number: u32) -> Result<Option<u64>, Error> {
         if let Some(error) = Inner::stopped(self) {
             return Err(error);
@@ -263,7 +263,8 @@ impl State {
             return Err(Error::TooFewGroups { group });
         }
         if self.next.back() == Some(&place) {
-            // Nothing was written to it, and no other was put behind it. What is reserved may lie there.
+            // Nothing was written to it, and no other group was put after it. Reserved records may go
+            // there.
             let capacity = self.groups[place].capacity;
             return match self.blocks_left(sizes) >= self.reserved.blocks + capacity {
                 true => Ok(place),

@@ -1,5 +1,5 @@
-//! The idle timer: looks after the log every few milliseconds while it is used, writes the heartbeat
-//! when it is not used any more, and ends.
+//! The idle timer: checks the log every few milliseconds while it is in use, writes the heartbeat when
+//! it falls idle, and ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,8 @@ impl Inner {
         self.env.spawn("redo idle timer", Box::pin(task));
     }
 
-    /// Looks once, so much later than it wanted; whether there will be something to look after.
+    /// Checks once; the timer fired this much later than it should. Returns whether there will be
+    /// something to check again.
     fn keep_house(self: &Arc<Inner>, late: Duration) -> bool {
         let now = self.now();
         let mut settled = Vec::new();
@@ -98,8 +99,8 @@ impl State {
         let others = active & !(1 << medium);
         let is_auto = self.control.quorum == Quorum::Auto;
         let enough = is_auto || others.count_ones() >= self.quorum(active);
-        // While the failure of one is recorded, another may be late with what only that one and the
-        // rest have: it is waited for.
+        // While the failure of one medium is being recorded, another may be late with blocks that only
+        // that one and the rest have: it is waited for.
         if !at.is_active() || others == 0 || !enough || self.has_failing() {
             return false;
         }
@@ -118,13 +119,13 @@ impl State {
         if waits_for_group && !answered(medium) && the_others() {
             return true;
         }
-        // Room in the ring: a group is not written again while a medium lacks a block of it.
+        // Room in the ring: a group is not reused while a medium lacks a block of it.
         let oldest = self.tracked.front().filter(|_| self.unacked > self.base);
         oldest.is_some_and(|unit| lacks(unit) && unit.copies & others == others)
             && self.waits_for_blocks_on_their_way()
     }
 
-    /// Whether who waits for room would have it but for blocks that not every medium has yet.
+    /// Whether those who wait for room would have it if all media had all blocks.
     fn waits_for_blocks_on_their_way(&self) -> bool {
         let oldest = self.oldest_unused().filter(|_| !self.line.is_empty());
         oldest.is_some_and(|group| {
@@ -135,9 +136,9 @@ impl State {
         })
     }
 
-    /// For how long commits have waited for `medium` alone while it answered nothing. From when it
-    /// was waited for alone, and not while another owes answers too: what stalls all media together
-    /// is no fault of one.
+    /// How long commits have waited for `medium` alone while it answered nothing. It counts from when
+    /// it was first waited for alone, and not while another medium owes answers too: a stall of all
+    /// media together is not the fault of one.
     fn held_up(&mut self, medium: usize, options: &Options, now: u64) -> Duration {
         let owes = |at: &MediumAt| {
             let silent = at.oldest_write().map_or(0, |since| now - now.min(since.max(at.answered)));
@@ -154,21 +155,21 @@ impl State {
         Duration::from_nanos(now.saturating_sub(since))
     }
 
-    /// The threads had other things to do for so long: who saw to the answers of a medium may have had
-    /// to wait as well, and none is given up for that.
+    /// The threads were busy elsewhere for this long: the answers of a medium may not have been
+    /// handled either, and no medium is given up for that.
     fn stood_still(&mut self, time: Duration) {
         for at in &mut self.media {
             at.held_up_since = at.held_up_since.map(|since| since + time.as_nanos() as u64);
         }
     }
 
-    /// Gives up media that are late: beyond the timeout, beyond the exposure limits where the
-    /// others are enough, or silent while commits wait for them alone.
+    /// Gives up media that are late: past the timeout, past the exposure limits if the others are
+    /// enough, or silent while commits wait for them alone.
     pub fn check_media(&mut self, options: &Options, now: u64) {
         for medium in 0..self.media.len() {
             let active = self.active();
             let at = &self.media[medium];
-            // One that does not count can always be done without.
+            // A medium that does not count is never needed.
             let counts = at.is_active();
             if !at.is_fed() || (counts && active.count_ones() < 2) {
                 continue;
@@ -197,7 +198,7 @@ impl State {
             } else {
                 continue;
             };
-            // Where commits waited for it: its answer will count for nothing.
+            // Where commits waited for it: its answer will not count any more.
             self.media[medium].stats.outliers_actual += u64::from(holds_up);
             self.give_up_late(medium, reason, waited.max(age));
         }

@@ -24,7 +24,7 @@ use crate::writer::state::{Health, MediumAt, State};
 use crate::writer::unit::{Context, Shared, form};
 use crate::writer::wait::Waiting;
 
-/// So many committers lead at once after one who has waited in vain for others.
+/// After a committer has waited in vain for others, this many lead at once.
 const HASTE: u32 = 64;
 
 /// An open log. Clones are handles of the same log; [`close`](Log::close) shuts it down cleanly, and
@@ -69,25 +69,25 @@ pub(crate) struct Inner {
     /// The first block of this incarnation.
     pub start: u64,
     state: Mutex<State>,
-    /// Room may have been made, or the log has stopped.
+    /// There may be room now, or the log has stopped.
     pub room: Event,
     /// The control writer has made something durable, a medium has a header, or the log has stopped.
     pub control_written: Event,
-    /// The log is being closed and owes nothing any more.
+    /// The log is being closed and has no writes outstanding.
     pub quiet: Event,
-    /// A finished group is to be archived, or the log has stopped.
+    /// A finished group is ready to be archived, or the log has stopped.
     pub finished: Event,
     pub synch: Synch,
-    /// Nobody can lead now: who makes that possible again leads.
+    /// Nobody can lead now; whoever makes it possible again leads.
     is_busy: AtomicBool,
     pub company: Company,
 }
 
-/// Whether others commit too, so that who lets them go first writes for them.
+/// Whether others commit too, so that a committer that lets them go first can write for them.
 #[derive(Default)]
 pub(crate) struct Company {
     is_there: AtomicBool,
-    /// So many committers do not let others go first: it took long, and nobody came.
+    /// This many committers do not let others go first, because doing so took long and nobody came.
     in_haste: AtomicU32,
 }
 
@@ -218,10 +218,10 @@ impl Inner {
         }
     }
 
-    /// Forms and submits what is queued, while there are free slots. The writes are added to
-    /// `ops`; the caller must see to it that they are polled.
+    /// Forms and submits what is queued, while there are free slots. The writes are added to `ops`; the
+    /// caller must make sure that they are polled.
     pub fn lead(self: &Arc<Self>, ops: &mut Vec<Op>) {
-        // Whoever queued something has had the lock since: this is no older than that.
+        // Whoever queued something has held the lock since: this is no older than that.
         if self.is_busy.load(Ordering::Acquire) {
             return;
         }
@@ -270,7 +270,7 @@ impl Inner {
         self.hand_over(ops);
     }
 
-    /// Has somebody else see to writes that are on their way.
+    /// Makes somebody else drive the writes in flight.
     pub fn hand_over(self: &Arc<Self>, ops: Vec<Op>) {
         if ops.is_empty() {
             return;
@@ -291,7 +291,7 @@ impl Inner {
         self.env.spawn("redo writes", Box::pin(super::wait::drive(inner, ops)));
     }
 
-    /// The error for somebody who asks a log that has stopped.
+    /// The error for a call to a log that has stopped.
     pub fn stopped(state: &State) -> Option<Error> {
         let why = state.poisoned.clone();
         let why = why.or_else(|| state.closing.then(|| "it was closed".into()));
@@ -365,8 +365,8 @@ impl Log {
         self.0.lock().ring()
     }
 
-    /// The number of blocks that recovery would read, and the number of blocks of the ring. Meant to be
-    /// asked at each commit, to decide about a checkpoint.
+    /// The number of blocks that recovery would read, and the number of blocks of the ring. To be called
+    /// at each commit, to decide about a checkpoint.
     pub fn behind(&self) -> (u64, u64) {
         let state = self.0.lock();
         (state.durable.saturating_sub(state.checkpoint), state.ring().1)
@@ -447,7 +447,7 @@ impl Log {
 }
 
 impl State {
-    /// The unit that must be durable before all below `lsn` is; `None` if it is already.
+    /// The unit that must be durable for all below `lsn` to be; `None` if it is already.
     pub(super) fn unit_below(&self, sizes: &Sizes, lsn: Lsn) -> Result<Option<Arc<Shared>>, Error> {
         let end = lsn.0.div_ceil(crate::lsn::LSN_PER_BLOCK);
         if end <= self.durable {

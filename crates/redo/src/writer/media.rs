@@ -1,9 +1,10 @@
-//! Media that come, come back and go while the log is open.
+//! Media that join, return and leave while the log is open.
 //!
-//! A medium that joins is called failed in the control data until it is whole. It gets every new
-//! unit from the start, and what is older is copied to it from the others; it counts for nobody.
-//! When it has everything, one writing of the control data calls it active; while that is under
-//! way units need the quorum with it and the quorum without it, whichever a recovery goes by.
+//! A medium that joins is listed as failed in the control data until it is whole. It gets every new
+//! unit from the start, and older blocks are copied to it from the others; it does not count for
+//! the quorum. When it has everything, one write of the control data lists it as active. While that
+//! write is in flight, units need the quorum with it and the quorum without it, because a recovery
+//! may go by either.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -61,8 +62,8 @@ impl Drop for Joining<'_> {
 impl Log {
     /// Adds a medium, with a file for each group. Returns when it has all that recovery or the
     /// archiver may need and counts for the quorum, durably. Until then an opening does without it.
-    /// What was in the files is forgotten. Where the copying fails the medium is known and failed:
-    /// [`return_medium`](Log::return_medium) tries again.
+    /// The previous contents of the files are lost. If copying fails, the medium is listed as
+    /// failed: [`return_medium`](Log::return_medium) tries again.
     ///
     /// # Errors
     /// [`Error::MediumExists`], [`Error::BadValue`], [`Error::FileSize`], [`Error::BlockSize`];
@@ -85,8 +86,8 @@ impl Log {
         self.resilver(joining, &name).await
     }
 
-    /// Has a medium that failed take part again, with its files as they are opened now. Returns
-    /// when it has all that it missed and counts for the quorum, durably.
+    /// Puts a failed medium back in use, with its files as they are opened now. Returns when it has
+    /// all that it missed and counts for the quorum, durably.
     ///
     /// # Errors
     /// As [`add_medium`](Log::add_medium); [`Error::NoMedium`]; [`Error::MediumBusy`] also for one
@@ -104,9 +105,9 @@ impl Log {
         self.resilver(Joining { inner, medium: number }, &name).await
     }
 
-    /// Closes the files of a medium that has failed, so that they can be opened anew for
-    /// [`return_medium`](Log::return_medium): who has a file open for writing has it alone. Not
-    /// where a write was never answered; then it is busy.
+    /// Closes the files of a medium that has failed, so that they can be opened again for
+    /// [`return_medium`](Log::return_medium): a file open for writing is locked exclusively. Not
+    /// while a write is unanswered: then it is busy.
     ///
     /// # Errors
     /// [`Error::NoMedium`]; [`Error::MediumBusy`]; [`Error::Stopped`].
@@ -121,10 +122,10 @@ impl Log {
         Ok(())
     }
 
-    /// Drops a medium. Returns when the control data does not know it any more: then its files are
-    /// the caller's, once the medium has answered what it was given, which is waited for no longer
-    /// than [`Options::write_timeout`](crate::Options::write_timeout). What was acknowledged is on
-    /// enough of the others before that.
+    /// Drops a medium. Returns when the control data no longer lists it: then its files belong to
+    /// the caller, once the medium has answered outstanding requests, which are waited for at most
+    /// [`Options::write_timeout`](crate::Options::write_timeout). Everything acknowledged is on
+    /// enough of the other media before that.
     ///
     /// # Errors
     /// [`Error::NoMedium`]; [`Error::LastMedium`] where too few would be left for the quorum;
@@ -166,8 +167,8 @@ impl Log {
         // With no lock held: to close a file may take as long as its file system likes.
         drop(files);
         inner.stored(generation).await?;
-        // What is on its way to it must not come over what is next in its files. One that does not
-        // answer is not waited for: it may come back under another name only.
+        // Its writes in flight must not overwrite what comes next in its files. A medium that does
+        // not answer is not waited for: it may return under another name only.
         let until = inner.env.now().plus(inner.options.write_timeout);
         while !inner.with(|state| state.media[number].is_answered()) && inner.env.now() < until {
             inner.env.sleep(inner.options.heartbeat_after).await;
@@ -175,7 +176,7 @@ impl Log {
         Ok(())
     }
 
-    /// Copies to a medium what it lacks while it gets what is new, then has it counted.
+    /// Copies to a medium what it lacks while it gets new units, then makes it count.
     async fn resilver(&self, joining: Joining<'_>, name: &str) -> Result<(), Error> {
         let (inner, number) = (&self.0, joining.medium);
         let lost = || Error::MediumLost { medium: name.to_owned() };
@@ -290,8 +291,8 @@ impl Log {
 }
 
 impl Inner {
-    /// Has a medium that joins do something; `None` where it failed or took too long. Until it is
-    /// answered, however late, nothing else may count on what is in the files.
+    /// Makes a joining medium perform a request; `None` where it failed or took too long. Until the
+    /// request is answered, however late, nothing else may rely on the contents of the files.
     async fn watched(
         self: &Arc<Self>,
         medium: usize,
@@ -428,7 +429,8 @@ impl State {
 
     fn check_drop_medium(&self, name: &str) -> Result<usize, Error> {
         let number = self.number_of(name)?;
-        // One that joins is called failed until it has headers, and files are written for it.
+        // A joining medium is listed as failed until it has headers and its files are being
+        // written.
         let may_join = self.joins && matches!(self.media[number].health, Health::Failed);
         if self.adding > 0 || may_join {
             return Err(Error::MediumBusy { medium: name.to_owned() });
@@ -477,7 +479,7 @@ impl State {
         // Whoever calls it active stores this checkpoint, or a later one, with it.
         control.checkpoint = owed.map_or(Lsn(u64::MAX), Abn::lsn).min(control.checkpoint);
         self.pin = Some(control.checkpoint.abn().0);
-        // One that goes may have what those that stay are late with.
+        // A medium that is leaving may have blocks that those that stay do not have yet.
         let enrolled = self.enrolled();
         let files = (0..self.media.len()).map(|number| {
             let file = |g: &GroupAt| g.files[number].clone();
@@ -504,7 +506,7 @@ impl State {
         if all { ready } else { 0 }
     }
 
-    /// A medium that does not count goes; nobody need record that.
+    /// Removes a medium that does not count; nothing need be recorded.
     pub fn leave(&mut self, medium: usize) {
         let at = &mut self.media[medium];
         at.health = Health::Failed;

@@ -1,4 +1,4 @@
-//! One write to one medium on its way, tried again where that may help.
+//! One write to one medium in flight, retried where that may help.
 
 use std::future::Future;
 use std::ops::Range;
@@ -24,7 +24,7 @@ pub(crate) struct Write {
     pub device: Arc<dyn Device>,
     pub offset: u64,
     pub slices: Vec<Bytes>,
-    /// Nothing else is on its way, and nobody is expected: see [`Device::write_alone`].
+    /// Nothing else is in flight, and nobody is expected: see [`Device::write_alone`].
     pub alone: bool,
 }
 
@@ -65,7 +65,7 @@ pub(crate) async fn write_durably(
     try_write(device, env, offset, slices, false).await
 }
 
-/// It is right to try again: the error is of this very write, and the bytes are still ours.
+/// A retry is right: the error is about this very write, and the bytes are still ours.
 async fn try_write(
     device: &dyn Device,
     env: &SharedEnv,

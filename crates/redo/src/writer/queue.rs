@@ -70,7 +70,7 @@ impl State {
         }
     }
 
-    /// Cuts a record over units; there is room for it.
+    /// Splits a record over units; there is room for it.
     pub fn place(&mut self, sizes: &Sizes, header: RecordHeader, body: &Bytes) -> Placed {
         let head = header.encode();
         let length = RECORD_HEADER + body.len();
@@ -129,7 +129,7 @@ impl State {
         }
     }
 
-    /// Goes on to the next group where the current one is full; false where none is free.
+    /// Moves on to the next group where the current one is full; false where none is free.
     fn enter_next_group(&mut self) -> bool {
         if self.at < self.groups[self.current].end() {
             return true;
@@ -144,7 +144,7 @@ impl State {
         true
     }
 
-    /// Whether what is reserved has room behind the group that a switch ends: the current one, or the next
+    /// Whether reserved records have room after the group that a switch ends: the current one, or the next
     /// where that is full.
     fn has_room_behind(&mut self) -> bool {
         let is_full = self.open.is_none() && self.at >= self.groups[self.current].end();
@@ -206,8 +206,8 @@ impl State {
         Some(unit)
     }
 
-    /// Puts an empty unit with `flag` at the end of the queue, or the flag on the open unit. `None`
-    /// where a full group has no successor yet, or what is behind it has not the room that is reserved.
+    /// Puts an empty unit with `flag` at the end of the queue, or sets the flag on the open unit. `None`
+    /// where a full group has no successor yet, or there is not the reserved room after it.
     pub fn flag_unit(&mut self, sizes: &Sizes, flag: u16) -> Option<Placed> {
         if flag == SWITCH && !self.has_room_behind() {
             return None;
@@ -244,8 +244,8 @@ impl State {
         Ok(())
     }
 
-    /// Whether so many more blocks can be kept free, likewise. The open unit may be written as it is: also
-    /// one that is empty takes a block.
+    /// Whether this many more blocks can be kept free, likewise. The open unit may be written as it is;
+    /// even an empty one takes a block.
     pub fn find_blocks(&mut self, sizes: &Sizes, blocks: u64) -> Result<(), Full> {
         let mut left = self.blocks_left(sizes);
         while left < self.reserved.blocks + blocks {
@@ -275,7 +275,7 @@ impl State {
         }
     }
 
-    /// Puts the group that has waited longest behind those that are written or assigned.
+    /// Puts the group that has waited longest after those that are being written or assigned.
     pub fn assign_next(&mut self) -> Result<usize, Full> {
         let last = self.next.back().copied().unwrap_or(self.current);
         let Some(group) = self.oldest_unused() else { return Err(Full::Checkpoint) };

@@ -1,8 +1,8 @@
-//! Reservations: room in the log that is waited for beforehand, so that an append neither waits nor fails.
+//! Reservations: room in the log that is waited for in advance, so that an append neither waits nor fails.
 //!
 //! Room is counted in blocks. A record takes at most the blocks that it fills alone, wherever in a block it
-//! begins: what is before it was counted with who wrote that. So each record of a reservation keeps
-//! ceil(length / payload) blocks of the ring, and whatever else is appended leaves them free.
+//! begins: the bytes before it were counted for whoever wrote them. So each record of a reservation keeps
+//! ceil(length / payload) blocks of the ring, and other appends leave them free.
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ impl Reserved {
     }
 }
 
-/// Room in the log for records that are still to be appended. What is left of it when it is dropped is
-/// anybody's. Hold it for a short time only: commits of others, and a switch, may wait for what it keeps.
+/// Room in the log for records that are still to be appended. Dropping it frees what is left. Hold it for a
+/// short time only: commits of others, and a switch, may wait for it.
 pub struct Reservation {
     inner: Arc<Inner>,
     left: Reserved,

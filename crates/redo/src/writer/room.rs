@@ -35,8 +35,8 @@ impl Inner {
         });
     }
 
-    /// Takes room by `take`, which gets the caller's place in line, once there is some: delayed where the
-    /// ring is nearly full, and in line where it is full.
+    /// Takes room with `take`, which gets the caller's place in line, once there is some: delayed where
+    /// the ring is nearly full, and in line where it is full.
     pub async fn in_turn<T>(
         self: &Arc<Self>,
         session: &Session,
@@ -109,8 +109,8 @@ impl Drop for Turn<'_> {
 }
 
 impl State {
-    /// Blocks of the ring that are in use, and all of them. What is written of the current group
-    /// counts, whoever needs it: it is free only behind a switch.
+    /// Blocks of the ring in use, and all its blocks. The written part of the current group always
+    /// counts: it becomes free only after a switch.
     pub fn ring(&self) -> (u64, u64) {
         let current = &self.groups[self.current];
         let mut used = self.at.saturating_sub(current.first).min(current.capacity);
@@ -133,8 +133,8 @@ impl State {
         owed.then_some(Full::Archive)
     }
 
-    /// How long a committer is delayed, and for whom. The delay grows with the square of what is
-    /// in use beyond 80 %: not felt at first, and the whole of `max` where nothing is left.
+    /// How long a committer is delayed, and for whom. The delay grows with the square of the use above 80
+    /// %: hardly noticeable at first, and the whole of `max` where nothing is left.
     pub fn pace(&self, max: Duration) -> Option<(Duration, Full)> {
         if max.is_zero() || self.poisoned.is_some() {
             return None;

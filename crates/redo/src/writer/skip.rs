@@ -1,4 +1,4 @@
-//! Media that the log goes on without: why, and what follows from it.
+//! Media that the log goes on without: the reasons and the consequences.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Skip {
 impl State {
     /// Stops giving units to a medium that fails, and counts why.
     pub fn give_up(&mut self, medium: usize, reason: Skip) {
-        // Nobody will ask whether it has these when they are acknowledged.
+        // Nobody will check whether it has these when they are acknowledged.
         let from = self.media[medium].fed_from.max(self.unacked) - self.base;
         let lacks = |unit: &&Tracked| unit.copies & 1 << medium == 0;
         let missed = self.tracked.iter().skip(from as usize).filter(lacks).count();
@@ -43,7 +43,7 @@ impl State {
         self.set_aside(medium);
     }
 
-    /// Gives up a medium that has let others wait, or has lacked something, for so long.
+    /// Gives up a medium that has made others wait, or has lacked something, for this long.
     pub fn give_up_late(&mut self, medium: usize, reason: Skip, after: Duration) {
         let at = &mut self.media[medium];
         let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);

@@ -25,7 +25,7 @@ pub(crate) struct Tracked {
     pub copies: u32,
     /// When the last of these had it.
     pub last: u64,
-    /// Enough media had it, as the rule was then.
+    /// Enough media had it by the rule at that time.
     pub quorum: bool,
     pub is_heartbeat: bool,
     pub times: UnitTimes,
@@ -40,17 +40,17 @@ pub(crate) struct Pending {
     pub bytes: Bytes,
 }
 
-/// How a medium fares.
+/// The health of a medium.
 #[derive(Clone, Debug)]
 pub(crate) enum Health {
     Active,
-    /// It gets what is new and is given what is older, and does not count. `ready`: it has all.
+    /// It gets new units and is copied older blocks, and does not count. `ready`: it has everything.
     CatchingUp {
         ready: bool,
     },
-    /// It has all, and the control data is being written that says so.
+    /// It has everything, and control data that says so is being written.
     Joining,
-    /// It gets nothing any more, and its failure becomes durable as soon as that is safe.
+    /// It gets no more units, and its failure becomes durable as soon as that is safe.
     Failing {
         since: u64,
     },
@@ -70,7 +70,7 @@ pub(crate) struct MediumAt {
     pub headers: BTreeMap<u64, u64>,
     /// When it last answered anything.
     pub answered: u64,
-    /// Since when commits wait for it alone.
+    /// Since when commits have waited for it alone.
     pub held_up_since: Option<u64>,
     pub pending: VecDeque<Pending>,
     /// The first unit that it got since it joined.
@@ -114,7 +114,7 @@ impl MediumAt {
         self.outstanding.values().chain(self.headers.values()).min().copied()
     }
 
-    /// Whether nothing that it was ever given may still happen.
+    /// Whether no request that it was ever given can still take effect.
     pub fn is_answered(&self) -> bool {
         self.outstanding.is_empty() && self.headers.is_empty()
     }
@@ -210,17 +210,18 @@ pub(crate) struct State {
     /// Generation that is durable.
     pub stored: u64,
     pub control_dirty: bool,
-    /// A bit for each medium whose failure is being written down: either may be what a crash leaves.
+    /// A bit for each medium whose failure is being recorded: a crash may leave the failure recorded
+    /// or not.
     pub recording: u32,
     /// A bit for each medium that is being recorded as counting: a crash may leave either.
     pub enlisting: u32,
-    /// A medium that was catching up is given up: who has it join is to be told.
+    /// A medium that was catching up was given up: the caller that made it join is to be notified.
     pub has_left: bool,
     /// A medium joins.
     pub joins: bool,
     /// Groups that are being added.
     pub adding: u32,
-    /// Blocks from here on are to be copied to it: their groups are not written again.
+    /// Blocks from here on are still to be copied to it: their groups are not reused.
     pub pin: Option<u64>,
     pub control_writer: bool,
     /// When the newest archive was begun.
@@ -300,7 +301,7 @@ impl State {
         self.control.quorum.of(mask.count_ones() as usize) as u32
     }
 
-    /// Whether the media that are left have enough copies to do without those that are failing.
+    /// Whether the remaining media have enough copies to do without those that are failing.
     pub fn is_safe_without_failing(&self, unit: &Tracked) -> bool {
         let active = self.active();
         (unit.copies & active).count_ones() >= self.quorum(active)
@@ -311,7 +312,8 @@ impl State {
         let enrolled = self.enrolled();
         let joining = enrolled | self.mask(|health| matches!(health, Health::Joining));
         let has = |media: u32| (unit.copies & media).count_ones() >= self.quorum(media);
-        // Every rule while a failure is being recorded: whichever a recovery goes by, it finds it.
+        // Every rule while a failure is being recorded: whichever one a recovery applies, it finds
+        // the unit.
         has(enrolled)
             && (enrolled == self.active() || self.is_safe_without_failing(unit))
             && (self.recording == 0 || has(enrolled & !self.recording))

@@ -43,7 +43,7 @@ pub(crate) struct OpenUnit {
 /// What its committers wait on.
 #[derive(Default)]
 pub(crate) struct Shared {
-    /// A leader has taken it: nothing is to be done but to wait.
+    /// A leader has taken it: there is nothing to do but wait.
     pub taken: AtomicBool,
     pub outcome: OnceLock<Result<UnitTimes, Error>>,
     waiters: Mutex<Waiters>,
@@ -55,7 +55,7 @@ struct Waiters {
     wakers: Vec<Option<Waker>>,
     /// How many committers are left.
     alive: usize,
-    /// Writes whose completion the first committer that wakes is to see to.
+    /// Writes that the first committer to wake is to drive.
     handed: Vec<Op>,
 }
 
@@ -77,7 +77,7 @@ impl Shared {
         self.lock().wakers.len()
     }
 
-    /// Has `waker` woken when something is to be done; gives what was handed over.
+    /// Wakes `waker` when there is something to do; returns what was handed over.
     pub fn register(&self, place: usize, waker: &Waker, ops: &mut Vec<Op>) {
         let mut waiters = self.lock();
         ops.append(&mut waiters.handed);
@@ -87,7 +87,7 @@ impl Shared {
         }
     }
 
-    /// The committer at `place` is gone; gives what was handed to it where nobody is left.
+    /// The committer at `place` is gone; returns what was handed to it if nobody is left.
     pub fn leave(&self, place: usize) -> Vec<Op> {
         let mut waiters = self.lock();
         waiters.alive -= 1;

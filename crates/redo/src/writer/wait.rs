@@ -15,7 +15,7 @@ use crate::writer::log::Inner;
 use crate::writer::op::{Done, Op};
 use crate::writer::unit::Shared;
 
-/// Waits for a unit. Whoever drops it loses nothing: writes on their way go to another.
+/// Waits for a unit. Dropping it loses nothing: writes in flight pass to another committer.
 pub(crate) struct Waiting<'a> {
     inner: &'a Arc<Inner>,
     unit: Arc<Shared>,
@@ -25,7 +25,8 @@ pub(crate) struct Waiting<'a> {
     first: First,
 }
 
-/// Whether others have gone first: what is ready to run may be a commit, which then needs no write of its own.
+/// Whether it has let others go first: a task that is ready may be a commit, which then needs no write of its
+/// own.
 #[derive(Clone, Copy)]
 enum First {
     Not,
@@ -34,7 +35,7 @@ enum First {
     Done,
 }
 
-/// Who has let others go first for so many nanoseconds, and is still alone, did it in vain.
+/// Letting others go first for this many nanoseconds, and still being alone, was in vain.
 const IN_VAIN: u64 = 500_000;
 
 impl<'a> Waiting<'a> {
@@ -123,7 +124,7 @@ fn poll_all(inner: &Arc<Inner>, ops: &mut Vec<Op>, cx: &mut Context<'_>) -> bool
     progress
 }
 
-/// Takes in a completion: acknowledges, submits what follows, and has somebody lead.
+/// Handles a completion: acknowledges, submits what follows, and makes somebody lead.
 fn complete(inner: &Arc<Inner>, done: Done, ops: &mut Vec<Op>) {
     let now = inner.now();
     let mut settled = Vec::new();

@@ -1,4 +1,4 @@
-//! Logins: the user of the system whose the database is, and others who prove that they are a role.
+//! Logins: the system user who owns the database, and others who prove that they may use a role.
 
 mod scram;
 
@@ -26,7 +26,7 @@ pub(crate) struct Known<'a> {
     pub now: i64,
 }
 
-/// Lets somebody in as a role, or not.
+/// Lets a client in as a role, or refuses it.
 ///
 /// # Errors
 /// 28000 he may not; 28P01 he has not proved who he is; 3D000 there is no such database.
@@ -58,7 +58,8 @@ async fn prove(
         let endpoint = asks.encrypted.and_then(|own| own.endpoint.as_ref());
         let work = scram::proved(frames, out, &proof.verifier, endpoint);
         let proved = timeout(PATIENCE, work).await.unwrap_or(Err(Ended::Gone));
-        // Who goes away without an answer, as psql does to ask for a password, has not failed.
+        // A client that disconnects without an answer, as psql does to ask for a password, has not
+        // failed.
         if !(proved? && proof.is_of_somebody) {
             known.logins.failed();
             sleep(attempt.failed(Instant::now())).await;

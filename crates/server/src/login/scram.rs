@@ -1,4 +1,5 @@
-//! SCRAM-SHA-256: a client proves that it knows a password, and the server that it knows what is kept of it.
+//! SCRAM-SHA-256: the client proves that it knows the password, and the server that it has what is stored
+//! of it.
 //!
 //! Source: RFC 5802, RFC 7677, and "SASL Authentication" in PostgreSQL's manual.
 
@@ -17,7 +18,7 @@ const PLUS: &str = "SCRAM-SHA-256-PLUS";
 /// How it is bound.
 const BINDING: &str = "p=tls-server-end-point";
 
-/// Bytes of what the server adds, so that no two proofs are the same.
+/// Length of the nonce that the server adds, so that no two proofs are the same.
 const NONCE: usize = 18;
 
 /// What a client says first.
@@ -70,7 +71,7 @@ pub(super) async fn proved(
         return Err(malformed("it does not say to what it is bound").into());
     }
     let wanted = format!("c={bound},r={nonce}");
-    // A proof that is of another connection, or that was overheard, is none.
+    // A proof from another connection, or one that was overheard, is worth nothing.
     if without_proof != wanted && !without_proof.starts_with(&format!("{wanted},")) {
         return Ok(false);
     }
@@ -122,7 +123,7 @@ fn first(method: &str, said: &str, has_binding: bool) -> Result<First, Refusal> 
         (BINDING, true) | ("n", false) => {}
         ("y", false) if !has_binding => {}
         ("y", false) => {
-            // Somebody between has taken the offer away.
+            // Somebody in between has removed the offer.
             let text = "SCRAM channel binding negotiation error: the client supports it, and thinks that the \
                         server does not";
             return Err(Refusal::new("28000", text));
@@ -138,7 +139,7 @@ fn first(method: &str, said: &str, has_binding: bool) -> Result<First, Refusal> 
     if bare.starts_with("m=") {
         return Err(Refusal::new("0A000", "client requires an unsupported SCRAM extension"));
     }
-    // The name in it says nothing: that of the connection counts.
+    // The name in it is ignored: that of the connection counts.
     let mut values = bare.splitn(3, ',');
     let name = values.next().and_then(|own| own.strip_prefix("n="));
     let nonce = values.next().and_then(|own| own.strip_prefix("r="));

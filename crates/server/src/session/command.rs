@@ -1,4 +1,4 @@
-//! Statements that the session itself carries out: cursors, and what it has prepared.
+//! Statements that the session itself carries out: cursors and prepared statements.
 
 use cellar_sql::Error;
 
@@ -8,9 +8,9 @@ pub(super) enum Command {
     Declare(Declare),
     Fetch {
         cursor: String,
-        /// Rows at most; `None`: all.
+        /// The most rows; `None`: all.
         most: Option<usize>,
-        /// MOVE: they are only passed over.
+        /// MOVE: they are only skipped.
         only_moves: bool,
     },
     /// `None`: all.
@@ -29,7 +29,7 @@ pub(super) struct Declare {
     pub is_held: bool,
 }
 
-/// A word of a statement: as it is meant, and whether it was written as a name in quotes.
+/// A word of a statement: its meaning, and whether it was written as a quoted name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Word {
     text: String,
@@ -115,7 +115,7 @@ impl Words<'_> {
     }
 }
 
-/// The error of who wants to go back.
+/// The error for a cursor that is asked to go back.
 fn only_forward() -> Error {
     Error::new(70303, "55000", "cursor can only scan forward")
         .next("declare it anew to begin again")

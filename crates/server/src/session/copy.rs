@@ -13,7 +13,7 @@ use crate::error::Ended;
 use crate::stop::{Phase, Stop};
 use crate::wire::frontend::Message;
 
-/// Pieces of rows that were read and not taken yet.
+/// Chunks of rows that were read and not consumed yet.
 const AHEAD: usize = 4;
 
 /// Where rows are handed on.
@@ -60,7 +60,7 @@ impl Session {
         let work = self.engine.copy_in(sql, input);
         let mut rows = Some(rows);
         let feeding = async {
-            // What is wrong with the statement itself is told before the client is asked for rows.
+            // Errors in the statement itself are reported before the client is asked for rows.
             asked.notified().await;
             out.copying(b'G', i16::from(is_binary), 0);
             match out.flush().await {
@@ -70,7 +70,7 @@ impl Session {
         };
         let feeding = std::pin::pin!(feeding);
         match select(work, feeding).await {
-            // It ended before the rows did: what is still to come of them is passed over.
+            // It ended before the rows did: the rest of them is skipped.
             Either::Left((outcome, _)) => Ok(outcome),
             Either::Right((End::Over, work)) => Ok(work.await),
             Either::Right((End::Gone(ended), work)) => {
@@ -82,8 +82,8 @@ impl Session {
     }
 }
 
-/// Hands rows on until they end. They end by the word of the client alone: where it has gone they stay open, for what
-/// came of them is not all.
+/// Passes rows on until they end. Only the client's CopyDone ends them: if the client has gone they stay
+/// open, because what came is not all of them.
 async fn fed(
     frames: &mut crate::wire::frames::Frames,
     rows: &mut Option<Rows>,
@@ -114,7 +114,7 @@ async fn fed(
             Err(ended) => return End::Gone(ended),
         };
         let is_end = piece.is_err();
-        // Who takes none any more has failed, and says so.
+        // A consumer that takes none any more has failed, and says so.
         let is_taken = match rows {
             Some(rows) => rows.send(piece).await.is_ok(),
             None => false,

@@ -180,7 +180,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes the session as if it had just begun.
+    /// Resets the session to its initial state.
     async fn discard_all(&mut self) -> Done {
         if self.standing().await != Standing::Idle {
             let text = "DISCARD ALL cannot run inside a transaction block";

@@ -39,7 +39,7 @@ impl Session {
         }
         let _at_work = self.kept.at_work();
         let statement = self.prepared(&sql, types).await?;
-        // SQL knows it by its name too.
+        // SQL knows it by this name too.
         if let (Some(prepared), None, false) =
             (&statement.prepared, &statement.command, name.is_empty())
         {
@@ -92,7 +92,7 @@ impl Session {
         Ok(Statement { sql: sql.to_owned(), tag, command, prepared, types })
     }
 
-    /// The statement of a name: prepared by a message, or by PREPARE.
+    /// The statement with a name: prepared by a message, or by PREPARE.
     fn statement_named(&self, name: &str) -> Result<Arc<Statement>, Refusal> {
         if let Some(found) = self.statements.get(name) {
             return Ok(Arc::clone(found));
@@ -104,7 +104,7 @@ impl Session {
         Ok(Arc::new(Statement { sql, tag, command: None, prepared: Some(found), types }))
     }
 
-    /// Makes a portal of a statement and values.
+    /// Makes a portal from a statement and values.
     pub(super) async fn bind(&mut self, bind: Bind) -> Done {
         let statement = self.statement_named(&bind.statement)?;
         if !bind.portal.is_empty() && self.portals.contains_key(&bind.portal) {
@@ -184,7 +184,7 @@ impl Session {
         self.out.plain(b'3');
     }
 
-    /// Executes a portal: `most` rows of it at most, and 0 means all.
+    /// Executes a portal: at most `most` rows of it; 0 means all.
     pub(super) async fn execute(&mut self, name: &str, most: u32) -> Done {
         let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
         let _at_work = self.kept.at_work();

@@ -1,4 +1,4 @@
-//! The transaction that statements have together which come in one text, or before one Sync, without BEGIN.
+//! The implicit transaction of statements that come in one text, or before one Sync, without BEGIN.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use cellar_sql::Standing;
 use super::command::executed;
 use super::{Done, Session};
 
-/// Whether a statement is a part of a transaction: but for what begins and ends one, is about the session, or about
-/// what lies below tables.
+/// Whether a statement runs in a transaction: all do but those that begin or end one, are about the
+/// session, or are about what lies below tables.
 fn is_part(tag: &str) -> bool {
     let own = [
         "BEGIN",
@@ -53,7 +53,7 @@ impl Session {
     }
 
     /// The tag of a statement that is about to run: COMMIT takes back a transaction that has failed.
-    /// EXECUTE is told as what it executes.
+    /// EXECUTE is reported as the statement that it executes.
     pub(super) async fn tag_now<'a>(&mut self, tag: &'a str, sql: &str) -> Cow<'a, str> {
         match tag {
             "COMMIT" if self.standing().await == Standing::Failed => "ROLLBACK".into(),
@@ -65,7 +65,7 @@ impl Session {
         }
     }
 
-    /// Notes what a statement did that begins or ends transactions itself.
+    /// Records that a statement itself began or ended a transaction.
     pub(super) async fn note_transaction(&mut self, tag: &str) {
         if !matches!(tag, "BEGIN" | "START TRANSACTION" | "COMMIT" | "ROLLBACK") {
             return;

@@ -1,4 +1,4 @@
-//! A session: who connects is let in, and then its messages are answered one by one.
+//! A session: the client is let in, and then its messages are answered one by one.
 
 mod command;
 mod copy;
@@ -32,7 +32,7 @@ use crate::wire::backend::{Out, Said, Status};
 use crate::wire::frames::Frames;
 use crate::wire::frontend::Message;
 
-/// Settings that a client is told of, now and when they change.
+/// Settings whose values a client is sent, at first and when they change.
 const REPORTED: [&str; 13] = [
     "server_version",
     "server_encoding",
@@ -49,10 +49,10 @@ const REPORTED: [&str; 13] = [
     "in_hot_standby",
 ];
 
-/// A session that is idle for longer gives up what only makes its next statement quicker.
+/// A session that is idle for longer drops what only speeds up its next statement.
 const BEFORE_REST: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// How long a client that is to go is waited for.
+/// How long to wait for a client that is to go.
 const LAST_WORDS: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// A session.
@@ -62,7 +62,7 @@ struct Session {
     engine: Engine,
     account: Account,
     kept: Kept,
-    /// Its place among as many sessions as there may be.
+    /// Its place among the permitted number of sessions.
     _place: OwnedSemaphorePermit,
     stop: Stop,
     statements: HashMap<String, Arc<Statement>>,
@@ -72,11 +72,11 @@ struct Session {
     reported_at: Option<u64>,
     /// A statement without BEGIN has begun a transaction, which ends with the text or at the next Sync.
     is_implicit: bool,
-    /// Behind an error messages are passed over up to the next Sync.
+    /// After an error, messages are skipped up to the next Sync.
     skips: bool,
 }
 
-/// Why what a client asked for is not done.
+/// Why a request of the client fails.
 enum Failure {
     /// The client is told, and the session goes on.
     Reported(Box<Said>),
@@ -118,7 +118,7 @@ pub(crate) async fn run(socket: Socket, shared: &Arc<Shared>) {
         return;
     };
     let served = session.serve().await;
-    // Its locks go before its client is waited for, who may not read.
+    // Its locks are released before the client is waited for, which may not read.
     session.portals.clear();
     session.engine.end_session().await;
     if let Err(Ended::Refused(refusal)) = served {
@@ -195,13 +195,13 @@ impl Session {
         }
     }
 
-    /// The next message; it is waited for as long as the session may be idle.
+    /// The next message; waits for it as long as the session may be idle.
     async fn next(&mut self) -> Result<Message, Ended> {
         if let Some(message) = self.frames.whole()? {
             return Ok(message);
         }
         self.out.flush().await?;
-        // In a transaction a session goes on when the server is to end, but not when it ends at once.
+        // A session in a transaction goes on when the server is to stop, but not when it stops at once.
         let (idle, last) = match self.standing().await {
             Standing::Idle => (None, Phase::Draining),
             _ => (self.engine.idle_in_transaction_timeout(), Phase::Stopping),
@@ -235,7 +235,7 @@ impl Session {
         self.engine.standing().await
     }
 
-    /// Tells the client that it may go on, and how the session stands.
+    /// Sends ReadyForQuery: the client may go on, and learns the state of the transaction.
     async fn ready(&mut self) -> Result<(), Ended> {
         self.skips = false;
         let status = match self.standing().await {
@@ -255,7 +255,7 @@ impl Session {
         Ok(self.out.flush_much().await?)
     }
 
-    /// Tells what has changed of settings.
+    /// Reports settings that have changed.
     fn report(&mut self) {
         let changes = self.engine.changes_of_settings();
         if self.reported_at.replace(changes) == Some(changes) {
@@ -270,7 +270,7 @@ impl Session {
         }
     }
 
-    /// An error has come: what the client has begun by itself is given up.
+    /// After an error: what the client has begun implicitly is rolled back.
     async fn fail(&mut self) {
         if std::mem::take(&mut self.is_implicit) {
             // What it had is gone, whatever this says.
@@ -282,7 +282,7 @@ impl Session {
     }
 }
 
-/// Waits until the client has gone. What it was told before its last Sync goes out first.
+/// Waits until the client has gone. What it was sent before its last Sync goes out first.
 async fn told_and_gone(frames: &mut Frames, out: &mut Out) -> Ended {
     match out.flush_awaited().await {
         Ok(()) => frames.gone().await,
@@ -297,7 +297,7 @@ async fn after(time: Option<std::time::Duration>) {
     }
 }
 
-/// What a statement gives, while the client is there: one that has gone has it stopped.
+/// The result of a statement, while the client is there: if the client goes, the statement is stopped.
 async fn watched<T>(
     (frames, out): (&mut Frames, &mut Out),
     canceller: &Canceller,

@@ -1,4 +1,4 @@
-//! Results of statements, told to the client.
+//! Results of statements, sent to the client.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use super::{Done, Failure, Session, watched};
 use crate::values::rows::{columns, write_some};
 use crate::wire::backend::{Column, Said};
 
-/// Characters of a line of EXPLAIN: as wide as people make their terminals.
+/// Width of a line of EXPLAIN: as wide as people make their terminals.
 const WIDTH: usize = 160;
 
 /// Rows that are made ready for the wire together.
 const PART: usize = 256;
 
-/// What a statement gives, as far as rows are left of it.
+/// The result of a statement, as far as rows of it are left.
 pub(super) enum Given {
     Rows(Left),
     /// Rows that say why it cannot be done.
     Refused(Left, Error),
     Copied(cellar_sql::CopyOutput),
-    /// A table of a query, with so many rows; `None`: it was there, or was to have none.
+    /// A table made from a query, with so many rows; `None`: it existed already, or was to have none.
     Filled(Option<u64>),
-    /// Nothing but a tag, and what the user should also know.
+    /// Only a tag, and what else the user should know.
     Done(Option<u64>, Vec<String>),
 }
 
@@ -95,7 +95,7 @@ fn tuple(bytes: &[u8]) -> usize {
 }
 
 impl Session {
-    /// Tells all of an answer: columns, rows, and the tag.
+    /// Sends all of an answer: columns, rows, and the tag.
     pub(super) async fn tell(&mut self, answer: Answer, tag: &str) -> Done {
         match given(answer)? {
             Given::Rows(mut left) => {
@@ -118,13 +118,13 @@ impl Session {
         Ok(())
     }
 
-    /// Tells that a table was made of a query.
+    /// Reports that a table was made from a query.
     pub(super) fn tell_filled(&mut self, count: Option<u64>) {
         let tag = if count.is_some() { "SELECT" } else { "CREATE TABLE AS" };
         self.tell_done(tag, count, Vec::new());
     }
 
-    /// Tells that a statement is done that gives no rows.
+    /// Reports the end of a statement that returns no rows.
     pub(super) fn tell_done(&mut self, tag: &str, count: Option<u64>, notices: Vec<String>) {
         for notice in notices {
             self.out.said(&Said::notice(notice));
@@ -142,7 +142,7 @@ impl Session {
         Ok(columns)
     }
 
-    /// Tells rows, `most` of them at most; whether there may be more.
+    /// Sends rows, at most `most` of them; returns whether there may be more.
     pub(super) async fn tell_rows(
         &mut self,
         left: &mut Left,
@@ -172,7 +172,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Tells the bytes of a COPY TO STDOUT; how many rows they are.
+    /// Sends the bytes of a COPY TO STDOUT; returns the number of rows.
     pub(super) async fn copy_out(&mut self, copied: cellar_sql::CopyOutput) -> Done<u64> {
         self.out.copying(b'H', i16::from(copied.is_binary), copied.columns);
         let counter = copied.counter();

@@ -1,4 +1,4 @@
-//! Statements that were prepared, and portals: what is left to be told of a statement that runs.
+//! Prepared statements, and portals: what is left to send of a statement that runs.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,24 +26,24 @@ pub(super) struct Statement {
 /// Rows as they come.
 pub(super) type RowStream = Pin<Box<dyn Stream<Item = Result<RecordBatch, Error>> + Send>>;
 
-/// Rows of which some may have been told already.
+/// Rows of which some may have been sent already.
 pub(super) struct Left {
     stream: RowStream,
     schema: SchemaRef,
     batch: Option<RecordBatch>,
     /// The next row of the batch.
     at: usize,
-    /// Rows that were told.
+    /// Rows that were sent.
     pub told: u64,
 }
 
-/// How far a portal is.
+/// The progress of a portal.
 pub(super) enum State {
     /// Nothing has been executed yet.
     Bound,
     /// Rows are left.
     Open(Left),
-    /// All is told.
+    /// Everything is sent.
     Done,
 }
 
@@ -54,11 +54,11 @@ pub(super) struct Portal {
     /// The formats of its columns.
     pub formats: Vec<i16>,
     pub state: State,
-    /// It lives on when its transaction ends: a cursor WITH HOLD.
+    /// It survives the end of its transaction: a cursor WITH HOLD.
     pub is_held: bool,
     /// Its transaction has not ended yet.
     pub is_new: bool,
-    /// It is a cursor of SQL: only FETCH and MOVE read it.
+    /// It is an SQL cursor: only FETCH and MOVE read it.
     pub is_cursor: bool,
 }
 
@@ -78,7 +78,7 @@ impl Left {
         &self.schema
     }
 
-    /// The next rows, `most` of them at most; `None`: there are no more.
+    /// The next rows, at most `most` of them; `None`: there are no more.
     pub async fn next(&mut self, most: usize) -> Result<Option<RecordBatch>, Error> {
         loop {
             if let Some(batch) = &self.batch {

@@ -1,11 +1,11 @@
-//! Errors of statements as clients are told them.
+//! Errors of statements in the form in which clients get them.
 
 use cellar_instance::catalog::name;
 use cellar_sql::{About, Error};
 
 use crate::wire::backend::Said;
 
-/// What an error says. `sql`: the statement, for the place in it.
+/// The fields of an error. `sql`: the statement, for the position in it.
 pub(super) fn said_of(error: &Error, sql: &str) -> Said {
     let below: Vec<String> = error
         .stack()
@@ -25,7 +25,7 @@ pub(super) fn said_of(error: &Error, sql: &str) -> Said {
     }
 }
 
-/// A constraint has a key with its schema in it; clients are told its name.
+/// A constraint has a key that includes its schema; clients are told its name.
 fn with_plain_name(mut about: Box<About>) -> Box<About> {
     about.constraint = about.constraint.map(|key| name::parts(&key).1.to_owned());
     about

@@ -20,7 +20,7 @@ impl Session {
             return Ok(());
         }
         if pieces.len() > 1 {
-            // A text that cannot be read does nothing.
+            // If a text cannot be parsed, none of it is run.
             for sql in &pieces {
                 let tag = cellar_sql::tag::tag(sql);
                 if Command::of(sql, &tag)?.is_none() {
@@ -63,10 +63,10 @@ impl Session {
     }
 }
 
-/// A failure whose place is counted in the whole text.
+/// A failure whose position is counted in the whole text.
 fn placed(failure: Failure, text: &str, sql: &str) -> Failure {
     let Failure::Reported(mut said) = failure else { return failure };
-    // Both are of one string: where the statement begins is the distance of their addresses.
+    // Both are slices of one string: the start of the statement is the distance of their addresses.
     let before = (sql.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
     if let (Some(place), Some(before)) = (said.position, text.get(..before)) {
         said.position = Some(place + before.chars().count());

@@ -37,7 +37,7 @@ pub(super) async fn begun(
     let (startup, encrypted) = match asked {
         Ok(Ok(asked)) => asked?,
         Ok(Err(Ended::Refused(refusal))) => return told(out, &refusal).await,
-        // Nobody is there to be told.
+        // There is nobody to tell.
         Ok(Err(_)) | Err(_) => return None,
     };
     let asks = Asks { peer, encrypted: encrypted.as_ref(), startup: &startup };
@@ -110,7 +110,7 @@ fn ending() -> Refusal {
     Refusal::new("57P03", "the database system is shutting down")
 }
 
-/// Lets somebody in as a role, or not.
+/// Lets a client in as a role, or refuses it.
 async fn let_in(
     connection: (&mut Frames, &mut Out),
     asks: &Asks<'_>,
@@ -148,12 +148,13 @@ fn place(shared: &Shared) -> Result<OwnedSemaphorePermit, Refusal> {
 
 async fn told(mut out: Out, refusal: &Refusal) -> Option<Session> {
     out.said(&Said::fatal(refusal));
-    // Who reads nothing is not waited for.
+    // A client that reads nothing is not waited for.
     let _ = tokio::time::timeout(super::LAST_WORDS, out.end()).await;
     None
 }
 
-/// What the client wants, and whether it goes on encrypted; `None`: it wanted no session, and has what it wanted.
+/// What the client wants, and whether the connection is encrypted; `None`: it wanted no session, and its
+/// request is done.
 async fn asked(
     (frames, out): (&mut Frames, &mut Out),
     peer: &Peer,
@@ -163,7 +164,7 @@ async fn asked(
     if peer.address.is_some() && frames.kind_of_next().await? == FIRST_BYTE {
         encrypted = Some(shared.tls.accept((frames, out), true).await?);
     }
-    // Both kinds of encryption are asked for before the session is, each once.
+    // Either kind of encryption may be requested once before the session is.
     for _ in 0..3 {
         match startup::read(frames.first().await?)? {
             First::Session(startup) => return Ok(Some((startup, encrypted))),
@@ -173,7 +174,8 @@ async fn asked(
                 return Ok(None);
             }
             First::Tls if encrypted.is_none() && peer.address.is_some() => {
-                // What came with it was not encrypted, and would be taken for what is.
+                // Bytes that came with the request were not encrypted, and would be taken for encrypted
+                // ones.
                 if frames.has_more() {
                     let text = "received unencrypted data after SSL request";
                     return Err(Refusal::protocol(text).into());

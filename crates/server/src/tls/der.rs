@@ -1,4 +1,4 @@
-//! Certificates as far as they are looked into here: the name in one, and how it was hashed to be signed.
+//! Certificates, as far as they are parsed here: the name in one, and the hash that was signed.
 //!
 //! Source: RFC 5280, section 4.1, and the distinguished encoding of X.690.
 

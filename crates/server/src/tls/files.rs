@@ -1,4 +1,4 @@
-//! The files of TLS in a directory, and the certificate that is made where there is none.
+//! The TLS files in a directory, and the certificate that is made if there is none.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -19,7 +19,7 @@ pub(super) const ROOTS: &str = "root.crt";
 pub(super) struct Read {
     pub certificate: Vec<u8>,
     pub key: Vec<u8>,
-    /// Whose certificates clients may have; `None`: they are asked for none.
+    /// The authority that signs the certificates of clients; `None`: they are asked for none.
     pub roots: Option<Vec<u8>>,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn read(directory: &Path) -> Result<Read, Error> {
     Ok(Read { certificate, key, roots })
 }
 
-/// Makes a certificate and its key in a directory: what is in the two files.
+/// Makes a certificate and its key in a directory; returns the content of both files.
 ///
 /// # Errors
 /// They cannot be written, but for a lack of room: then they last as long as the server.
@@ -88,7 +88,7 @@ pub fn make(directory: &Path) -> Result<(Vec<u8>, Vec<u8>), Error> {
             );
         let Err(error) = written else { continue };
         for name in [KEY, CERTIFICATE] {
-            // What is half written must not be taken for one; who made the other file has made it now.
+            // A half-written file must not be taken for one; whoever made the other file has made it now.
             if error.kind() != ErrorKind::AlreadyExists {
                 let _ = std::fs::remove_file(directory.join(name));
             }
@@ -106,7 +106,7 @@ pub fn make(directory: &Path) -> Result<(Vec<u8>, Vec<u8>), Error> {
     Ok((certificate.into_bytes(), key.into_bytes()))
 }
 
-/// A certificate that is signed by its own key, for the names of this machine.
+/// A self-signed certificate for the names of this machine.
 fn new() -> Result<(String, String), rcgen::Error> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim().to_owned();

@@ -1,7 +1,8 @@
-//! TLS: the certificate of the server, connections that go on encrypted, and whose certificate a client has.
+//! TLS: the certificate of the server, encrypted connections, and the name in a client's certificate.
 //!
-//! `server.crt` and `server.key` in the directory are read when the server begins and when it is told to read them
-//! again; where there is neither they are made. With `root.crt` clients are asked for a certificate of theirs.
+//! `server.crt` and `server.key` in the directory are read when the server starts and when it is told to
+//! read them again; if neither is there, both are made. If there is a `root.crt`, clients are asked for a
+//! certificate.
 
 mod der;
 mod files;
@@ -24,7 +25,7 @@ use crate::socket::Joined;
 use crate::wire::backend::Out;
 use crate::wire::frames::Frames;
 
-/// What a client says that begins with TLS at once, as psql 17 may.
+/// The protocol name of a client that begins with TLS at once, as psql 17 may.
 const PROTOCOL: &[u8] = b"postgresql";
 
 /// The first byte of TLS.
@@ -48,7 +49,7 @@ pub(crate) struct Tls {
 pub(crate) struct Encrypted {
     /// What the proof of a password is bound to.
     pub endpoint: Option<Bytes>,
-    /// The name in the certificate of the client, which was checked.
+    /// The name in the certificate of the client, which was verified.
     pub client: Option<String>,
 }
 
@@ -66,7 +67,7 @@ impl Tls {
         Ok(Tls { directory: directory.to_owned(), loaded })
     }
 
-    /// Reads the files again; what was in use stays so if they are wrong.
+    /// Reads the files again; if they are invalid, those in use stay.
     ///
     /// # Errors
     /// As of [`Tls::open`].
@@ -76,7 +77,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Goes on encrypted. `is_direct`: the client has begun so, and must have said what it speaks.
+    /// Switches to TLS. `is_direct`: the client began with it, and must have named its protocol.
     ///
     /// # Errors
     /// The client does not go on so.

@@ -81,7 +81,7 @@ fn of_binary(body: &mut Body, oid: u32) -> Result<Parameter, Refusal> {
             _ => return Err(incorrect(oid)),
         },
         oid if types::element(oid).is_some() => list(body)?,
-        // Texts, and what a client sends as one.
+        // Texts, and values that a client sends as texts.
         _ => Parameter::Text(text(&all(body))?.to_owned()),
     })
 }

@@ -10,7 +10,7 @@ use cellar_sql::{Error, Texts};
 use crate::error::Refusal;
 use crate::wire::backend::{Column, Out};
 
-/// Bytes of a row at most: what a message can have.
+/// The longest row in bytes: what a message can hold.
 const ROW_MAX: usize = (1 << 30) - 2;
 
 enum Own<'a> {

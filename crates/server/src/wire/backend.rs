@@ -1,4 +1,4 @@
-//! The messages that a client is sent, gathered until they are worth a write.
+//! Messages to the client, collected until they are worth a write.
 
 use std::io;
 
@@ -9,13 +9,13 @@ use crate::error::Refusal;
 use cellar_sql::About;
 use cellar_sql::binary::PgType;
 
-/// Bytes that are gathered before they are written.
+/// Bytes that are collected before they are written.
 const GATHERED: usize = 32 << 10;
 
-/// A buffer that is larger is given back when it is empty.
+/// A buffer larger than this is freed when it is empty.
 const KEPT: usize = 128 << 10;
 
-/// Whether a session is in a transaction, as ReadyForQuery tells it.
+/// Whether a session is in a transaction, as ReadyForQuery reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Idle,
@@ -28,7 +28,7 @@ pub(crate) enum Status {
 pub(crate) struct Column {
     pub name: String,
     pub own: PgType,
-    /// The number of the table that it is a column of, and its number there; 0: of none.
+    /// The number of the table that the column belongs to, and its number there; 0: of none.
     pub origin: (u32, i16),
     /// 0 text, 1 binary.
     pub format: i16,
@@ -73,7 +73,7 @@ impl Said {
 pub(crate) struct Out {
     socket: Box<dyn AsyncWrite + Send + Unpin>,
     buffer: BytesMut,
-    /// A ReadyForQuery is among them: who asked waits for what is before it.
+    /// It contains a ReadyForQuery: the client waits for what comes before it.
     is_awaited: bool,
 }
 
@@ -99,9 +99,9 @@ impl Out {
         self.socket.flush().await
     }
 
-    /// Writes what is gathered, and ends the connection in order.
+    /// Writes what is collected, and closes the connection cleanly.
     pub async fn end(&mut self) {
-        // Who has gone is told nothing.
+        // A client that has gone is sent nothing.
         let _ = self.flush().await;
         let _ = self.socket.shutdown().await;
     }
@@ -138,7 +138,7 @@ impl Out {
         self.buffer.len() >= GATHERED
     }
 
-    /// A byte without a message around it: the answer to who wants encryption.
+    /// A byte without a message around it: the answer to a request for encryption.
     pub fn raw(&mut self, byte: u8) {
         self.buffer.put_u8(byte);
     }
@@ -193,7 +193,7 @@ impl Out {
         });
     }
 
-    /// The client has a newer minor version, or options that are not known here.
+    /// The client has a newer minor version, or sent options that are unknown here.
     pub fn negotiate(&mut self, minor: u16, options: &[String]) {
         self.message(b'v', |out| {
             // The whole version: clients compare it with what they asked for.

@@ -1,4 +1,4 @@
-//! The body of a message, read from its front; nothing in it is believed before it is looked at.
+//! The body of a message, read from its front; nothing in it is trusted before it is checked.
 
 use bytes::{Buf, Bytes};
 
@@ -88,7 +88,8 @@ impl Body {
         mut item: impl FnMut(&mut Body) -> Result<T, Refusal>,
     ) -> Result<Vec<T>, Refusal> {
         let count = self.u16()?;
-        // What is claimed is not reserved before it is there: no item has less than two bytes.
+        // A claimed count is not reserved in memory before the items are there: no item has less than two
+        // bytes.
         let mut items = Vec::with_capacity(usize::from(count).min(self.0.len() / 2));
         for _ in 0..count {
             items.push(item(self)?);
@@ -112,7 +113,7 @@ impl Body {
         self.0
     }
 
-    /// Refuses more than was asked for.
+    /// Refuses trailing bytes.
     pub fn finish(&self) -> Result<(), Refusal> {
         match self.0.is_empty() {
             true => Ok(()),

@@ -1,4 +1,4 @@
-//! Messages as they come from a socket: cut at their lengths, and not longer than they may be.
+//! Messages as they arrive from a socket: split at their lengths, which are limited.
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -7,25 +7,25 @@ use super::frontend::{self, Message, may_be_long};
 use super::startup::STARTUP_MAX;
 use crate::error::{Ended, Refusal};
 
-/// Bytes of a message at most: as in PostgreSQL.
+/// The longest message in bytes: as in PostgreSQL.
 const LONG_MAX: usize = (1 << 30) - 2;
-/// The same of those that carry neither statements nor values.
+/// The same for messages that carry neither statements nor values.
 const SHORT_MAX: usize = 64 << 10;
 
-/// Bytes that are read ahead while a statement runs: who sends more waits.
+/// Bytes that are read ahead while a statement runs: a client that sends more waits.
 const AHEAD: usize = 256 << 10;
 
-/// Bytes that are asked of the socket at once.
+/// Bytes requested from the socket at once.
 const READ: usize = 8 << 10;
 
-/// A buffer that is larger is given back when it is empty.
+/// A buffer larger than this is freed when it is empty.
 const KEPT: usize = 64 << 10;
 
 /// What a client sends.
 pub(crate) struct Frames {
     socket: Box<dyn AsyncRead + Send + Unpin>,
     buffer: BytesMut,
-    /// Who is not let in yet sends nothing that is long.
+    /// A client that is not let in yet sends nothing long.
     is_let_in: bool,
 }
 
@@ -83,7 +83,7 @@ impl Frames {
         }
     }
 
-    /// The next message. Safe to give up: what was read stays.
+    /// The next message. Safe to cancel: what was read stays.
     pub async fn next(&mut self) -> Result<Message, Ended> {
         loop {
             if let Some(message) = self.whole()? {
@@ -105,7 +105,7 @@ impl Frames {
         Ok(Some(frontend::read(kind, body)?))
     }
 
-    /// The kind of the next message, if it is whole and here already.
+    /// The type of the next message, if it is complete and here already.
     pub fn peek(&self) -> Option<u8> {
         let length = self.length().ok().flatten()?;
         (self.buffer.len() > length).then(|| self.buffer[0])

@@ -20,14 +20,14 @@ pub(crate) enum Message {
     Parse {
         name: String,
         sql: String,
-        /// Oids of the first parameters' types; 0: to be found out.
+        /// Oids of the first parameters' types; 0: to be inferred.
         types: Vec<u32>,
     },
     Bind(Bind),
     Describe(Target),
     Execute {
         portal: String,
-        /// Rows at most; 0: all.
+        /// The most rows; 0: all.
         most: u32,
     },
     Close(Target),
@@ -39,9 +39,9 @@ pub(crate) enum Message {
     CopyData(Bytes),
     CopyDone,
     CopyFail(String),
-    /// A call by number, which nobody has used for twenty years.
+    /// A function call by number, which nobody has used for twenty years.
     FunctionCall,
-    /// A text in it is none: the client is told, and may go on.
+    /// A text in it is invalid: the client is told, and may go on.
     Unreadable {
         is_query: bool,
         refusal: Refusal,

@@ -1,4 +1,4 @@
-//! The messages of PostgreSQL's protocol, version 3: what clients send, and what they are sent.
+//! The messages of PostgreSQL's protocol, version 3: those from clients, and those to them.
 //!
 //! Source: PostgreSQL 15 documentation, chapter 55, "Frontend/Backend Protocol".
 

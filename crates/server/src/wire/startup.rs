@@ -20,17 +20,17 @@ pub(crate) const MINOR: u16 = 0;
 /// What a client wants first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum First {
-    /// To go on encrypted by TLS.
+    /// To switch to TLS.
     Tls,
-    /// To go on encrypted by GSSAPI.
+    /// To switch to GSSAPI encryption.
     Gss,
-    /// To stop what another connection does.
+    /// To cancel what another connection does.
     Cancel(Key),
     /// A session.
     Session(Startup),
 }
 
-/// What a connection is known by to who wants to stop what it does.
+/// What identifies a connection in a request to cancel its statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub process: i32,

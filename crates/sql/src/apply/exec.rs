@@ -26,7 +26,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::node::Gives;
 use crate::one_row::several_rows;
 
-/// What is kept of earlier rows has so many bytes at most.
+/// The most bytes of results kept for later rows.
 const KEPT_BYTES: usize = 16 << 20;
 
 /// Rows that come out at once, about.

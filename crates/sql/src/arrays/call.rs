@@ -1,4 +1,4 @@
-//! PostgreSQL's functions of arrays, where DataFusion has none or others by their names.
+//! PostgreSQL's array functions, where DataFusion has none or has them under other names.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Arrays as PostgreSQL has them: their texts, and what is asked of them.
+//! Arrays as PostgreSQL has them: their texts, functions and operators.
 
 mod call;
 pub(crate) mod of_text;

@@ -152,7 +152,7 @@ fn case_of_lists(mut case: Case, schema: &DFSchema) -> Case {
 fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let is_constant = |expr: &Expr| !expr.any_column_refs() && !expr.contains_outer();
     match expr {
-        // What is constant becomes a list, of which indexes know.
+        // A constant becomes a list, for which an index can be used.
         Expr::ScalarFunction(ScalarFunction { func, mut args })
             if func.name() == "array_has" && args.len() == 2 && !is_constant(&args[0]) =>
         {

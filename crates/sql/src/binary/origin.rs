@@ -1,4 +1,4 @@
-//! The column of a table that a column of rows is, as a description of rows has it.
+//! The table column from which a result column comes, as a row description names it.
 
 use arrow::datatypes::Field;
 

@@ -1,4 +1,5 @@
-//! Values that come in binary, as texts: what reads those of any type reads these.
+//! Values that arrive in binary, turned into texts: the code that reads texts of any type then reads
+//! these too.
 //!
 //! Source: the `*_recv` functions of PostgreSQL.
 
@@ -18,7 +19,7 @@ use crate::texts::Texts;
 
 type Read<T> = Result<T, Malformed>;
 
-/// Dimensions of an array at most, as PostgreSQL has it.
+/// The most dimensions of an array, as in PostgreSQL.
 const DIMENSIONS_MAX: i32 = 6;
 
 /// A value of so many bytes.

@@ -20,7 +20,7 @@ use crate::columnar::translate::{Reason, predicate};
 
 /// Numbers that a filter is asked about beforehand, at most.
 const DOMAIN_MAX: u64 = 1 << 22;
-/// And at most one for so many rows: asking must cost less than it saves.
+/// And at most one per this many rows: a test must cost less than it saves.
 const ROWS_A_NUMBER: u64 = 4;
 /// Numbers that it is asked about at once.
 const ASKED_AT_ONCE: usize = 1 << 14;

@@ -1,4 +1,5 @@
-//! The leaf of a plan that scans a columnar table: what it hands to the cell, and what it tells of that.
+//! The leaf of a plan that scans a columnar table: what it hands to the cell, and what it reports about
+//! the scan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -597,7 +598,7 @@ impl ExecutionPlan for CellScanExec {
                     plan.filters.push(own);
                     answers.push(PushedDown::Yes);
                 }
-                // What it leaves out is left out; who asks looks at each row again all the same.
+                // The scan may leave rows out safely; the consumer tests each row again all the same.
                 FilterPushdownPhase::Post => {
                     plan.dynamic.push(own);
                     answers.push(PushedDown::No);

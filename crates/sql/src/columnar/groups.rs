@@ -1,4 +1,5 @@
-//! Groups of rows as a cell knows them, as the batches that DataFusion's final aggregation takes.
+//! Groups of rows as a cell returns them, converted to the batches that DataFusion's final aggregation
+//! takes.
 
 use std::sync::Arc;
 
@@ -79,7 +80,7 @@ fn known_array(known: &Known, part: Part, data_type: &DataType) -> Result<ArrayR
     };
     let counts = match (known, part) {
         (Known::Count(rows), Part::Rows) => counts(rows, None),
-        // As an average of no rows has it: a zero there would be divided by.
+        // As in an average of no rows: a zero there would be a divisor.
         (Known::Sum { rows, .. } | Known::Float { rows, .. }, Part::Rows) => {
             counts(rows, valid(rows))
         }
@@ -128,7 +129,7 @@ fn key_scalar(value: Option<&Value>, data_type: &DataType) -> Result<ScalarValue
 /// A part of what is known of a call.
 fn known(state: &State, part: Part, data_type: &DataType) -> Result<ScalarValue> {
     match (state, part) {
-        // As an average of no rows has it: a zero there would be divided by.
+        // As in an average of no rows: a zero there would be a divisor.
         (State::Sum { rows: 0, .. } | State::Float { rows: 0, .. }, _) => {
             scalar_of(None, data_type)
         }

@@ -1,7 +1,7 @@
 //! The keys of the build side of a join, for the scan on its other side.
 //!
-//! DataFusion's own filter has them in a hash table that only it can look into, row by row. Here they are
-//! gathered as they pass, and become a set that the cell asks on encoded columns.
+//! DataFusion's own filter keeps the keys in a hash table that only it can probe, row by row. Here they
+//! are collected as they pass, and become a set that the cell tests on encoded columns.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +16,7 @@ use datafusion::physical_plan::expressions::Column;
 /// More keys than these are not gathered: a set of them is too large for a processor's cache.
 const KEYS_MAX: usize = 2 << 20;
 
-/// Keys of which a list is kept, at most: so many may be looked up in an index.
+/// The most keys of which a list is kept: so many may be looked up in an index.
 const LISTED_MAX: usize = 1 << 16;
 
 /// What is known of keys.

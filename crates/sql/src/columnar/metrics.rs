@@ -1,4 +1,4 @@
-//! Numbers of a scan as DataFusion's metrics, for whoever reads those.
+//! Numbers of a scan as DataFusion's metrics, for code that reads those.
 
 use std::time::Duration;
 

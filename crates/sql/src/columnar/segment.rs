@@ -1,4 +1,5 @@
-//! Rows of a segment, read whole: of a file that is loaded, and of small ones that are put together.
+//! Rows of a segment that is read as a whole: a file that is being loaded, or small segments that are
+//! being merged.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Few rows that are added to a table: put together with the small segments that it ends with.
+//! Small inserts into a columnar table: merged with the small segments at the end of the table.
 //!
-//! Each segment takes an allocation unit at least, so single rows would fill a group. A segment that is
-//! much larger than what comes stays as it is: a row is written again only as often as the table's end
-//! has doubled.
+//! Each segment takes at least one allocation unit, so single rows would fill a group. A segment much
+//! larger than the new rows stays as it is: a row is rewritten only each time the end of the table has
+//! doubled.
 
 use std::sync::Arc;
 

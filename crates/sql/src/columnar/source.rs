@@ -115,7 +115,7 @@ pub async fn file(
         if let Some(batch) = receive.recv().await {
             return Some((batch, (receive, reading)));
         }
-        // Whoever ended before the end of the file has left out rows.
+        // A reader that stopped before the end of the file has lost rows.
         match reading?.await {
             Ok(()) => None,
             Err(_) => Some((Err(failed(stopped())), (receive, None))),

@@ -377,7 +377,7 @@ fn statistics_of(schema: &Schema, segments: &[Arc<Segment>]) -> Statistics {
     let column = |(at, field): (usize, &Arc<Field>)| {
         let of = |segment: &Arc<Segment>| segment.summary().columns.get(at).cloned();
         let known = segments.iter().filter_map(of).reduce(|a, b| a.with(&b));
-        // A string of which only the beginning is kept bounds nothing exactly.
+        // A string known only by its beginning is no exact bound.
         let ends = known.as_ref().filter(|known| known.is_exact).and_then(|k| k.ends.as_ref());
         let end = |value: Option<&Value>| {
             let scalar = scalar_of(Some(value?), field.data_type()).ok();

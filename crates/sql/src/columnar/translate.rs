@@ -1,5 +1,6 @@
 //! DataFusion's expressions as a cell understands them: predicates on encoded columns, and arithmetic on
-//! their whole numbers. What is not understood is told in words, and evaluated on decoded columns.
+//! their integers. What the cell does not understand is reported in words, and evaluated on decoded
+//! columns.
 
 use std::cmp::Ordering;
 use std::ops::Bound;

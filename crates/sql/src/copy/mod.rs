@@ -1,4 +1,4 @@
-//! COPY in PostgreSQL's text, CSV and binary formats: rows from a stream of bytes, and rows as one.
+//! COPY in PostgreSQL's text, CSV and binary formats: rows from a byte stream, and rows as a byte stream.
 
 mod binary;
 pub(crate) mod form;

@@ -1,4 +1,4 @@
-//! Letters of PostgreSQL's text format: what stands behind a backslash.
+//! Escapes of PostgreSQL's text format: the characters after a backslash.
 
 /// Adds a field as it means.
 pub(super) fn unescaped(raw: &[u8], out: &mut Vec<u8>) {

@@ -1,6 +1,6 @@
-//! Rows of a subquery that begin with the items of an array of the row outside:
-//! `(SELECT array_agg(upper(x)) FROM unnest(t.list) AS i(x) JOIN n ON ..)`. No condition ties them to that row, so
-//! it is carried along: each row outside is unnested beside its columns, and stays once where there is no item.
+//! Subqueries over the items of an array of the outer row: `(SELECT array_agg(upper(x)) FROM
+//! unnest(t.list) AS i(x) JOIN n ON ..)`. No condition ties the items to that row, so the row is carried
+//! along: each outer row is unnested beside its columns, and stays once if its array is empty.
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, Result, ScalarValue, TableReference};

@@ -1,5 +1,5 @@
-//! Header detection: whether the first line of a CSV text names its columns or is a row already. A row
-//! taken for names would be lost in silence, and the columns would get names that nobody gave them.
+//! Header detection: whether the first line of a CSV text names its columns or is already a row. A row
+//! taken for names would be silently lost, and the columns would get names that nobody gave them.
 
 /// What a value looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ mod tests {
         assert!(row("1.5", "2.5"));
         assert!(row("ann,2024-01-02", "bob,2024-01-03"));
         assert!(row("1,,7", "2,x,8"));
-        // Years over numbers, and nothing that must be a name: whoever loads it has to say.
+        // Years over numbers, and nothing that must be a name: the user who loads it has to say.
         assert!(row("2019,2020", "1.5,2.5"));
         assert!(row("1,2,3", "4,5,6"));
         assert!(row(",2019,2020", "chad,1.5,2.5"));

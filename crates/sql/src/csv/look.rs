@@ -1,7 +1,7 @@
-//! The check of a CSV text before it is read, which also finds the types of its columns. It reports
-//! what a reader would take in silence: an unclosed quote swallows the rows behind it; of two columns
-//! with one name only one can be queried; `007` read as a number is 7; a first row taken for the names of
-//! the columns is lost as a row.
+//! The check of a CSV text before it is read, which also finds the types of its columns. It reports what
+//! a reader would silently accept: an unclosed quote swallows the rows after it; of two columns with the
+//! same name only one can be queried; `007` read as a number is 7; a first row taken for column names is
+//! lost as a row.
 
 use std::io::Read;
 

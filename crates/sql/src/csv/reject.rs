@@ -1,5 +1,5 @@
-//! Rows that cannot be taken, set aside in a file as CSV, with the header of where they come from: it
-//! can be mended and loaded again.
+//! Rejected rows, set aside in a CSV file with the header of their source: it can be corrected and loaded
+//! again.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -95,7 +95,7 @@ fn packed_badly(compression: Compression, error: &io::Error) -> Error {
     Error::new(29913, "22P04", text).next("copy the file again, and check its length")
 }
 
-/// Bytes of which a fault is told as what it is: of the packing.
+/// Bytes whose errors are reported as what they are: errors of the compression.
 struct Unpacked<R> {
     bytes: R,
     compression: Compression,

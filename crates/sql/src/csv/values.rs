@@ -1,5 +1,5 @@
 //! Fields of CSV records as values of Arrow's types. A field that is no value of its column's type is
-//! told with its line, its column and its text.
+//! reported with its line, column and text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

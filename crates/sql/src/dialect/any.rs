@@ -1,4 +1,4 @@
-//! `a = ANY('{1,2}')` as `a IN ('1', '2')`: one of values that the statement says.
+//! `a = ANY('{1,2}')` as `a IN ('1', '2')`, where the statement spells out the values.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, Expr, Value};
 
@@ -34,7 +34,7 @@ fn items(array: &Expr) -> Option<Vec<Expr>> {
         }
         Expr::Value(value) => {
             let Value::SingleQuotedString(text) = &value.value else { return None };
-            // What is no array is told where it is cast.
+            // A text that is no array is reported where it is cast.
             let items = items_of(text).ok()?.into_iter();
             let value = |item: Option<String>| {
                 let value = item.map_or(Value::Null, Value::SingleQuotedString);

@@ -1,4 +1,4 @@
-//! `FETCH FIRST n ROWS ONLY | WITH TIES`, as the LIMIT or the condition on ranks that it is.
+//! `FETCH FIRST n ROWS ONLY | WITH TIES`, rewritten as a LIMIT or as a condition on ranks.
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Fetch, LimitClause, OrderByExpr, OrderByKind, Query, Select, SelectItem,

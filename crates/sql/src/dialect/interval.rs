@@ -1,4 +1,4 @@
-//! Intervals of which the text says all, in units that DataFusion reads.
+//! Interval literals whose text says everything, rewritten in units that DataFusion reads.
 
 use arrow::datatypes::IntervalMonthDayNano;
 use datafusion::sql::sqlparser::ast::{Expr, Interval, UnaryOperator, Value};

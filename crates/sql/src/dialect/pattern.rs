@@ -1,5 +1,5 @@
-//! Patterns of LIKE with another escape character than the backslash, which alone DataFusion knows, and of
-//! SIMILAR TO.
+//! Patterns of LIKE with an escape character other than the backslash, the only one that DataFusion
+//! knows, and of SIMILAR TO.
 
 use std::sync::Arc;
 

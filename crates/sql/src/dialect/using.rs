@@ -1,8 +1,9 @@
-//! Outer joins with USING, with the conditions and the merged columns that they stand for.
+//! Outer joins with USING, rewritten as the conditions and merged columns that they stand for.
 //!
-//! DataFusion 55 takes for `k` of `a LEFT JOIN b USING (k)` the column of one side: in `SELECT *` of that whose
-//! name comes first in the alphabet, which is null where a row has no partner. By the standard it is that of the
-//! side that has all its rows, or of either in a FULL JOIN, and comes first.
+//! For the `k` of `a LEFT JOIN b USING (k)`, DataFusion 55 takes the column of one side: in `SELECT *`,
+//! that of the side whose name comes first in the alphabet, which is null where a row has no partner. By
+//! the standard it is the column of the side that keeps all its rows, or of either side in a FULL JOIN,
+//! and comes first.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

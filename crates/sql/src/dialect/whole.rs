@@ -1,7 +1,7 @@
-//! The type of whole numbers that a query gives: integer where they fit, as in PostgreSQL.
+//! The type of integer literals that a query returns: integer where they fit, as in PostgreSQL.
 //!
-//! DataFusion reads every one as a bigint. Beside another value that does not matter: the type that they have in common
-//! is chosen. Where a number is what comes out, by itself or as one of several, it is cast.
+//! DataFusion reads every one as a bigint. Beside another value that does not matter: their common type
+//! is chosen. A literal that is itself a result, or one of several, is cast.
 
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem, SetExpr,

@@ -1,7 +1,7 @@
 //! Named windows, written out where they are used.
 //!
-//! DataFusion knows them in the list of what is selected alone, and forgets the window that another extends:
-//! `OVER (w ORDER BY id)` had no partitions.
+//! DataFusion knows them only in the select list, and forgets the window that another one extends: `OVER
+//! (w ORDER BY id)` had no partitions.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -19,7 +19,8 @@ use crate::files::csv_format::external;
 use crate::host::Host;
 use crate::rows::Ask;
 
-/// The functions: their names, what they ask, whether others may lock it too, whether until the transaction ends.
+/// The functions: name, kind of call, whether the lock is shared, whether it lasts until the transaction
+/// ends.
 const CALLS: [(&str, Ask, bool, bool); 11] = [
     ("pg_advisory_lock", Ask::Lock, false, false),
     ("pg_advisory_lock_shared", Ask::Lock, true, false),

@@ -25,7 +25,7 @@ use crate::rows::{
     Definition, NewSequence, RowColumns, SequenceOptions, added, default_value, identity, name_of,
 };
 
-/// An action that there is not, in its words.
+/// The error for an unknown action, in its words.
 fn not_yet(action: &impl std::fmt::Display) -> Error {
     Error::not_yet(format!("ALTER TABLE .. {action}"))
 }

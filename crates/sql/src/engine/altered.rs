@@ -1,5 +1,6 @@
-//! A table as it is to be: what the actions of an ALTER TABLE make of it, and how that is carried out. Rows are
-//! written anew only where columns go or change their type, or where a new one differs from row to row.
+//! The target state of a table: what the actions of an ALTER TABLE make of it, and how that is carried
+//! out. Rows are rewritten only if columns are dropped or change their type, or if a new column differs
+//! from row to row.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -53,7 +54,7 @@ pub(super) enum From {
     Added(Option<Expr>),
 }
 
-/// A table as it is to be.
+/// The target state of a table.
 pub(super) struct Altered {
     /// Its name.
     pub name: String,
@@ -61,19 +62,19 @@ pub(super) struct Altered {
     old: RowColumns,
     /// Its columns.
     pub columns: Vec<NewColumn>,
-    /// Its indexes (those that are to be built have the number 0) and checks.
+    /// Its indexes (those still to be built have the number 0) and checks.
     pub rows: RowTable,
-    /// Rows may be what they must not.
+    /// Existing rows may violate a constraint.
     pub must_check: bool,
-    /// Foreign keys that rows may not keep.
+    /// Foreign keys that existing rows may violate.
     pub must_refer: Vec<String>,
     /// What the user should know.
     pub notices: Vec<String>,
-    /// Sequences that go with columns that are dropped, and views that read them.
+    /// Sequences owned by columns that are dropped, and views that read these columns.
     pub dropped: BTreeSet<String>,
-    /// A column has gone.
+    /// A column was dropped.
     is_narrower: bool,
-    /// Constraints that have other names: the old one, and the new.
+    /// Constraints that were renamed: the old name, and the new one.
     renamed: Vec<(String, String)>,
 }
 
@@ -102,7 +103,7 @@ impl Altered {
         &self.old
     }
 
-    /// Whether nothing is to be done.
+    /// Whether there is nothing to do.
     pub fn is_as_it_was(&self) -> bool {
         self.name == self.old.name
             && self.schema() == *self.old.schema
@@ -115,7 +116,7 @@ impl Altered {
         Schema::new(self.columns.iter().map(|column| column.field.clone()).collect::<Vec<_>>())
     }
 
-    /// Whether rows are written anew.
+    /// Whether rows are rewritten.
     fn is_written_anew(&self) -> bool {
         let differs = |column: &NewColumn| match &column.from {
             From::Old(_) => false,
@@ -144,7 +145,7 @@ impl Altered {
         })
     }
 
-    /// The error of a column that is there already.
+    /// The error for a column that exists already.
     pub fn is_there(&self, name: &str) -> Error {
         let text = format!("table \"{}\" has a column \"{name}\" already", self.name);
         Error::new(957, "42701", text).next("choose another name")
@@ -159,7 +160,7 @@ impl Altered {
         keys.chain(checks).chain(foreign).collect()
     }
 
-    /// Refuses the name of a constraint that there is.
+    /// Refuses the name of an existing constraint.
     pub fn check_constraint_free(&self, name: &str) -> Result<(), Error> {
         let name = name::parts(name).1;
         if !self.constraints().iter().any(|own| own == name) {
@@ -174,7 +175,7 @@ impl Altered {
         self.rows.indexes.iter().find(|index| index.constraint == Some(Constraint::Primary))
     }
 
-    /// Says whether a column may be NULL.
+    /// Sets whether a column may be NULL.
     pub fn set_nullable(&mut self, at: usize, is_nullable: bool) {
         let field = &mut self.columns[at].field;
         self.must_check |= field.is_nullable() && !is_nullable;
@@ -204,7 +205,7 @@ impl Altered {
         Ok(())
     }
 
-    /// Takes a column away, with its indexes and with these checks.
+    /// Drops a column, with its indexes and with these checks.
     pub fn drop_column(&mut self, at: usize, checks: &[String]) -> Result<(), Error> {
         if self.columns.len() == 1 {
             let text = format!("table \"{}\" has no other column", self.name);
@@ -242,7 +243,7 @@ impl Altered {
         Ok(())
     }
 
-    /// Takes a constraint away; NOT NULL of a primary key stays, as in PostgreSQL.
+    /// Drops a constraint; NOT NULL of a primary key stays, as in PostgreSQL.
     pub fn drop_constraint(&mut self, name: &str, if_exists: bool) -> Result<(), Error> {
         let count = |rows: &RowTable| rows.indexes.len() + rows.checks.len() + rows.foreign.len();
         let before = count(&self.rows);
@@ -354,7 +355,7 @@ pub(super) fn renamed(condition: &str, old: &str, new: &str) -> Result<String, E
     Ok(if is_changed { parsed.to_string() } else { condition.to_owned() })
 }
 
-/// Whether values of a type become those of another by themselves, as in PostgreSQL's assignments.
+/// Whether values of a type are converted to another one implicitly, as in PostgreSQL's assignments.
 fn is_assigned(from: &DataType, to: &DataType) -> bool {
     let is_text = |of: &DataType| matches!(of, DataType::Utf8 | DataType::Utf8View);
     let is_day = |of: &DataType| matches!(of, DataType::Date32 | DataType::Timestamp(..));
@@ -397,7 +398,7 @@ impl Engine {
         }
     }
 
-    /// The value of an expression that names no column.
+    /// The value of an expression that refers to no column.
     async fn value(&self, value: Expr) -> Result<ArrayRef, Error> {
         let plan = LogicalPlanBuilder::empty(true).project(vec![value.alias("value")]);
         let plan = plan.and_then(LogicalPlanBuilder::build).map_err(|e| from_datafusion(&e))?;
@@ -467,7 +468,7 @@ impl Engine {
         Ok(Some(found))
     }
 
-    /// Asks the rows that there are whether they are what they must be.
+    /// Checks whether the existing rows satisfy the new constraints.
     async fn check_rows(
         &self,
         altered: &Altered,
@@ -490,7 +491,7 @@ impl Engine {
         OldRows::of(&columns, alteration.statement())?.check(&checks).await
     }
 
-    /// Fills a table of its own with what the rows are to be.
+    /// Fills a table of its own with the target rows.
     async fn write_anew(
         &self,
         altered: &Altered,

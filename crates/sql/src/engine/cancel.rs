@@ -37,7 +37,7 @@ impl Canceller {
         loop {
             let used = self.0.used.notified();
             let mut used = std::pin::pin!(used);
-            // To listen before looking: what comes between would not be heard.
+            // Listens before looking: otherwise what happens in between would be missed.
             used.as_mut().enable();
             if self.count() != count {
                 return;
@@ -59,8 +59,8 @@ pub(super) struct Began {
 }
 
 impl Began {
-    /// What a future gives, if it is in time and nobody stops it. A commit that is under way is not given up: it may
-    /// be durable already, and what becomes of it is told.
+    /// The result of a future, unless its time is up or somebody stops it. A commit under way is not
+    /// abandoned: it may be durable already, and its outcome is reported.
     pub async fn ends<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
         if self.canceller.count() != self.count {
             return Err(cancelled());
@@ -87,13 +87,13 @@ async fn at(end: Option<Instant>) {
     }
 }
 
-/// The error of a statement that has taken its time.
+/// The error for a statement that has used up its time.
 fn timed_out(time: Duration) -> Error {
     let text = format!("the statement was stopped: it may take {} ms", time.as_millis());
     Error::new(1013, "57014", text).next("set statement_timeout = 0, or to more")
 }
 
-/// The error of a statement that somebody has stopped.
+/// The error for a statement that somebody has stopped.
 fn cancelled() -> Error {
     Error::new(1013, "57014", "canceling statement due to user request")
 }

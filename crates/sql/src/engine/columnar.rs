@@ -155,7 +155,7 @@ impl Engine {
         settled.is_ok_and(|plan| plan.schema().fields().iter().any(|f| enum_of(f).is_some()))
     }
 
-    /// Refuses a schema that there is not.
+    /// Refuses a schema that does not exist.
     pub(super) fn check_schema_of(&self, reference: &TableReference) -> Result<(), Error> {
         match reference.schema() {
             Some(schema) if !self.catalog()?.has_schema(schema) => Err(no_schema(schema)),
@@ -265,7 +265,7 @@ impl Engine {
         for table in &tables {
             match self.columnar()?.has(table) {
                 true => {
-                    // Who has locked it goes on seeing its rows.
+                    // A session that has it locked goes on seeing its rows.
                     self.lock_name(table).await?;
                     *count.get_or_insert(0) += self.columnar()?.truncate(table).await?;
                 }
@@ -290,7 +290,7 @@ pub(super) fn check_append(dml: &DmlStatement) -> Result<(), Error> {
     }
 }
 
-/// Refuses a path for a name: whoever writes one means a place.
+/// Refuses a path in the place of a name: a user who writes one means a location.
 fn check_name(name: &str) -> Result<(), Error> {
     let Some(path) = name.strip_prefix('+') else { return Ok(()) };
     let (group, name) = path.split_once('/').unwrap_or((path, "t"));

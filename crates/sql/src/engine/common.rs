@@ -1,5 +1,5 @@
-//! The common parts of the sessions of a server: the views of the instance, memory for queries, and all of DataFusion's
-//! state that belongs to no session.
+//! State common to the sessions of a server: the views of the instance, memory for queries, and
+//! everything of DataFusion's that belongs to no session.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl std::fmt::Debug for Common {
 }
 
 impl Common {
-    /// Of engines over an instance with `views`, whose queries share their memory.
+    /// The state shared by engines over an instance with `views`; their queries share memory.
     ///
     /// # Errors
     /// The directory for spilled data cannot be used.

@@ -85,14 +85,14 @@ use crate::statistics::OfValues;
 use crate::subquery_values::SubqueryValues;
 use crate::tied::TiedColumns;
 
-/// A build side of a join that has more bytes or rows, as far as is known, is divided among cores.
+/// The build side of a join that is estimated to have more bytes or rows is divided among cores.
 const BUILD_BYTES: usize = 128 << 20;
 const BUILD_ROWS: usize = 2 << 20;
 
-/// Memory that a part of a plan is to have: less than a sort or two of its rows is of no use.
+/// Memory that each part of a plan should have: with less than a sort or two of its rows it is of no use.
 const PART_BYTES: usize = 14 << 20;
 
-/// So many parts of a plan have enough of so much memory.
+/// The most parts of a plan for which a memory limit is enough.
 pub(super) fn most_partitions(memory_limit: usize) -> usize {
     (memory_limit / PART_BYTES).max(1)
 }
@@ -107,7 +107,7 @@ pub(super) fn common(
 ) -> Result<SessionState, DataFusionError> {
     let runtime = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::clone(&memory.0) as _)
-        // A listing that is kept would hide files that came or went since.
+        // A cached listing would hide files that have come or gone since.
         .with_object_list_cache_limit(0);
     let mut state = SessionStateBuilder::new()
         .with_config(config(options))
@@ -173,7 +173,8 @@ fn config(options: &EngineOptions) -> SessionConfig {
     execution.sort_spill_reservation_bytes = kept;
     // 0.06 + 0.01 is 0.07 in SQL; as binary floating point it is not, and rows would be lost.
     config.options_mut().sql_parser.parse_float_as_decimal = true;
-    // The first rows of a subquery's order are asked for by a LIMIT outside, as Oracle's ROWNUM does.
+    // Lets a LIMIT outside a subquery, such as Oracle's ROWNUM, ask for the first rows of the subquery's
+    // order.
     config.options_mut().sql_parser.enable_subquery_sort_elimination = false;
     config.options_mut().execution.parquet.pushdown_filters = true;
     // Nanoseconds end in 2262; what Spark and Hive write for the first and the last day does not fit.

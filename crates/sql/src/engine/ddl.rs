@@ -1,4 +1,4 @@
-//! Statements that define what is in the heap, and what all of them have in common: names, and who is asked.
+//! Statements that define heap objects, and what all of them share: names, and the check of rights.
 
 use async_recursion::async_recursion as boxed;
 use cellar_instance::catalog::{Catalog, Table, TableKind};
@@ -23,7 +23,7 @@ pub(super) fn bare_name(name: &ObjectName) -> Result<String, Error> {
     }
 }
 
-/// Refuses a schema that there is not.
+/// Refuses a schema that does not exist.
 ///
 /// # Errors
 /// 3F000.
@@ -73,7 +73,7 @@ impl Engine {
         catalog.kind_of(name).or_else(|| is_own().then_some("view"))
     }
 
-    /// Refuses a name that something has.
+    /// Refuses a name that is in use.
     pub(super) fn check_free(&self, catalog: &Catalog, name: &str) -> Result<(), Error> {
         let Some(kind) = self.kind_of(catalog, name) else { return Ok(()) };
         let article = if kind == "index" { "an" } else { "a" };
@@ -81,7 +81,7 @@ impl Engine {
             .next("choose another name"))
     }
 
-    /// Begins to change a table of the heap, which nobody else uses then.
+    /// Begins to change a heap table, once nobody else uses it.
     pub(super) async fn alteration(&self, name: &ObjectName) -> Result<Alteration, Error> {
         let reference = TableReference::parse_str(&name.to_string());
         self.check_own(&reference)?;
@@ -117,7 +117,7 @@ impl Engine {
         Ok(scope.definitions.alter(&mut open, rows.session().waits(), &name).await?)
     }
 
-    /// Has what a table was altered to in its place.
+    /// Puts the altered table in the place of the old one.
     pub(super) async fn finish(&self, alteration: Alteration, table: Table) -> Result<(), Error> {
         let scope = self.definer()?;
         let mut open = scope.open().await?;
@@ -129,7 +129,7 @@ impl Engine {
         self.scope().map_or(Ok(()), |scope| scope.check_writable())
     }
 
-    /// Locks a name that is about to be made: who else makes something of it waits for this transaction.
+    /// Locks a name that is about to be created: others that want to use it wait for this transaction.
     pub(super) async fn lock_name(&self, name: &str) -> Result<(), Error> {
         let Some(scope) = self.scope() else { return Ok(()) };
         scope.check_writable()?;

@@ -10,7 +10,7 @@ use crate::rows::{References, Scope};
 /// Foreign keys: of each the key of its table, and its name.
 type Keys = Vec<(String, String)>;
 
-/// Refuses a definition of a table whose rows have foreign keys that are still to be checked.
+/// Refuses DDL on a table whose rows have foreign keys that are still to be checked.
 ///
 /// # Errors
 /// 55006.
@@ -40,7 +40,7 @@ fn named<'a>(
 }
 
 impl Engine {
-    /// SET CONSTRAINTS: what is put off no more is checked.
+    /// SET CONSTRAINTS: constraints that are no longer deferred are checked.
     pub(super) async fn set_constraints(
         &self,
         names: &[TableReference],
@@ -96,7 +96,7 @@ impl Engine {
         Err(Error::new(2443, "42704", text).next("information_schema.table_constraints has all"))
     }
 
-    /// Checks all that the transaction has put off: it is about to commit.
+    /// Checks everything that the transaction has deferred: it is about to commit.
     ///
     /// # Errors
     /// 02291, 02292 a foreign key is violated; those of locks.

@@ -1,4 +1,4 @@
-//! CREATE, ALTER and DROP TYPE, and what names of types stand for.
+//! CREATE, ALTER and DROP TYPE, and the resolution of type names.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ fn says(text: &str, key: &str) -> bool {
 /// A part of a table or view that a type is needed for.
 struct User {
     table: String,
-    /// A column of the type; `None`: a text that names it.
+    /// A column of the type; `None`: a text that names the type.
     column: Option<String>,
     /// What that is.
     word: String,

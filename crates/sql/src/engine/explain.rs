@@ -1,4 +1,4 @@
-//! EXPLAIN: plans a statement, runs it if it is asked to, and tells what is known then.
+//! EXPLAIN: plans a statement, runs it if asked to, and shows what is then known.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Watch {
     }
 }
 
-/// Runs a plan for nobody who wants its rows.
+/// Runs a plan whose rows nobody wants.
 async fn drain(state: &SessionState, plan: &Arc<dyn ExecutionPlan>) -> Result<(), DataFusionError> {
     let mut rows = execute_stream(Arc::clone(plan), state.task_ctx())?;
     while rows.try_next().await?.is_some() {}
@@ -57,7 +57,7 @@ async fn ran(planned: &Planned) -> Result<(Arc<dyn ExecutionPlan>, Arc<Held>), D
 }
 
 impl Engine {
-    /// Tells what a statement would do, or did.
+    /// Shows what a statement would do, or did.
     pub(super) async fn explain(
         &self,
         options: &ExplainOptions,

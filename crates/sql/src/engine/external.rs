@@ -1,4 +1,4 @@
-//! Tables over files that are read in place: made, and forgotten.
+//! External tables over files that are read in place: created and dropped.
 
 use cellar_instance::catalog::name;
 use datafusion::common::TableReference;
@@ -69,7 +69,7 @@ impl Engine {
         Ok(Outcome::Done { message: format!("Table {name} created."), notices })
     }
 
-    /// Remembers that a table has files from now on.
+    /// Records that a table has files from now on.
     pub(super) async fn has_files(&self, name: &str) -> Result<(), Error> {
         let tables = self.host.tables();
         match tables.into_iter().find(|table| table.name == name && table.may_be_empty) {

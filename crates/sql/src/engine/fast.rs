@@ -1,4 +1,5 @@
-//! The way of statements into the fast path: their plans are found or made, run, and what they tell is given out.
+//! The entry of statements into the fast path: finds or makes their plans, runs them, and returns their
+//! results.
 
 use std::sync::Arc;
 
@@ -54,7 +55,7 @@ impl Engine {
         self.host.rows().filter(|rows| is_fast && rows.are_open())
     }
 
-    /// Runs a statement by the fast path; `None`: it goes the common way, and nothing has happened.
+    /// Runs a statement by the fast path; `None`: it takes the common path, and nothing has happened.
     pub(super) async fn by_fast_path(&self, sql: &str) -> Result<Option<Outcome>, Error> {
         let Some(rows) = self.fast_rows() else { return Ok(None) };
         let Some(lexed) = lex(sql) else { return Ok(None) };
@@ -67,7 +68,7 @@ impl Engine {
         Ok(self.run_plan(rows, &plan, &values).await?.map(FastOutcome::outcome))
     }
 
-    /// The plan of a statement with parameters of these types. `key`: by what it is known.
+    /// The plan of a statement with parameters of these types. `key`: its key in the cache.
     pub(super) async fn fast_plan(
         &self,
         rows: &RowTables,
@@ -79,9 +80,9 @@ impl Engine {
         let library = rows.database().instance().library();
         let key = &*self.plan_key(key);
         let zone = &self.settings.now().zone;
-        // What others make may come before what a name stood for.
+        // A new object of others may come before the one that a name stood for.
         let is_plain = self.paths.is_plain();
-        // What a transaction defines is its own.
+        // The definitions of a transaction are its own.
         let is_common = is_plain && rows.sees_what_all_see();
         let common = is_common.then_some(&self.planner.common.plans);
         for plans in common.into_iter().chain([&self.plans]) {
@@ -158,7 +159,7 @@ impl Engine {
         Some(Parts { table, columns, shape, slots, text, schema })
     }
 
-    /// The rows that a query gives, by DataFusion's plan of it.
+    /// The rows that a query returns, according to DataFusion's plan of it.
     async fn schema_of_query(&self, mut statement: SqlStatement) -> Option<SchemaRef> {
         literals_for(&mut statement);
         if let SqlStatement::Query(query) = &mut statement {
@@ -173,14 +174,15 @@ impl Engine {
         Some(self.origins(&plan).tell(schema))
     }
 
-    /// Runs a plan as a statement of the session; `None`: it goes the common way, and nothing has happened.
+    /// Runs a plan as a statement of the session; `None`: it takes the common path, and nothing has
+    /// happened.
     pub(super) async fn run_plan(
         &self,
         rows: &RowTables,
         plan: &Plan,
         values: &[ArrayRef],
     ) -> Result<Option<FastOutcome>, Error> {
-        // Who may not do it with all of the table is asked more closely by the common way.
+        // A role that may not do it with the whole table is checked column by column on the common path.
         if !self.may_run(rows, plan)? {
             return Ok(None);
         }

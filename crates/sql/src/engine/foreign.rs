@@ -1,5 +1,5 @@
-//! Foreign keys that statements define: to which keys they refer, whether the rows that there are keep them, and what
-//! cannot be dropped under them.
+//! Foreign keys that statements define: the keys they refer to, whether existing rows satisfy them, and
+//! what cannot be dropped because of them.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::parse::parse;
 use crate::rows::{NewForeignKey, free_name};
 use crate::statement::Statement;
 
-/// A table that is to refer to others.
+/// A table that is to get foreign keys.
 pub(super) struct Referring<'a> {
     /// Its name, and the one that it had.
     pub key: &'a str,
@@ -150,7 +150,7 @@ impl Engine {
         }
     }
 
-    /// Refuses rows of a table that do not keep these foreign keys of it, which are new.
+    /// Refuses rows of a table that violate these new foreign keys of it.
     ///
     /// # Errors
     /// 02298; those of locks.
@@ -205,7 +205,8 @@ impl Engine {
         Ok(Some(values.collect::<Vec<_>>().join(", ")))
     }
 
-    /// Refuses to take indexes from a table to which foreign keys refer; with CASCADE these go.
+    /// Refuses to drop indexes of a table that foreign keys refer to; with CASCADE these foreign keys go
+    /// too.
     ///
     /// # Errors
     /// 2BP01.
@@ -253,7 +254,8 @@ impl Engine {
         })
     }
 
-    /// The foreign keys of other tables that refer to tables which are about to go: of each the table, and its name.
+    /// The foreign keys of other tables that refer to tables about to be dropped: of each the table, and
+    /// its name.
     ///
     /// # Errors
     /// 2BP01 there are some, and nothing says that they go with them.
@@ -407,7 +409,7 @@ fn paired<'a>(
     Ok((index, columns))
 }
 
-/// The query of a row that refers to nothing.
+/// The query for a row that refers to a missing key.
 fn query(
     (table, schema): (&str, &Schema),
     (to, other): (&str, &Schema),

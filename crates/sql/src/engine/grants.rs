@@ -29,7 +29,7 @@ struct Wanted {
     to: Vec<u32>,
 }
 
-/// The error of rights that there are not on a kind of object.
+/// The error for rights that do not exist on a kind of object.
 fn invalid(rights: Rights, word: &str) -> Error {
     Error::new(990, "0LP01", format!("invalid privilege type {} for {word}", rights.words()))
         .next("ALL is all that there are")
@@ -61,7 +61,7 @@ impl Engine {
         }
     }
 
-    /// The numbers of who is to get rights.
+    /// The numbers of the roles that are to get rights.
     fn grantees(&self, names: &[RoleName]) -> Result<Vec<u32>, Error> {
         let catalog = self.catalog()?;
         let number = |name: &RoleName| match name {
@@ -315,7 +315,7 @@ impl Engine {
         Ok(done("What was owned is dropped, and what was granted is revoked."))
     }
 
-    /// Takes all rights from roles, and what they have passed on.
+    /// Revokes all rights of roles, and those that they have passed on.
     fn forget_grants(&self, roles: &[u32]) -> Result<(), Error> {
         let catalog = self.catalog()?;
         let named = |table: &&Table| table.grants.roles().iter().any(|oid| roles.contains(oid));
@@ -362,7 +362,8 @@ fn object(catalog: &Catalog, key: &str) -> Option<Table> {
     }
 }
 
-/// As in PostgreSQL: who gives something away owns it, may act as who gets it, and that one may make such things.
+/// As in PostgreSQL: the giver must own the object and may act as the new owner, and the new owner may
+/// create such objects.
 fn may_give_away(asking: &Asking, table: &Table, to: u32) -> Result<(), Error> {
     if !asking.who.is_like(table.owner()) {
         return Err(not_owner(table));
@@ -433,7 +434,7 @@ impl Wanted {
         Ok(grants)
     }
 
-    /// By whose will, and which rights: with what is to be told where it is not all of them.
+    /// The grantor, and which rights: with the notice to give if these are not all of them.
     fn allowed(
         &self,
         who: &Who,
@@ -521,7 +522,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// Refuses to give the right to pass rights on to who it comes from.
+    /// Refuses to give grant option to the role that it comes from.
     fn refuse_circle(&self, grants: &[Grant], owner: u32, change: Change) -> Result<(), Error> {
         if !(self.grants && self.options) || change.by == owner {
             return Ok(());

@@ -1,4 +1,5 @@
-//! CREATE INDEX and DROP INDEX: of tables in the heap, built of the rows that are there while nobody changes them.
+//! CREATE INDEX and DROP INDEX on tables in the heap: an index is built from existing rows while nobody
+//! changes them.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Opening of the files that a table reads in place, at each use of the table: they come and go.
+//! Opening of the files that a table reads in place, at each use of the table, because files come and go.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

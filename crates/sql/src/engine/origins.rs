@@ -1,5 +1,5 @@
-//! The columns of tables that the columns of rows are, as clients are told: drivers ask the catalogs by them what a
-//! column may be, and show how long its texts are.
+//! The table columns from which result columns come, as clients are told: drivers use them to query the
+//! catalogs for the properties of a column, and to show how long its texts are.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

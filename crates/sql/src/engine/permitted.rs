@@ -1,5 +1,6 @@
-//! The rule that looks whether what a plan reads may be read: tables by the role of the session, and what a view reads
-//! by the role that owns the view. Each plan that is run passes it, with all its columns still as they were written.
+//! The rule that checks whether a plan may read what it reads: tables by the role of the session, and
+//! what a view reads by the role that owns the view. It sees each plan that is run, with all its columns
+//! still as they were written.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -89,7 +90,7 @@ pub(super) struct Permitted {
 struct Look<'a> {
     catalog: &'a Catalog,
     tables: &'a Tables,
-    /// Who reads, and the owners of the views within each other.
+    /// The reading role, and the owners of the nested views.
     readers: Vec<Arc<Who>>,
     /// Columns that are not read are not in the plan any more.
     is_narrow: bool,
@@ -259,12 +260,12 @@ impl Look<'_> {
     }
 }
 
-/// The error of who reads a view of the instance.
+/// The error for a role that reads a view of the instance.
 fn view_of_instance(name: &str) -> Error {
     denied("view", name, Rights::SELECT).next("ask a superuser: it tells what all sessions do")
 }
 
-/// The error of who reads a file in place.
+/// The error for a role that reads a file in place.
 pub(super) fn file_of_server() -> Error {
     not_superuser("to read files of the server")
 }

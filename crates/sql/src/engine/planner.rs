@@ -1,5 +1,5 @@
-//! DataFusion's context of a session: made when a statement first needs it, and given up while the session rests. A
-//! session whose statements all take the fast path has none.
+//! DataFusion's context of a session: made when a statement first needs it, and dropped while the session
+//! is idle. A session whose statements all take the fast path has none.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

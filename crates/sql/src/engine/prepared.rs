@@ -1,5 +1,5 @@
-//! Prepared statements: their parameters and result columns are known before they are executed, as often as one
-//! likes, with other values.
+//! Prepared statements: their parameters and result columns are known before execution, and they can be
+//! executed any number of times with different values.
 
 mod bind;
 mod infer;

@@ -1,4 +1,5 @@
-//! Names in statements: written as the keys of what they stand for, before anything else looks at them.
+//! Name resolution in statements: each name is replaced by the key of the object it stands for, before
+//! anything else looks at it.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! The check that the role of a session may do what a statement says: with tables, and with what else the catalog has.
+//! The check that the role of a session may do what a statement does, with tables and with other objects
+//! of the catalog.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::error::Error;
 use crate::settings::{denied, no_role};
 use crate::statement::{About, Define, EnumChange, OwnedBy, Reindexed};
 
-/// The error of who is no superuser.
+/// The error for a role that is no superuser.
 pub(super) fn not_superuser(what: &str) -> Error {
     Error::new(1031, "42501", format!("must be superuser {what}"))
         .next("ask a superuser, as the owner of the database is")
@@ -48,7 +49,7 @@ impl Asking {
         let (word, key) = ("schema", name::schema_key(schema));
         match self.catalog.schema_object(schema) {
             Some(own) if !own.rights_of(&self.who).has(wanted) => Err(denied(word, &key, wanted)),
-            // One that there is not is told of as such.
+            // A missing object is reported as such.
             _ => Ok(()),
         }
     }
@@ -147,7 +148,8 @@ fn key_of(name: &ObjectName) -> String {
 }
 
 impl Engine {
-    /// Who is asked for rights; `None`: the owner of the database or another superuser, who may do everything.
+    /// The role whose rights are checked; `None`: the owner of the database or another superuser, who may
+    /// do everything.
     ///
     /// # Errors
     /// 42704 the role was dropped meanwhile.
@@ -309,7 +311,8 @@ fn own_target(asking: &Asking, owned_by: Option<&OwnedBy>) -> Result<(), Error> 
     }
 }
 
-/// As in PostgreSQL: who may change a table may lock it, who may read it may keep it from going.
+/// As in PostgreSQL: a role that may change a table may lock it, and one that may read it may keep it
+/// from being dropped.
 fn may_lock(asking: &Asking, table: &TableReference, lock: TableLock) -> Result<(), Error> {
     let changes = Rights::UPDATE.and(Rights::DELETE).and(Rights::TRUNCATE);
     let any = match lock {

@@ -204,7 +204,8 @@ impl Engine {
         self.catalog()
     }
 
-    /// Refuses who may not make or change a role. `is_superuser`: it is one, or is to be.
+    /// Refuses a role that may not create or change another one. `is_superuser`: that one is a superuser,
+    /// or is to become one.
     fn check_makes_roles(&self, catalog: &Catalog, is_superuser: bool) -> Result<Acting, Error> {
         let acting = self.acting(catalog)?;
         if !acting.role.is_superuser && (is_superuser || !acting.role.creates_roles) {
@@ -390,7 +391,7 @@ impl Engine {
         Ok(Outcome::Done { message: format!("Role {} {verb}.", roles.join(", ")), notices })
     }
 
-    /// Refuses who may not say who is a member of a role.
+    /// Refuses a role that may not decide who is a member of another one.
     fn check_admin(&self, catalog: &Catalog, acting: &Acting, role: &str) -> Result<(), Error> {
         let (oid, known) = catalog.role(role).ok_or_else(|| no_role(role))?;
         let own = catalog.roles_of(acting.oid, true);
@@ -410,7 +411,7 @@ impl Engine {
         }
     }
 
-    /// Makes a role a member of another one, or none any more; what is to be told of it.
+    /// Makes a role a member of another one, or no longer; returns the notice to give.
     fn put_member(
         &self,
         (role, member): (&str, &str),

@@ -1,8 +1,9 @@
-//! The run of a plan: with what is quick, and where that lacks memory again with what spills.
+//! The run of a plan: first with fast operators and, if these lack memory, again with operators that
+//! spill.
 //!
-//! A hash join holds all of its smaller side. One that merges sorted rows holds what has equal keys, and
-//! spills the rest, but takes several times as long. So do sorts of small batches: both are for what else
-//! would fail.
+//! A hash join holds all of its smaller side. A merge join holds only the rows with equal keys and spills
+//! the rest, but takes several times as long. So do sorts of small batches: both are for plans that would
+//! otherwise fail.
 
 use std::sync::Arc;
 

@@ -255,7 +255,7 @@ impl Engine {
         Ok(done(format!("Sequence {name} altered.")))
     }
 
-    /// Has a sequence go with a column, or with none.
+    /// Makes a column own a sequence, or no column.
     async fn own_sequence(&self, name: &str, owned_by: OwnedBy) -> Result<(), Error> {
         let catalog = self.catalog()?;
         if let Some((table, owned)) = catalog.owner_of(name) {

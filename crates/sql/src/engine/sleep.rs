@@ -25,7 +25,7 @@ use crate::instants::length::nanos_of;
 /// What says how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    /// So many seconds have gone by.
+    /// This many seconds have gone by.
     Seconds,
     /// An interval has gone by.
     Interval,

@@ -1,5 +1,5 @@
 //! The schema `public`: tables of the catalog, opened when a statement names them, and files by their
-//! paths. Who names none waits for none.
+//! paths. A statement that names none waits for none.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;

@@ -30,7 +30,7 @@ impl Engine {
         }
     }
 
-    /// A local file that is written: where whoever gave the statement means it to be.
+    /// A local file to be written: at the place that the user who gave the statement means.
     pub(super) fn resolve_target(&self, statement: &mut DfStatement) -> Result<(), Error> {
         match statement {
             DfStatement::CopyTo(copy) => {

@@ -1,5 +1,5 @@
-//! CREATE and DROP VIEW. A view is its query as it was written, with the names and types that its columns had when
-//! it was made; and what it reads, so that nothing of that goes away under it.
+//! CREATE and DROP VIEW. A view is its query as written, with the names and types that its columns had
+//! when it was made, and the list of what it reads, so that nothing of that is dropped under it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -231,7 +231,7 @@ impl Engine {
         Ok((schema, View { query: query.to_owned(), columns, uses }))
     }
 
-    /// Has the catalog have a view.
+    /// Puts a view into the catalog.
     async fn put_view(&self, view: Table) -> Result<(), Error> {
         let rows = self.row_tables()?;
         if !rows.are_open() {

@@ -1,4 +1,5 @@
-//! Facts of an enum type that a field has: the type's number, its name, its labels with their codes.
+//! Facts about an enum type that a field carries: the type's number, its name, its labels with their
+//! codes.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};

@@ -1,5 +1,5 @@
-//! Enum types in plans: their values are texts whose fields say of which type they are, and with which labels.
-//! What depends on the order of labels asks for codes in their place.
+//! Enum types in plans: their values are texts whose fields name their type and its labels. Operations
+//! that depend on the order of labels use codes in their place.
 
 mod call;
 mod extreme;

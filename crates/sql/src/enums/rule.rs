@@ -1,5 +1,5 @@
-//! The meaning of values of enum types in statements: literals beside them are of their type, their order is that of
-//! the labels, and they are no texts unless they are cast.
+//! The rule that gives enum values their meaning in statements: literals beside them have their type,
+//! their order is that of the labels, and they are not texts unless they are cast.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Instruments for EXPLAIN ANALYZE: an operator over each of a plan that sees its rows, its own time and
-//! the memory that it holds.
+//! Instruments for EXPLAIN ANALYZE: a wrapper over each operator of a plan that observes its rows, its
+//! own time and the memory that it holds.
 
 use std::cell::Cell;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! EXPLAIN: what a statement will do, or did, for people and for programs.
 //!
-//! A plan of DataFusion becomes typed facts (`facts`, made by `tree`); lines of text and JSON are made of
-//! those at the edge. What ran was seen by instruments (`measure`).
+//! A plan of DataFusion becomes typed facts (`facts`, made by `tree`); text lines and JSON are made from
+//! these at the edge. What happened at run time comes from instruments (`measure`).
 
 pub(crate) mod calls;
 mod details;
@@ -42,7 +42,7 @@ pub struct Explained {
 
 #[derive(Clone, Debug)]
 enum Said {
-    /// The facts, for lines as wide as who reads them wants.
+    /// The facts, for lines as wide as the reader wants.
     Facts(Box<Plan>, Details),
     /// Lines of somebody else.
     Lines(Vec<String>),

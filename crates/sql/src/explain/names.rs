@@ -1,7 +1,7 @@
-//! Names of columns as whoever wrote the query knows them: what a column of a plan was computed of.
+//! Column names as the author of the query knows them: what a column of a plan was computed from.
 //!
-//! DataFusion calls the columns that it makes by the text of their expression, or by a number of its own.
-//! Those are followed down to what computes them; a name that the query gives stays.
+//! DataFusion names the columns that it makes after the text of their expression, or by a number of its
+//! own. Such names are traced down to what computes them; a name given by the query stays.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Operators in the field's words.
+//! Operators, in the standard terms of databases.
 
 use datafusion::common::JoinType;
 
@@ -73,7 +73,7 @@ fn aggregation(aggregate: &Aggregate) -> String {
     }
 }
 
-/// The name of a join: how, and of which side rows stay.
+/// The name of a join: its method, and the side whose rows it keeps.
 pub(crate) fn join_name(join: &Join) -> String {
     let is_cross = join.on.is_empty()
         && join.filter.is_none()

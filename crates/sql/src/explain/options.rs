@@ -4,7 +4,7 @@ use datafusion::common::format::ExplainFormat;
 
 use crate::error::Error;
 
-/// How a plan is told.
+/// How a plan is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PlanFormat {
     /// Lines for people.
@@ -19,11 +19,11 @@ pub enum PlanFormat {
 /// What an EXPLAIN is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainOptions {
-    /// The statement is run, and what was seen is told.
+    /// The statement is run, and what happened is shown.
     pub analyze: bool,
     /// DataFusion's own text.
     pub verbose: bool,
-    /// How it is told.
+    /// How it is shown.
     pub format: PlanFormat,
     /// Rows that are expected.
     pub costs: bool,

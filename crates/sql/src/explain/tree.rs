@@ -1,5 +1,5 @@
 //! A plan of DataFusion as the operators that a reader thinks in: both steps of an aggregation are one,
-//! and what only hands rows on is left out.
+//! and operators that only pass rows on are left out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Plans by the statements without their constants: those that all sessions may use, and those of one session. The
-//! one that was used least lately goes where there are too many.
+//! Cached plans, by statement text without constants: those that all sessions may use, and those of one
+//! session. When there are too many, the least recently used one goes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use super::plan::Plan;
 
 /// The most plans that are kept of a time zone.
 const PLANS_MAX: usize = 500;
-/// The most time zones of which plans are kept.
+/// The most time zones for which plans are kept.
 const ZONES_MAX: usize = 8;
 
 /// A statement that was seen.
@@ -29,7 +29,7 @@ struct Cache {
     clock: u64,
 }
 
-/// Plans, the time zone that was met last behind the others.
+/// Plans; those of the most recently used time zone come last.
 #[derive(Default)]
 pub(crate) struct Plans(Mutex<Vec<(Arc<str>, Cache)>>);
 

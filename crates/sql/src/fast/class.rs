@@ -1,5 +1,5 @@
-//! Expressions that the fast path computes: those that mean the same where a constant comes as a value of its
-//! type and not as a literal.
+//! Expressions that the fast path computes: those whose meaning does not change when a constant arrives
+//! as a typed value instead of a literal.
 
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{

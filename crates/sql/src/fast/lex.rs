@@ -1,7 +1,7 @@
-//! The text of a statement with its constants taken out: what the cache of plans knows it by.
+//! The text of a statement with its constants taken out: the key of the plan cache.
 //!
-//! Anything that this does not read for certain as the parser of SQL would is not lifted, or the statement is
-//! none for the fast path.
+//! A constant that this may not read exactly as the SQL parser does is not lifted, or the statement does
+//! not take the fast path.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const INDEX: usize = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Constant {
     Integer(i64),
-    /// Digits without a point, and how many there are, and how many of them are behind it.
+    /// Digits without the point, their number, and how many of them come after the point.
     Decimal(i128, u8, i8),
     Text(String),
 }
@@ -124,7 +124,7 @@ pub(crate) struct Lexed {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     Start,
-    /// A word behind which a value may stand.
+    /// A word after which a value may stand.
     Opens,
     Word,
     Value,

@@ -1,9 +1,10 @@
-//! The fast path: statements that touch rows of one table by a key, or by a short range of keys. A plan is made
-//! once of the statement without its constants, and then reads and changes rows without DataFusion's planner.
+//! The fast path: statements that touch rows of one table by a key, or by a short range of keys. A plan
+//! is made once for the statement without its constants, and from then on reads and changes rows without
+//! DataFusion's planner.
 //!
-//! What it cannot do, or what would be an error in a value, it declines before anything is changed: the statement
-//! then goes the common way, which does it, or tells the error. Values are computed by the same expressions, and
-//! rows are changed by the same code as there.
+//! A statement that it cannot run, or one with an error in a value, is declined before anything is
+//! changed: it then takes the common path, which runs it or reports the error. Values are computed by the
+//! same expressions, and rows changed by the same code, on both paths.
 
 mod aggregate;
 mod cache;

@@ -187,7 +187,7 @@ impl Plan {
         Some(Plan { table, columns, slots, cursor, schema, work })
     }
 
-    /// Whether the catalog has its table as it was.
+    /// Whether its table in the catalog is still the same.
     pub fn is_of(&self, catalog: &Catalog) -> bool {
         catalog.row_table(&self.table.name).is_some_and(|(table, _)| *table == self.table)
             && self.columns.has_types_of(catalog)

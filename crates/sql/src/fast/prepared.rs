@@ -55,7 +55,7 @@ pub(crate) struct NamedStatement {
     pub from_sql: bool,
 }
 
-/// The statements that a session has prepared, by their names.
+/// The prepared statements of a session, by name.
 #[derive(Debug, Default)]
 pub(crate) struct NamedStatements(Mutex<BTreeMap<String, NamedStatement>>);
 

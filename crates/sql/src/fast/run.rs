@@ -35,9 +35,9 @@ pub(crate) enum Ran {
     Rows(RecordBatch),
     /// So many rows were changed.
     Count(u64, &'static str),
-    /// Others have changed a row meanwhile: it is to be run again.
+    /// Others have changed a row meanwhile: the statement must be run again.
     Again,
-    /// It goes the common way. What it may have changed is to be taken back.
+    /// The statement takes the common path. What it may have changed must be undone.
     Declined,
 }
 
@@ -260,7 +260,7 @@ impl Run<'_> {
         (limit, offset): (Option<usize>, usize),
     ) -> Result<Option<Vec<u64>>, Error> {
         let mut order: Vec<usize> = (0..numbers.len()).collect();
-        // All of them are locked in their own order: sessions that lock the same wait for each other in no circle.
+        // Rows are locked in their own order, so that sessions locking the same rows do not deadlock.
         if limit.is_none() && offset == 0 && !lock.skips {
             order.sort_unstable_by_key(|at| numbers[*at]);
         }

@@ -1,4 +1,4 @@
-//! The forms of statements that the fast path knows, taken out of what the parser gives.
+//! The statement forms that the fast path knows, recognised in what the parser gives.
 
 use std::ops::ControlFlow;
 

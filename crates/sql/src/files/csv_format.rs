@@ -1,6 +1,6 @@
-//! CSV for DataFusion: read and written as everywhere here, not as DataFusion does. Its own reader
-//! knows not whether a field stood in quotes, finds types in pieces cut at line ends, and names a
-//! record where people count lines.
+//! CSV for DataFusion: read and written as everywhere here, not as DataFusion does. Its own reader cannot
+//! tell whether a field was quoted, infers types from pieces cut at line ends, and reports record numbers
+//! where people count lines.
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
@@ -285,7 +285,7 @@ impl FileOpener for CsvOpener {
                 if let Some(batch) = receive.recv().await {
                     return Some((batch, (receive, reading)));
                 }
-                // Whoever ended before the end of the file has left out rows.
+                // A reader that stopped before the end of the file has lost rows.
                 match reading?.await {
                     Ok(()) => None,
                     Err(_) => Some((Err(external(stopped())), (receive, None))),

@@ -1,5 +1,5 @@
-//! JSON for DataFusion, one object a line. Its own writer leaves out what is null, also keys of maps, and
-//! writes NaN as null: who reads the file back would miss columns, keys and values.
+//! JSON for DataFusion, one object a line. Its own writer omits nulls, also as values in maps, and writes
+//! NaN as null: a file read back would lack columns, keys and values.
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};

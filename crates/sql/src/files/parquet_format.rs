@@ -1,4 +1,5 @@
-//! Parquet for DataFusion, which believes what a footer says: here it is held against the rest first.
+//! Parquet for DataFusion, which trusts the footer of a file: here the footer is first checked against
+//! the rest.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Values by which `COPY .. PARTITIONED BY` divides rows among directories.
 //!
-//! DataFusion 55 does not look whether there is a value: a row without one went into the directory of
-//! another's.
+//! DataFusion 55 does not check for nulls: a row without a value went into the directory of another row's
+//! value.
 
 use std::sync::Arc;
 

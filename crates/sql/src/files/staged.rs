@@ -1,5 +1,5 @@
-//! Writes of one statement that are held back until all of it went well. DataFusion ends the files of
-//! a query that fails as if they were whole; here they get their names last, or never.
+//! Writes of one statement, held back until all of it has succeeded. DataFusion completes the files of a
+//! failed query as if they were whole; here files get their names last, or never.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! A table over files in place: whether they are still there is looked at each time that it is read.
+//! A table over files in place: each read checks whether the files are still there.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Detection of host files that change while a query reads them: others may write to them, and a mixture
-//! of two versions is neither.
+//! of two versions is neither of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

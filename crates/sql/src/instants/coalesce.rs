@@ -1,5 +1,5 @@
-//! The function `coalesce` where a date or a time stands beside a text: the text is read as one.
-//! DataFusion's own refuses them; all else is left to it.
+//! The function `coalesce` with a date or time and a text among its arguments: the text is read as one.
+//! DataFusion's own refuses that; all other calls are left to it.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The order of intervals: by how long they are with months of thirty days, as PostgreSQL has it.
-//! DataFusion compares months, then days, then the rest.
+//! The order of intervals: by length, counting thirty days to a month, as in PostgreSQL. DataFusion
+//! compares months, then days, then the rest.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

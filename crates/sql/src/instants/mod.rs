@@ -1,5 +1,5 @@
-//! Points in time over the whole range of their unit, where DataFusion computes in nanoseconds, which
-//! begin in 1677 and end in 2262.
+//! Points in time over the whole range of their unit; DataFusion computes in nanoseconds, whose range
+//! begins in 1677 and ends in 2262.
 
 pub(crate) mod coalesce;
 pub(crate) mod compare;

@@ -1,5 +1,5 @@
-//! The function `date_trunc` over timestamps of seconds, milliseconds and microseconds, and over dates.
-//! DataFusion's own, which computes in nanoseconds, is left for those.
+//! The function `date_trunc` over timestamps in seconds, milliseconds and microseconds, and over dates.
+//! Timestamps in nanoseconds are left to DataFusion's own, which computes in these.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Texts of types that PostgreSQL has and Arrow has not: uuid, json, jsonb. They are kept as texts in one form.
+//! Values of types that PostgreSQL has and Arrow lacks: uuid, json, jsonb. They are stored as texts in a
+//! canonical form.
 
 use std::sync::Arc;
 

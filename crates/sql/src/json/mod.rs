@@ -1,4 +1,4 @@
-//! JSON and uuid: values that are kept as texts, and what is asked of them.
+//! JSON and uuid: values stored as texts, and the functions on them.
 
 pub(crate) mod call;
 pub(crate) mod form;

@@ -1,8 +1,8 @@
-//! The order of jsonb values: keys whose bytes are in the order that PostgreSQL has, and the rule that compares and
-//! sorts by them. As texts 9 would come behind 10, and 1.0 not be 1.
+//! The order of jsonb values: sort keys whose bytes have PostgreSQL's order, and the rule that compares
+//! and sorts by them. As texts, 9 would come after 10, and 1.0 would not equal 1.
 //!
-//! Source: the documentation of jsonb: objects come behind arrays, these behind booleans, numbers, strings and null;
-//! an array of more items, or an object of more members, behind one of fewer.
+//! Source: the documentation of jsonb. From last to first: objects, arrays, booleans, numbers, strings,
+//! null; of two arrays, or two objects, the one with more items or members comes later.
 
 use std::sync::Arc;
 

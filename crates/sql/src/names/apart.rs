@@ -1,8 +1,8 @@
-//! Expressions that DataFusion calls by one name, told apart.
+//! Expressions to which DataFusion gives the same name, told apart.
 //!
-//! Its names leave casts and subqueries out: `sum(x)` and `sum(x::double)` in one SELECT, or `GROUP BY x,
-//! x::text`, have one name and are refused. Where that would be so, casts and subqueries are marked by a
-//! function whose name has their text; a rule takes it away again before anything is computed.
+//! Its names omit casts and subqueries: `sum(x)` and `sum(x::double)` in one SELECT, or `GROUP BY x,
+//! x::text`, get one name and are refused. In such a case casts and subqueries are marked by a function
+//! whose name contains their text; a rule removes it again before anything is computed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! The name that a column of a result has where the query says none: that which PostgreSQL gives it.
+//! The default name of a result column that the query does not name: the one that PostgreSQL gives it.
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, ArrayElemTypeDef, DataType, ExactNumberInfo, Expr, ObjectName, Query, SelectItem,

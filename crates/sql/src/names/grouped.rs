@@ -1,5 +1,6 @@
-//! Columns that a primary key decides: who groups by the key may show them, as they are grouped by too. Added to the
-//! statement, not told to DataFusion, whose rules take a key to be one above UNNEST and in ROLLUP too.
+//! Columns that are functionally dependent on a primary key: a query that groups by the key may show
+//! them, as they become GROUP BY columns too. They are added to the statement, not declared to
+//! DataFusion, whose rules would believe in the key above UNNEST and in ROLLUP too.
 
 use std::ops::ControlFlow;
 

@@ -1,8 +1,8 @@
-//! References from subqueries to tables outside, told from fields of a column.
+//! References from subqueries to outer tables, told apart from fields of a column.
 //!
 //! In `SELECT .. FROM dept WHERE EXISTS (SELECT .. FROM emp WHERE emp.dept = dept.id)` DataFusion takes
-//! `dept.id` for a field of the column `emp.dept`. In SQL a name before a point is a table's, wherever there is
-//! one of that name. So it is written with a schema, which a column cannot have.
+//! `dept.id` for a field of the column `emp.dept`. In SQL a name before a point is a table's whenever
+//! there is a table of that name. So the reference is written with a schema, which a column cannot have.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

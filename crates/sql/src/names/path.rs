@@ -1,4 +1,4 @@
-//! The search path of a session: the schemas in which names are looked for that are said without one.
+//! The search path of a session: the schemas in which unqualified names are looked up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ pub(crate) const SYSTEM: [&str; 3] = ["cellar", "information_schema", "pg_catalo
 pub(crate) struct SearchPath(pub Vec<String>);
 
 impl SearchPath {
-    /// A path as a text has it: names with commas between, in quotes where they are not in lower case.
+    /// A path as text: names separated by commas, quoted unless they are in lower case.
     ///
     /// # Errors
     /// 22023 it is none.

@@ -1,5 +1,5 @@
-//! Names of tables and what is like them in statements: found along the search path, and written as the one text
-//! by which the catalog knows each. What is in `public` keeps its name.
+//! Names of tables and similar objects in statements: looked up along the search path, and replaced by
+//! the single text by which the catalog knows each. An object in `public` keeps its name.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -36,13 +36,13 @@ pub(crate) fn key_name(key: &str) -> ObjectName {
     ObjectName::from(vec![Ident::with_quote('"', key)])
 }
 
-/// The error of a schema that there is not.
+/// The error for a schema that does not exist.
 pub(crate) fn no_schema(schema: &str) -> Error {
     Error::new(1435, "3F000", format!("schema \"{schema}\" does not exist"))
         .next("make it: create schema ..")
 }
 
-/// The error of a table that there is not.
+/// The error for a table that does not exist.
 fn no_table(name: &str) -> Error {
     Error::new(942, "42P01", format!("table or view \"{name}\" does not exist"))
         .next("name its schema, or set search_path")
@@ -149,7 +149,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// The key of what is to be made.
+    /// The key of an object that is to be created.
     ///
     /// # Errors
     /// 3F000 there is no such schema, or none in the path.
@@ -177,7 +177,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Writes the name of what is to be made as its key.
+    /// Replaces the name of an object that is to be created by its key.
     ///
     /// # Errors
     /// As of [`Resolver::made`].

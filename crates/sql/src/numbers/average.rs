@@ -1,6 +1,6 @@
-//! The aggregate function `avg`, of decimals to the nearest number of its type; DataFusion's cuts off what
-//! is behind the last digit. It is asked here for one digit more. Of whole numbers it is a decimal, as in
-//! PostgreSQL (`whole_average.rs`). All else is DataFusion's.
+//! The aggregate function `avg`, of decimals rounded to the nearest value of its type; DataFusion's
+//! truncates after the last digit, so it is asked here for one digit more. Of integers it is a decimal,
+//! as in PostgreSQL (`whole_average.rs`). All else is DataFusion's.
 
 use std::sync::Arc;
 

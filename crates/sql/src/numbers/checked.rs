@@ -1,7 +1,7 @@
-//! Sums, differences, products and negatives that fail where they go beyond their type.
+//! Addition, subtraction, multiplication and negation that fail on overflow.
 //!
-//! DataFusion's own wrap, and its decimals may have more digits than their type. These are functions to
-//! it, and keep the names of columns that the operators would have.
+//! DataFusion's own wrap, and its decimals may have more digits than their type. To DataFusion these are
+//! functions; they keep the column names that the operators would give.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The type in which numbers of two kinds are compared, added or put in one column, where DataFusion
-//! would choose one that loses values.
+//! The common type in which numbers of two kinds are compared, added or put in one column, where
+//! DataFusion would choose one that loses values.
 //!
 //! A floating-point number beside a decimal or a whole number makes both double precision, as in
 //! PostgreSQL; DataFusion compares in DECIMAL(30, 15), where small values vanish and large ones fail.

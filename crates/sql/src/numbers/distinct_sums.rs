@@ -1,5 +1,6 @@
-//! A rule around DataFusion's that makes two aggregations of one whose calls are DISTINCT: a sum of sums is of the
-//! type of its parts, but a sum of integers is a bigint, and one of bigints a decimal.
+//! A wrapper of DataFusion's rule that turns DISTINCT aggregation into two steps: that rule takes a sum
+//! of sums to have the type of its parts, but a sum of integers is a bigint, and a sum of bigints a
+//! decimal.
 
 use std::sync::Arc;
 

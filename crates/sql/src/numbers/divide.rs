@@ -1,7 +1,7 @@
-//! Division of decimals with digits enough, rounded half away from zero.
+//! Division of decimals to enough digits, rounded half away from zero.
 //!
-//! Arrow gives four digits more than the dividend has, and cuts off the rest: 1/3.0 is 0.3333, 2.0/3 is
-//! 0.66666. Here it is sixteen behind the point, or as many as 38 digits leave, as PostgreSQL has it.
+//! Arrow gives four digits more than the dividend has, and truncates: 1/3.0 is 0.3333, 2.0/3 is 0.66666.
+//! Here there are sixteen digits after the point, or as many as 38 digits in all allow, as in PostgreSQL.
 
 use std::sync::Arc;
 

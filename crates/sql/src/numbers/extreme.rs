@@ -1,6 +1,6 @@
-//! The aggregate functions `min` and `max`, of floating-point numbers in one order: each NaN is above all
-//! others. DataFusion's begin a group with the largest finite number, which then stands for a group that
-//! has only infinity or NaN. Intervals are ordered by their length. All else is DataFusion's.
+//! The aggregate functions `min` and `max`, with floating-point numbers in a total order: NaN is greater
+//! than all others. DataFusion's start a group with the largest finite number, which is then the result
+//! for a group of only infinity or NaN. Intervals are ordered by their length. All else is DataFusion's.
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;

@@ -1,7 +1,8 @@
-//! Floating-point numbers in one order: -0 is 0, and each NaN is the same and above all other numbers.
+//! Floating-point numbers in a total order: -0 equals 0, and all NaNs are equal and greater than all
+//! other numbers.
 //!
-//! DataFusion compares them so, but looks values up by their bits: in lists, and where it counts different
-//! ones.
+//! DataFusion compares them so, but looks values up by their bits, in lists and when it counts distinct
+//! values.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Text as a number: what has an exponent is as exact as what has none, and what is too large for its type
-//! is an error. Arrow takes '1e400' for infinity, and no exponent for a decimal.
+//! Text as a number: exponents do not cost precision, and a value too large for its type is an error.
+//! Arrow takes '1e400' for infinity, and accepts no exponent in a decimal.
 
 use std::borrow::Cow;
 

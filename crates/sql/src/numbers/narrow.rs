@@ -1,8 +1,8 @@
-//! Casts to types of numbers, timestamps and bytes in which not all values have a place: they round as PostgreSQL's
-//! do, and fail where a value has no place.
+//! Casts to types of numbers, timestamps and bytes that cannot hold all values: they round as
+//! PostgreSQL's do, and fail on a value that does not fit.
 //!
-//! DataFusion cuts digits off; and it compares what is below a cast in its place, so that `d::int = 1` is
-//! not what `d::int` says. These are functions to it, and keep the names of columns that casts would have.
+//! DataFusion truncates; and it moves a comparison below a cast, so that `d::int = 1` does not test
+//! `d::int`. To DataFusion these are functions; they keep the column names that casts would give.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Aggregates of a window that slides, without taking values away from a sum.
+//! Aggregates over a sliding window, without subtracting values from a sum.
 //!
-//! DataFusion subtracts what leaves a window: of 1e300, 1 and 2 the sum of the last two was 2, and after a
-//! NaN or an infinity everything was NaN. Here the rows of a window are in two stacks, as a queue is made
-//! of two (Hammer Slide, Theodorakis et al., ADMS 2018): of the older rows each suffix has its state, the
-//! newer ones have one together, and both are merged. Each row is added twice, none is subtracted.
+//! DataFusion subtracts what leaves a window: of 1e300, 1 and 2 the sum of the last two was 2, and after
+//! a NaN or an infinity everything was NaN. Here the rows of a window are in two stacks, as a queue can
+//! be made of two (Hammer Slide, Theodorakis et al., ADMS 2018): each suffix of the older rows has its
+//! own state, the newer rows share one, and both are merged. Each row is added twice, none is subtracted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

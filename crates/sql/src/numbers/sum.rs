@@ -1,6 +1,6 @@
-//! The aggregate function `sum`, of whole numbers and decimals without loss: a sum that goes beyond 38
-//! digits is an error. Of integers and smaller numbers it is a bigint, as in PostgreSQL, and is held in 38 digits
-//! until all rows are known; of bigints and decimals it has 38 digits. All else is DataFusion's sum.
+//! The aggregate function `sum`, exact for integers and decimals: a sum of more than 38 digits is an
+//! error. Of integers and smaller types it is a bigint, as in PostgreSQL, and is held in 38 digits until
+//! all rows are known; of bigints and decimals it has 38 digits. All else is DataFusion's sum.
 
 use std::collections::HashSet;
 use std::sync::Arc;

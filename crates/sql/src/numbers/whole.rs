@@ -1,7 +1,7 @@
-//! The type of a whole number of a statement beside another one: integer where it fits, as in PostgreSQL.
+//! The type of an integer literal beside another integer: integer where it fits, as in PostgreSQL.
 //!
-//! DataFusion reads every one as a bigint, so that a sum of an integer and 1 was none of integers, and did not go
-//! beyond their ends where PostgreSQL's does.
+//! DataFusion reads every literal as a bigint, so that the sum of an integer and 1 was no integer, and
+//! did not overflow where PostgreSQL's does.
 
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, ScalarValue};

@@ -1,4 +1,4 @@
-//! The head of an EXPLAIN: its options. The statement behind it is parsed as any other.
+//! The head of an EXPLAIN: its options. The statement after it is parsed as any other.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 

@@ -1,5 +1,5 @@
-//! Joins within joins, without parentheses: `a JOIN b JOIN c ON .. ON ..`. The parser takes them with parentheses
-//! alone, which are put in.
+//! Nested joins without parentheses: `a JOIN b JOIN c ON .. ON ..`. The parser accepts them only with
+//! parentheses, which are inserted.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 

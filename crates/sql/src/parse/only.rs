@@ -1,4 +1,4 @@
-//! `FROM ONLY t`: no table has others below it, so the word says nothing.
+//! `FROM ONLY t`: tables have no children here, so ONLY changes nothing.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 

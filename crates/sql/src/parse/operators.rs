@@ -1,4 +1,5 @@
-//! `OPERATOR(pg_catalog.=)` before ANY, ALL and SOME, as pg_dump writes it: the parser knows but the plain sign there.
+//! `OPERATOR(pg_catalog.=)` before ANY, ALL and SOME, as pg_dump writes it: there the parser knows only
+//! the plain sign.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};

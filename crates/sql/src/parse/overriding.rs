@@ -1,4 +1,4 @@
-//! `OVERRIDING SYSTEM VALUE` and `OVERRIDING USER VALUE` of an INSERT, which the parser does not know: they go on
+//! `OVERRIDING SYSTEM VALUE` and `OVERRIDING USER VALUE` of an INSERT, unknown to the parser: passed on
 //! as a setting of the statement.
 
 use datafusion::sql::parser::Statement;

@@ -23,7 +23,7 @@ impl Cursor<'_> {
         } else {
             ScrubTarget::Group
         };
-        // Oracle's default: who wants anything written says so.
+        // Oracle's default: repairs must be asked for.
         let repair = !self.accept_word("NOREPAIR") && self.accept_word("REPAIR");
         let power = match self.accept_word("POWER") {
             true => self.scrub_power()?,

@@ -1,4 +1,4 @@
-//! Owners and rights as the catalogs show them: aclitem texts, and what may be asked of them.
+//! Owners and rights as the catalogs show them: aclitem texts and the functions on them.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The session that asks the catalogs: its database, path and settings.
+//! The session that queries the catalogs: its database, path and settings.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

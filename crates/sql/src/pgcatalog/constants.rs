@@ -1,4 +1,4 @@
-//! Numbers that are always the same: of what PostgreSQL numbers itself, and of what is ours alone.
+//! Fixed object numbers: those that PostgreSQL assigns, and those of our own objects.
 
 /// The schema pg_catalog.
 pub(super) const PG_CATALOG_OID: u32 = 11;
@@ -16,7 +16,7 @@ pub(super) const OWNER_OID: u32 = 10;
 /// Its name.
 pub(super) const OWNER: &str = "cellar";
 
-/// The role that stands for whoever owns the database, as PostgreSQL has it: the schema public is its.
+/// The role that stands for the owner of the database, as in PostgreSQL: it owns the schema public.
 pub(super) const PUBLIC_OWNER_OID: u32 = 6_171;
 /// Its name.
 pub(super) const PUBLIC_OWNER: &str = "pg_database_owner";

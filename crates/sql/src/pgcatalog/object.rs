@@ -1,4 +1,4 @@
-//! An object as clients know it: what pg_class says of it, its columns, indexes and checks.
+//! An object as clients know it: its pg_class entry, columns, indexes and checks.
 
 use cellar_instance::catalog::{Action, Constraint, Deferral, Identity, SequenceType};
 

@@ -1,4 +1,5 @@
-//! Queries with the schemas of what they read, where names alone would not find it.
+//! Queries in which unqualified names get the schemas of what they read, where the bare name would not
+//! find it.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

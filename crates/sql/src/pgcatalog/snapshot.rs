@@ -1,4 +1,4 @@
-//! The catalog at one time, with the numbers and words that clients have for it.
+//! The catalog at one point in time, with the numbers and words that clients have for it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

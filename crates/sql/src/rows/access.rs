@@ -1,4 +1,4 @@
-//! The ways to the rows of a table that conditions choose: indexes whose first columns have values.
+//! Access paths to the rows of a table, chosen by conditions: indexes whose leading columns have values.
 
 use std::borrow::Cow;
 use std::ops::{Bound, RangeInclusive};
@@ -28,7 +28,7 @@ pub(crate) struct Access {
     pub conditions: Vec<String>,
     /// The values of its first columns, if each has one.
     pub equal: Vec<ArrayRef>,
-    /// Whether the column behind these has bounds.
+    /// Whether the column after these has bounds.
     pub is_bound: bool,
     /// One row at most is found.
     pub is_one: bool,

@@ -1,4 +1,4 @@
-//! Locks that users agree on, of one session.
+//! Advisory locks of one session.
 
 use std::sync::Arc;
 

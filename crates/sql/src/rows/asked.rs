@@ -1,4 +1,4 @@
-//! Conditions of a scan of the heap: those that rows are asked as they are stored, and those that become known
+//! Conditions of a scan of the heap: those tested on rows as they are stored, and those that become known
 //! while the scan runs.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Indexes that are built of the rows that are there.
+//! Indexes built from existing rows.
 
 use cellar_instance::catalog::RowTable;
 use cellar_instance::database::{Alteration, BuildError, Keys};

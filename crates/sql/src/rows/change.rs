@@ -1,4 +1,4 @@
-//! Changes of the rows of a table in the heap: what a query gives becomes rows, or says which rows change.
+//! Changes to rows of a table in the heap: the result of a query becomes rows, or says which rows change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const ROWS_TOGETHER: usize = 1024;
 pub(crate) enum Changed {
     /// Rows are changed.
     Rows(Written),
-    /// Others have changed a row meanwhile: the statement is to be run again, on what is there now.
+    /// Others have changed a row meanwhile: the statement must be run again, on what is there now.
     Again,
 }
 
@@ -171,14 +171,14 @@ impl Change<'_> {
             }
             self.scope.check_changes(&transaction, self.columns)?;
             drop(transaction);
-            // The keys are locked: who has referred to one has said so by now.
+            // The keys are locked: every transaction that refers to one has recorded it by now.
             self.note_gone(&old, None).await?;
             written.count += there.len() as u64;
         }
         Ok(Changed::Rows(written))
     }
 
-    /// Locks rows, in their order; their bytes. `None`: others have changed one meanwhile.
+    /// Locks rows, in their order, and returns their bytes. `None`: others have changed one meanwhile.
     async fn locked(&self, rows: &[(u64, u64)]) -> Result<Option<Vec<Option<Bytes>>>, Error> {
         let table = &self.columns.rows;
         let mut transaction = self.scope.open().await?;
@@ -283,7 +283,7 @@ impl Change<'_> {
             .map_err(|error| row_error(&self.columns.name, &error))
     }
 
-    /// A row, with its long values put into pages of their own, but for those that are there.
+    /// A row, with its long values stored in pages of their own, except those that are there already.
     pub(super) async fn new_row(
         &self,
         transaction: &mut Transaction,

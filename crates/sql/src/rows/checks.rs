@@ -99,7 +99,7 @@ pub(crate) fn type_of_cast(state: &SessionState, said: &SqlType) -> Result<DataT
     made.get_type(&names).map_err(|error| from_datafusion(&error))
 }
 
-/// Functions that are never called: the optimizer writes others in their place.
+/// Functions that are never called: the optimizer replaces them.
 const REWRITTEN: [&str; 3] = ["coalesce", "nvl2", "arrow_cast"];
 
 /// An expression without such functions. Nothing else is simplified: it is kept, and `now()` in it is

@@ -1,4 +1,4 @@
-//! ON CONFLICT: what an INSERT does with rows whose key is there already.
+//! ON CONFLICT: what an INSERT does with rows whose key exists already.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct Conflict {
     pub arbiter: Option<usize>,
     /// DO UPDATE; `None`: DO NOTHING.
     pub update: Option<Arc<OnUpdate>>,
-    /// Values that its expressions know besides, behind the columns.
+    /// Further values that its expressions may use, after the columns.
     pub values: Vec<ArrayRef>,
 }
 
@@ -106,7 +106,7 @@ impl OnUpdate {
     }
 }
 
-/// The columns under names that are no two the same: expressions know them by their places.
+/// The columns under unique names: expressions know them by position.
 fn plain(names: &DFSchema) -> SchemaRef {
     let fields = names.fields().iter().enumerate();
     let renamed = fields.map(|(at, field)| Field::clone(field).with_name(at.to_string()));

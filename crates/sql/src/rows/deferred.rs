@@ -1,4 +1,5 @@
-//! Checks of foreign keys that a transaction has put off: made when it commits, or when SET CONSTRAINTS asks for it.
+//! Deferred checks of foreign keys: made when the transaction commits, or when SET CONSTRAINTS asks for
+//! them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -136,7 +137,7 @@ impl Deferred {
         put_off.settled.extend(places);
     }
 
-    /// Refuses a definition of a table of which something is put off: what was noted of its columns would not fit it.
+    /// Refuses DDL on a table with deferred checks: what was recorded of its columns would no longer fit.
     ///
     /// # Errors
     /// 55006.
@@ -174,7 +175,7 @@ impl Deferred {
         Mark { entries, settled, modes: Arc::clone(&put_off.modes) }
     }
 
-    /// Forgets what came behind a place: it was taken back.
+    /// Discards what was recorded after a savepoint: it was undone.
     pub fn back_to(&self, mark: &Mark) {
         let mut put_off = self.put_off();
         put_off.entries.truncate(mark.entries);

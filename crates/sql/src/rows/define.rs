@@ -59,7 +59,7 @@ pub(crate) fn name_of(ident: &Ident) -> String {
     }
 }
 
-/// Takes out of a CREATE TABLE what DataFusion has no place for; `None`: there is nothing of it.
+/// Takes out of a CREATE TABLE what DataFusion has no place for; `None`: there is nothing of that kind.
 ///
 /// # Errors
 /// 03001 what there is not yet, 00904 a column that there is not, 02260 a second primary key.
@@ -364,7 +364,7 @@ pub(crate) fn identity(
     Ok(NewSequence { column, identity: Some(identity), options, name: None })
 }
 
-/// Names columns without their table, which may have another name later.
+/// Names columns without their table, which may be renamed later.
 fn take_table_away(condition: &mut Expr, table: &str) {
     walk::map_exprs(condition, |expr| {
         if let Expr::CompoundIdentifier(parts) = expr

@@ -1,4 +1,4 @@
-//! The number of different values that a column has, as the entries of an index that begins with it tell.
+//! The number of distinct values of a column, estimated from the entries of an index that begins with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

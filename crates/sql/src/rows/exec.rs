@@ -56,7 +56,7 @@ pub(crate) struct HeapScanExec {
     /// Else what each partition reads of it: divided once, for it may grow meanwhile.
     shares: Option<Arc<Shares>>,
     scope: Scope,
-    /// Columns that come out; the one behind the last is the number of the row.
+    /// The columns that come out; the one after the last is the row number.
     projection: Vec<usize>,
     schema: SchemaRef,
     /// Conditions over the table's columns that rows are asked as they are stored.
@@ -522,7 +522,7 @@ impl ExecutionPlan for HeapScanExec {
                     PushedDown::Yes
                 }
                 FilterPushdownPhase::Pre => PushedDown::No,
-                // What it leaves out is left out; who asks looks at each row again all the same.
+                // The scan may leave rows out safely; the consumer tests each row again all the same.
                 FilterPushdownPhase::Post => {
                     plan.dynamic.push(own);
                     PushedDown::No

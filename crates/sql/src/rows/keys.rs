@@ -1,4 +1,4 @@
-//! Keys and long values of rows for who checks tables: as changes of the rows make them.
+//! Keys and long values of rows, for the check of tables, built as changes to the rows build them.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Transactions that change more than one commit takes. The tables that they change most are written anew, as the
-//! transaction sees them, and each has the place of the one that there was when it commits.
+//! Transactions that change more than one commit takes. The tables that they change most are rewritten as
+//! the transaction sees them, and at commit each replaces the old one.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) struct Committer<'a> {
 }
 
 impl Committer<'_> {
-    /// Has a transaction fit one commit.
+    /// Makes a transaction fit one commit.
     ///
     /// # Errors
     /// 70207 it does not, and sees tables as they were at a snapshot; 00060, 30006 of locks; no room for the rows of
@@ -80,7 +80,7 @@ impl Committer<'_> {
     }
 }
 
-/// The rows of a table on their way to another one, which nobody sees.
+/// The rows of a table on their way to a new one that nobody sees yet.
 struct Copy<'a> {
     committer: &'a Committer<'a>,
     alteration: &'a Alteration,

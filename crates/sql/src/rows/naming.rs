@@ -1,4 +1,4 @@
-//! Names of indexes, constraints and sequences that nobody has given.
+//! Default names of indexes, constraints and sequences.
 
 use cellar_instance::catalog::name;
 

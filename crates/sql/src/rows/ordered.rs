@@ -1,5 +1,5 @@
-//! Rows in the order of an index: where only the first of an order are wanted, or the least or greatest value, so
-//! many entries of an index are read instead of all rows.
+//! Rows in the order of an index: if only the first rows of an order are wanted, or the least or greatest
+//! value, only that many entries of an index are read instead of all rows.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Changes of a statement to keys of foreign keys: noted as they come, settled when it ends.
+//! Changes of a statement to keys of foreign keys: recorded as they come, settled when it ends.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::failure::from_arrow;
 /// Rows of a foreign key beyond which those that are the same are kept once.
 const ROWS_KEPT: usize = 64 << 10;
 
-/// What is to be settled at the end of a statement.
+/// What must be settled at the end of a statement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending(Arc<Mutex<Keys>>);
 
@@ -66,7 +66,7 @@ impl New {
         joined(&some).map_err(|error| from_arrow(&error))
     }
 
-    /// Adds values; where there are many those that are the same are kept once.
+    /// Adds values; if there are many, duplicates are kept once.
     pub fn add(&mut self, values: Vec<ArrayRef>) -> Result<(), Error> {
         self.rows += values.first().map_or(0, |values| values.len());
         self.some.push(values);
@@ -128,7 +128,7 @@ impl Pending {
         Length(keys.new.len(), keys.gone.len())
     }
 
-    /// Forgets what came behind: it was taken back.
+    /// Discards what came after: it was undone.
     pub(super) fn back_to(&self, Length(new, gone): Length) {
         let mut keys = self.keys();
         keys.new.truncate(new);

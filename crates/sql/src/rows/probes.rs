@@ -1,4 +1,4 @@
-//! Probes of an index by the keys of a join that its build side has found, in the place of a scan of all pages.
+//! Probes of an index by the join keys that the build side has found, instead of a scan of all pages.
 
 use std::ops::{Bound, RangeInclusive};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! A partition of a scan of the heap under way: rows as they are stored, asked, and made columns or summed up.
+//! A partition of a heap scan in progress: stored rows are tested, and then turned into columns or
+//! aggregated.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ const GROUPS: usize = 16 << 10;
 const ENTRIES_FIRST: usize = 16;
 const ENTRIES: usize = 256;
 
-/// A row is fetched from memory while so many before it are looked at.
+/// A row is prefetched from memory while this many before it are processed.
 const AHEAD: usize = 4;
 
 /// Where rows come from.
@@ -45,7 +46,7 @@ pub(super) enum Source {
 pub(super) struct Shape {
     pub columns: Arc<RowColumns>,
     pub statement: Statement,
-    /// Columns that come out; the one behind the last of the table is the number of the row.
+    /// The columns that come out; the one after the last of the table is the row number.
     pub projection: Vec<usize>,
     pub schema: SchemaRef,
 }
@@ -72,7 +73,7 @@ struct Made<'b> {
 }
 
 impl Made<'_> {
-    /// Takes a row; `false`: it has long values that are to be read first.
+    /// Processes a row; `false`: it has long values that must be read first.
     fn take(&mut self, columns: &RowColumns, id: u64, row: &[u8]) -> Result<bool, Error> {
         match self.builder.push(row, &[]) {
             Ok(()) => {
@@ -92,7 +93,7 @@ impl Made<'_> {
 }
 
 impl Shape {
-    /// Takes those rows that pass, at most so many.
+    /// Takes the rows that pass, at most so many.
     async fn take_all<'r>(
         &self,
         made: &mut Made<'_>,

@@ -1,4 +1,5 @@
-//! Refusals of a session: statements out of place in their transaction, and of tables that have changed.
+//! Refusals of a session: statements out of place in their transaction, and statements on tables that
+//! have changed.
 
 use crate::error::Error;
 
@@ -11,7 +12,7 @@ pub(super) fn no_savepoint(name: &str, last: Option<&String>) -> Error {
     })
 }
 
-/// The error of whatever comes behind a failure in a transaction.
+/// The error for anything that follows a failure in a transaction.
 pub(super) fn ended_in_failure() -> Error {
     let text = "the transaction has failed: statements are ignored until it ends";
     Error::new(70170, "25P02", text).next("ROLLBACK ends it, and its changes are gone")

@@ -1,4 +1,4 @@
-//! All rows of a table that nobody else uses: read to be checked, or to be written anew.
+//! All rows of a table that nobody else uses: read to be checked or to be rewritten.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::scope::Scope;
 use super::table::{RowColumns, row_error};
 use crate::error::Error;
 
-/// Rows that are read, and written, together: as many as a transaction takes wherever there is a redo log.
+/// Rows that are read, and written, together: as many as fit a transaction wherever there is a redo log.
 const ROWS: usize = 1000;
 const TEXT_BYTES: usize = 256 << 10;
 
-/// The number of the error of a transaction that is too large.
+/// The error number of a transaction that is too large.
 pub(super) const TOO_LARGE: u32 = 70207;
 
 /// The rows of a table.
@@ -88,7 +88,7 @@ pub(crate) struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Adds rows, in a transaction of their own; in several, where they are too many for one.
+    /// Adds rows in a transaction of their own, or in several if they are too many for one.
     ///
     /// # Errors
     /// As of an INSERT.

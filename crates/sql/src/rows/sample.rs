@@ -1,4 +1,4 @@
-//! Some rows of a table, which tell how many of all its rows conditions leave.
+//! A sample of the rows of a table, to estimate how many of all rows satisfy conditions.
 
 use std::sync::{Arc, OnceLock};
 

@@ -24,7 +24,7 @@ pub(crate) struct Scope {
     pub statement: Statement,
     /// What the transaction defines.
     pub definitions: Definitions,
-    /// Whether the transaction goes on behind the statement.
+    /// Whether the transaction continues after the statement.
     pub in_block: bool,
     /// The time zone of the session.
     pub(super) zone: Arc<str>,
@@ -59,7 +59,7 @@ pub(super) enum ReadOnly {
 }
 
 impl Since {
-    /// For a snapshot that is taken behind this.
+    /// For a snapshot that is taken later.
     ///
     /// # Errors
     /// Why the catalog cannot be read.
@@ -135,7 +135,7 @@ impl Scope {
         }
     }
 
-    /// As [`Scope::current`] for who only adds rows: none need to be seen.
+    /// As [`Scope::current`], for a statement that only adds rows: it need not see any.
     ///
     /// # Errors
     /// As [`Scope::current`].
@@ -277,7 +277,7 @@ impl Scope {
         self.deferred.as_ref()
     }
 
-    /// Whether something is to be settled when the statement ends.
+    /// Whether anything must be settled when the statement ends.
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }

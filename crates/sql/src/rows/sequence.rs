@@ -149,7 +149,7 @@ pub(crate) fn default_of_sequence(name: &str) -> String {
     format!("nextval('{}')", name.replace('\'', "''"))
 }
 
-/// The error of a sequence that there is not.
+/// The error for a sequence that does not exist.
 pub(crate) fn no_sequence(name: &str) -> Error {
     Error::new(2289, "42P01", format!("sequence \"{name}\" does not exist"))
         .next("make it: create sequence ..")

@@ -50,7 +50,7 @@ struct Begun {
     /// Whether rows of the database can only be read.
     only_reads: bool,
     definitions: Definitions,
-    /// Names of places among its changes, in their order.
+    /// The names of savepoints among its changes, in their order.
     savepoints: Vec<(String, Place)>,
     is_read_only: bool,
     /// A statement of it has read, changed or locked something.
@@ -82,7 +82,7 @@ impl Begun {
         self.definitions.roll_back(transaction).await;
     }
 
-    /// Takes the changes back that came behind a savepoint.
+    /// Undoes the changes after a savepoint.
     async fn back_to(&self, at: usize) {
         let place = &self.savepoints[at].1;
         if let (Some(open), Some(mark)) = (self.transaction.lock().await.as_mut(), place.rows) {
@@ -271,7 +271,7 @@ impl RowTables {
     /// What a statement reads where nothing is ever changed; `None`: it may change something.
     ///
     /// # Errors
-    /// 25P02 behind a failure.
+    /// 25P02 after a failure.
     async fn reading(&self) -> Result<Option<Scope>, Error> {
         let heap = self.database.heap();
         let Some(why) = heap.only_read() else { return Ok(None) };
@@ -306,7 +306,7 @@ impl RowTables {
     /// Begins a statement.
     ///
     /// # Errors
-    /// 25P02 behind a failure; the heap is not open.
+    /// 25P02 after a failure; the heap is not open.
     pub(crate) async fn begin_statement(&self) -> Result<Scope, Error> {
         self.fail_if_given_up().await;
         if let Some(scope) = self.reading().await? {
@@ -425,7 +425,7 @@ impl RowTables {
         Box::pin(committer.make_fit(open)).await
     }
 
-    /// Has the transaction that is open fit one commit.
+    /// Makes the open transaction fit one commit.
     async fn make_open_fit(&self) -> Result<(), Error> {
         let (transaction, definitions) = match &*self.state.lock().await {
             State::Open(begun) => (Arc::clone(&begun.transaction), begun.definitions.clone()),
@@ -708,7 +708,7 @@ impl RowTables {
         Ok(())
     }
 
-    /// RELEASE SAVEPOINT: it is forgotten, with those behind it; the changes stay.
+    /// RELEASE SAVEPOINT: it is dropped, with those after it; the changes stay.
     ///
     /// # Errors
     /// As [`RowTables::back_to_savepoint`]; 25P02.
@@ -730,7 +730,7 @@ impl RowTables {
         self.advisory.end().await;
     }
 
-    /// Refuses what comes behind a failure.
+    /// Refuses anything that follows a failure.
     ///
     /// # Errors
     /// 25P02.

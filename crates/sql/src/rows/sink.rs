@@ -1,5 +1,5 @@
-//! Rows that a statement adds to a table: few of them by way of its transaction, many by the direct path of the heap,
-//! which takes no redo for them and keeps none of them in memory.
+//! Rows that a statement adds to a table: a few through its transaction, many by the direct path of the
+//! heap, which writes no redo for them and keeps none of them in memory.
 
 use arrow::array::{ArrayRef, RecordBatch};
 use cellar_instance::heap::ChangeError;
@@ -11,7 +11,7 @@ use crate::error::Error;
 /// Bytes of rows that go by way of the transaction.
 const FEW_BYTES: usize = 8 << 20;
 
-/// Of the changes that one commit takes, rows that go by way of the transaction are so many parts at most.
+/// Rows that go through the transaction may take at most this fraction (1/n) of what fits one commit.
 const FEW_PART: u64 = 4;
 
 /// Entries of indexes by way of the transaction: each may be in another page, which stays in memory.
@@ -40,7 +40,7 @@ impl<'a> Sink<'a> {
     /// Adds rows: all columns of the table.
     ///
     /// # Errors
-    /// As of [`Change::insert`], but that a key is there already may be told later.
+    /// As [`Change::insert`], but a duplicate key may be reported later.
     pub async fn add(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         self.count += batch.num_rows() as u64;
         if self.change.scope.in_block || self.change.columns.refers_to_itself() {
@@ -108,7 +108,7 @@ impl<'a> Sink<'a> {
             Ok(()) => Ok(()),
             Err(ChangeError::Other(error)) => Err(error.into()),
             Err(ChangeError::Duplicate { index, row }) => {
-                // Its place may be taken by now: then the key is not told.
+                // The place of the row may be taken by now: then the key is not reported.
                 let found = transaction.row_now(&columns.rows, row).await.ok().flatten();
                 drop(transaction);
                 let mut key = (String::new(), String::new());

@@ -1,4 +1,4 @@
-//! The number of rows that a scan of the heap gives, as far as that is known beforehand.
+//! The estimated number of rows that a scan of the heap returns.
 
 use cellar_instance::heap::TableSize;
 use datafusion::common::stats::Precision;

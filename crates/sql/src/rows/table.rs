@@ -17,10 +17,10 @@ use crate::error::Error;
 use crate::instants::zoned::fields_in_zone;
 use crate::json::form::Form;
 
-/// The column in which rows of a table that is changed have their numbers.
+/// The column that has the row numbers of a table that is changed.
 pub(crate) const ROW_ID: &str = "\u{1}row";
 
-/// What is behind the name of a table whose rows come with their numbers.
+/// Suffix of the name of a table whose rows come with their numbers.
 const WITH_ROW_IDS: char = '\u{1}';
 
 /// The name of a table whose rows come with their numbers.
@@ -47,7 +47,7 @@ pub(crate) fn row_error(table: &str, error: &RowError) -> Error {
     }
 }
 
-/// What a column is in rows that lack it, as the catalog keeps it: a value. `None`: it is too long for that.
+/// The value of a column in rows that lack it, as the catalog keeps it. `None`: it is too long for that.
 ///
 /// # Errors
 /// The value is of another type.
@@ -330,7 +330,7 @@ impl RowColumns {
         Ok(long)
     }
 
-    /// Whether a row passes a filter, of which a long value decides.
+    /// Whether a row passes a filter that depends on a long value.
     ///
     /// # Errors
     /// As [`RowColumns::push`].

@@ -46,7 +46,7 @@ impl Settings {
         &*self.now().role == OWNER
     }
 
-    /// Who the session acts as; `None`: its role was dropped.
+    /// The role that the session acts as; `None`: it was dropped.
     pub fn who(&self, catalog: &Arc<Catalog>) -> Option<Arc<Who>> {
         let role = Arc::clone(&self.now().role);
         if &*role == OWNER {
@@ -85,13 +85,13 @@ fn visible_rights(catalog: &Catalog, key: &str, who: &Who) -> Rights {
     }
 }
 
-/// The error of a role that there is not.
+/// The error for a role that does not exist.
 pub(crate) fn no_role(name: &str) -> Error {
     Error::new(1918, "42704", format!("role \"{name}\" does not exist"))
         .next("see which there are: select rolname from pg_roles")
 }
 
-/// The error of who lacks a right.
+/// The error for a role that lacks a right.
 pub(crate) fn denied(word: &str, key: &str, wanted: Rights) -> Error {
     let own = match name::schema_of_key(key) {
         Some(schema) => schema,

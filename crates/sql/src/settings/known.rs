@@ -1,4 +1,4 @@
-//! The settings that there are.
+//! The list of settings that exist.
 
 /// A setting.
 #[derive(Debug)]

@@ -30,7 +30,7 @@ pub(crate) struct Settings {
     acting: acting::Kept,
 }
 
-/// What was set, by name in lower case; what is not here has its default.
+/// Settings by name in lower case; one that is missing here has its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Values {
     /// What the client said when it connected: the defaults of the session.
@@ -256,7 +256,7 @@ impl Settings {
         self.values().first.get(SESSION_ROLE).map_or("cellar", |role| role).to_owned()
     }
 
-    /// Has the session act as another role. `is_superuser`: of the one that it acts as then.
+    /// Makes the session act as another role. `is_superuser`: whether that role is one.
     pub fn act(&self, acts: Acts<'_>, is_superuser: bool, is_local: bool) {
         let mut values = self.values();
         let mut put = |key: &str, value: Option<&str>| {
@@ -279,7 +279,7 @@ impl Settings {
         self.changed(&values);
     }
 
-    /// Sets all to their defaults, but for the role.
+    /// Resets all settings to their defaults, except the role.
     pub fn reset_all(&self) {
         let mut values = self.values();
         let is_kept = |key: &str| [ROLE, SESSION_ROLE, IS_SUPERUSER].contains(&key);

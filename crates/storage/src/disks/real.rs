@@ -94,7 +94,8 @@ impl Disks for RealDisks {
         if content.is_empty() && path.is_file() && holds_data(path)? {
             content.push("its first or last MiB is not zeros".to_owned());
         }
-        // A file has none: what is known is that of the disk below, which holds more than it.
+        // A file has no serial number: the one that is known is of the disk below, which holds more than
+        // this file.
         let is_device = matches!(facts.kind, DiskKind::Block | DiskKind::Partition);
         let serial = facts.serial.as_deref().filter(|_| is_device).unwrap_or_default();
         may_be_taken(path, &facts.users(), &content, serial, erase)
@@ -154,7 +155,7 @@ fn may_be_taken(
     }
 }
 
-/// The command that takes away what is on a disk without a serial number.
+/// The command that wipes a disk without a serial number.
 fn empty_it(path: &Path) -> String {
     let shown = shell::path(path);
     match std::fs::metadata(path) {
@@ -165,7 +166,7 @@ fn empty_it(path: &Path) -> String {
     }
 }
 
-/// Whether a regular file holds what somebody may want. A Cellar label is for the group to
+/// Whether a regular file holds something that somebody may want. A Cellar label is for the group to
 /// judge.
 fn holds_data(path: &Path) -> Result<bool> {
     use std::io::{Read, Seek, SeekFrom};

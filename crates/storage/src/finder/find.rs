@@ -13,12 +13,12 @@ use crate::disks::OpenDisk;
 use crate::error::{Error, Result};
 use crate::settings::DISK_STRING;
 
-/// How long the disks of a process that was killed may take to be let go of: it lets go of the
-/// directory first. To mount without them would leave them out for good.
+/// How long to wait for the disks of a killed process to be released: it releases the directory first. A
+/// mount without them would leave them out for good.
 const BUSY_OWN: Duration = Duration::from_secs(10);
-/// How long, where the disk's group is not known to be of this database.
+/// The same for a disk whose group is not known to be of this database.
 const BUSY_OTHER: Duration = Duration::from_secs(1);
-/// How long a disk may take to tell its label: one that never answers must not keep all others.
+/// How long a disk may take to return its label: one that never answers must not hold up the others.
 const LABELS_WITHIN: Duration = Duration::from_secs(30);
 /// How often they are tried.
 const BUSY_EVERY: Duration = Duration::from_millis(50);
@@ -29,7 +29,7 @@ pub(crate) struct Labelled {
     pub label: Label,
 }
 
-/// A path of this database where no disk of a group could be made out.
+/// A path of this database where no disk of a group could be identified.
 #[derive(Clone, Debug)]
 pub struct NoDisk {
     /// The path.
@@ -44,19 +44,20 @@ pub(crate) struct Found {
     pub labelled: Vec<Labelled>,
     /// Why others could not be opened or read.
     pub problems: Vec<Error>,
-    /// Paths in the directory, or named in disk_string, that may be what a group misses.
+    /// Paths in the directory, or named in disk_string, that may be a disk that a group misses.
     pub no_disks: Vec<NoDisk>,
-    /// What this process lacked: then nothing is known of the disks that it could not open.
+    /// A resource that this process had run out of: then nothing is known of the disks that it could not
+    /// open.
     exhausted: Option<Error>,
     /// A disk in the directory, or named in disk_string, that this process has no right to open.
     denied: Option<Error>,
-    /// Disks of groups that somebody else did not let go of.
+    /// Disks of groups that another process did not release.
     busy: Vec<(Label, Error)>,
     /// Why disks in the directory, or named in disk_string, could not be opened.
     shut: Vec<Error>,
 }
 
-/// A disk that somebody else has.
+/// A disk that another process holds.
 struct Busy {
     path: PathBuf,
     error: Error,
@@ -64,26 +65,26 @@ struct Busy {
 }
 
 impl Found {
-    /// Refuses everything where this process could not look at a disk for reasons of its own: to go
-    /// on without it would leave it out for good.
+    /// Refuses everything if this process could not examine a disk for reasons of its own: to go on
+    /// without the disk would leave it out for good.
     pub fn check_looked(&self) -> Result<()> {
         self.exhausted.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Refuses everything as `check_looked` does, and whoever is to write also where
-    /// this process has no right to open a disk.
+    /// Refuses everything as `check_looked` does; for a caller that will write, also if this process
+    /// lacks permission to open a disk.
     pub fn check_allowed(&self, write: bool) -> Result<()> {
         self.check_looked()?;
         self.denied.as_ref().filter(|_| write).map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Refuses a group a disk of which is there and in use: without it what it alone knows is lost.
+    /// Refuses a group one of whose disks is present but in use: what only that disk knows would be lost.
     pub fn check_free(&self, group: &str) -> Result<()> {
         let held = self.busy.iter().find(|(label, _)| label.group_name == group);
         held.map_or(Ok(()), |(_, error)| Err(error.clone()))
     }
 
-    /// Refuses FORCE where a disk is there that could not be read: it may be the one that is missing.
+    /// Refuses FORCE if a disk is present but unreadable: it may be the missing one.
     pub fn check_all_read(&self) -> Result<()> {
         self.shut.first().map_or(Ok(()), |error| Err(error.clone()))
     }
@@ -169,7 +170,7 @@ impl DiskFinder {
             match self.disks().open(&path, write) {
                 Ok(disk) => found.take(self, &path, disk, own).await,
                 Err(error) if error.is_busy() => {
-                    // Without the lock: only to know whose it is.
+                    // Without the lock: only to learn whose it is.
                     let label = match self.disks().open(&path, false) {
                         Ok(disk) => self.labels_of(&disk).await.and_then(|scan| scan.ok()),
                         Err(_) => None,
@@ -184,7 +185,7 @@ impl DiskFinder {
         found
     }
 
-    /// Opens disks when whoever has them lets go of them, if that comes in time.
+    /// Opens disks once their holders release them, if that happens in time.
     async fn wait_for(&self, mut busy: Vec<Busy>, found: &mut Found) {
         let began = self.env().now();
         while !busy.is_empty() {

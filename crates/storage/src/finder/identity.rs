@@ -10,7 +10,7 @@ use super::Labelled;
 use crate::error::{Error, NextStep, Result};
 use crate::files::absolute;
 
-/// Paths that a message names of one group; more are counted.
+/// Paths that a message lists for one group; the others are only counted.
 const PATHS_SHOWN: usize = 4;
 
 /// A group as the labels of its disks tell it.
@@ -37,8 +37,8 @@ impl FoundGroup {
     }
 }
 
-/// The groups of the labels found, by name; each name and identity once. A group that nobody
-/// finished making counts only where none of its name is whole.
+/// The groups of the labels found, by name; each name and identity once. A group whose creation was never
+/// finished counts only if no complete group has its name.
 pub(crate) fn groups_of(labelled: &[Labelled]) -> Vec<FoundGroup> {
     let mut groups: BTreeMap<(String, Uuid), FoundGroup> = BTreeMap::new();
     let whole = |name: &str| {

@@ -59,7 +59,7 @@ impl DiskFinder {
         &*self.0.around.settings
     }
 
-    /// Held by who changes the disks of a group and disk_string with them.
+    /// Held while the disks of a group, and disk_string with them, are changed.
     pub fn changing(&self) -> &futures_util::lock::Mutex<()> {
         &self.0.changing
     }
@@ -99,8 +99,8 @@ impl DiskFinder {
         scan.newest().cloned()
     }
 
-    /// Disks that are of no group here any more: disk_string no longer names them, so that whoever
-    /// takes them next does not bring them here. Their files in DIR/disks stay.
+    /// Removes disks that no longer belong to a group here from disk_string, so that this database does
+    /// not pick them up when they are reused. Their files in DIR/disks stay.
     pub(crate) fn forget_disks<'a>(&self, paths: impl Iterator<Item = &'a Path>) -> Result<()> {
         if self.0.read_only {
             return Ok(());
@@ -111,7 +111,7 @@ impl DiskFinder {
         self.forget_paths(&gone)
     }
 
-    /// Adds paths that disk_string does not find to cellar.toml; tells which.
+    /// Adds the paths that disk_string does not find to cellar.toml, and returns them.
     pub(crate) fn remember<'a>(
         &self,
         paths: impl Iterator<Item = &'a Path>,
@@ -141,8 +141,8 @@ impl DiskFinder {
         Ok(())
     }
 
-    /// Refuses a disk_string that finds a disk of a mounted group no more: after the next start a group
-    /// whose disks are not found is not there, with all its tables.
+    /// Refuses a disk_string that no longer finds a disk of a mounted group: after the next start the
+    /// group, and all its tables, would be missing.
     ///
     /// # Errors
     /// 15014 with the disk.

@@ -1,8 +1,8 @@
 //! ALTER DISKGROUP of disks: ADD and DROP, UNDROP, RENAME, REBALANCE.
 //!
-//! The path of a disk is durable in disk_string before the disk becomes a member, and a refused ADD
-//! takes it out again, with the file that was made for it. What was begun goes on to its end
-//! although the caller goes away.
+//! The path of a disk is durable in disk_string before the disk becomes a member; a refused ADD removes
+//! it again, with any file made for the disk. Work that has begun runs to its end even if the caller goes
+//! away.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -29,7 +29,7 @@ use crate::mounted::Mounted;
 use crate::request::{ChangeRequest, DiskRequest, DiskTarget, DropRequest};
 use crate::settings::ASM_POWER_LIMIT;
 
-/// What a change of disks set going.
+/// What a change of disks started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
     /// Names of the disks that joined.
@@ -38,7 +38,7 @@ pub struct Changed {
     pub dropped: Vec<String>,
     /// Names of the disks that get another size.
     pub resized: Vec<String>,
-    /// Those among them whose files have holes that the file system has no room for.
+    /// Those among them whose files have holes for which the file system has no space.
     pub sparse: Vec<String>,
     /// AUs that the rebalance will move.
     pub aus: u64,
@@ -72,7 +72,7 @@ impl Groups {
         let mounted = self.get(group)?;
         self.release(&mounted).await;
         let mut joining = self.joining(&mounted, &request.add, true)?;
-        // Most of what is wrong is found before gigabytes are written.
+        // Most faults are found before gigabytes are written.
         let change = self.change_of(&mounted, request, &joining)?;
         mounted.group.explain_work(&change)?;
         let mut files = NewFiles::default();
@@ -82,7 +82,7 @@ impl Groups {
         let (told, answer) = futures_channel::oneshot::channel();
         let (say, mut heard) = futures_channel::mpsc::unbounded();
         let task = async move {
-            // Who asked may be gone.
+            // The caller may be gone.
             let written = move |done, total| {
                 let _ = say.unbounded_send((done, total));
             };
@@ -96,8 +96,8 @@ impl Groups {
         answer.await.map_err(|_| Error::new(1013, "the program ends"))?
     }
 
-    /// A refusal to drop disks, with the way on where the redo log has files on them: they are each a
-    /// failure group's own, and do not move.
+    /// A refusal to drop disks. If the redo log has files on them, it offers the way out: such a file is
+    /// tied to one failure group, and does not move.
     fn or_move_the_log(&self, mounted: &Mounted, change: &AlterDisks, error: Error) -> Error {
         let goes = |disk: &&DiskInfo| change.drop.iter().any(|drop| drop.name == disk.name);
         let disks = mounted.group.disks();
@@ -127,20 +127,20 @@ impl Groups {
     ) -> Result<Changed> {
         let _one_at_a_time = self.finder().changing().lock().await;
         let group = &mounted.group;
-        // Held until it is in use: zeros of one RESIZE must not come over the data of another.
+        // Held until the file is in use: zeros of one RESIZE must not overwrite the data of another.
         let sparse = self.make_larger(mounted, &change.resize, progress).await?;
         let aus = group.explain_work(&change)?.plan.moves.len() as u64;
         let before: BTreeSet<u16> = group.disks().iter().map(|d| d.number).collect();
         let remembered = self.finder().remember(joining.iter().map(|j| j.path.as_path()))?;
-        // If this ends in the middle, nobody knows whether they joined.
+        // If this is cut off in the middle, it is unknown whether they joined.
         files.kept = true;
         if let Err(error) = group.alter_disks(&change).await {
-            // Of a group that stopped only the next mount knows who joined.
+            // If the group has stopped, only the next mount knows which disks joined.
             if group.info().stopped.is_some() {
                 return Err(error.into());
             }
             files.kept = false;
-            // A path that stays would bring the disks of another database here.
+            // A path left behind would bring the disks of another database here.
             let undone = self.finder().forget_paths(&remembered);
             let error = self.or_move_the_log(mounted, &change, error.into());
             return Err(undone.err().into_iter().fold(error, Error::over));
@@ -157,8 +157,8 @@ impl Groups {
         })
     }
 
-    /// What the library is to do: names of disks for those of failure groups, a failure group for
-    /// each new disk.
+    /// The request for the library: failure groups replaced by the names of their disks, and a failure
+    /// group for each new disk.
     pub(super) fn change_of(
         &self,
         mounted: &Mounted,
@@ -249,7 +249,7 @@ impl Groups {
         Ok(all)
     }
 
-    /// Refuses a disk that is one of a mounted group already, by whatever path: a link to it, too.
+    /// Refuses a disk that is already one of a mounted group, by whatever path, links included.
     pub(super) fn check_not_member(&self, path: &Path) -> Result<()> {
         let wanted = Place::of(path);
         for mounted in self.all() {
@@ -303,7 +303,7 @@ impl Groups {
         for j in joining.iter_mut().filter(|j| j.open.is_none()) {
             let size = j.request.size.expect("a file to be made has a size");
             let made = make_file(&j.path, size)?;
-            // Whoever opens it first has it: from then on it is not ours to take away.
+            // Whoever opens it first has it: from then on it is not ours to remove.
             let id = made.metadata().map(|m| (m.dev(), m.ino())).ok();
             drop(made);
             let open = self.disks().open(&j.path, true)?;
@@ -316,8 +316,8 @@ impl Groups {
         prewrite_all(&new, total, progress).await
     }
 
-    /// The path of a disk that has left a group and says so: it is FORMER, and may be unplugged.
-    /// `disk` is its name then, in any case, or its path. Gives both.
+    /// The path of a disk that has left a group and is marked FORMER, so that it may be unplugged. `disk`
+    /// is the name it had, in any case, or its path. Returns both.
     #[boxed]
     pub async fn former(&self, disk: &str) -> Option<(String, PathBuf)> {
         let wanted = disk.to_uppercase();
@@ -325,7 +325,7 @@ impl Groups {
         let own: BTreeSet<PathBuf> =
             members.iter().filter_map(|d| Some(absolute(Path::new(d.path.as_deref()?)))).collect();
         let mut paths = self.disks().find(&self.finder().patterns()).paths;
-        // Those that left while this database was open, whose paths are in disk_string no more.
+        // Disks that left while this database was open: disk_string no longer has their paths.
         paths.extend(self.finder().left().iter().cloned());
         paths.push(PathBuf::from(disk));
         for path in paths.into_iter().map(|p| absolute(&p)).filter(|p| !own.contains(p)) {
@@ -339,7 +339,7 @@ impl Groups {
     }
 }
 
-/// What a path leads to, however it is written: a device, or a file of a file system.
+/// The target of a path, however the path is written: a device, or a file of a file system.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Device(u64),
@@ -356,7 +356,7 @@ impl Place {
     }
 }
 
-/// The new files of a change: taken away again unless it came to pass.
+/// The new files of a change: removed again unless the change succeeds.
 #[derive(Default)]
 pub(super) struct NewFiles {
     /// Each with its device and inode.
@@ -412,7 +412,7 @@ pub(super) fn matches_nothing(request: &DiskRequest) -> Error {
     )
 }
 
-/// ERASE gives up one disk: a pattern may also be the partitions of it, with the same number.
+/// ERASE gives up one disk: a pattern may also match its partitions, which have the same serial number.
 pub(super) fn check_pattern(path: &str, erase: Option<&str>) -> Result<()> {
     match (path.contains(['*', '?']), erase) {
         (true, Some(serial)) => {
@@ -436,7 +436,7 @@ fn may_be_made<'a>(request: &DiskRequest, path: &'a Path) -> Result<(&'a Path, u
     Ok((parent, size))
 }
 
-/// A file that is to be made: not below /dev, where a name spelt wrong would become one.
+/// A file that is to be made: not below /dev, where a misspelt name would become a file.
 fn not_there_yet(mounted: &Mounted, request: &DiskRequest, path: PathBuf) -> Result<Joining> {
     let (parent, _) = may_be_made(request, &path)?;
     // What it will stand on, if a disk here stands on the same file system.
@@ -486,7 +486,7 @@ pub(super) fn numbered(group: &str, no: u16) -> String {
     )
 }
 
-/// A file that is not there yet: only its size is known, and nothing can be read or written.
+/// A file that does not exist yet: only its size is known, and it can be neither read nor written.
 struct Planned {
     path: Arc<str>,
     size: u64,

@@ -24,8 +24,8 @@ fn bytes(what: &'static str, text: &str) -> Result<u64> {
 }
 
 impl Groups {
-    /// Opens the disks a request names, expanding patterns; each once. Files that are not there yet
-    /// and have a size are made, and go with `files`.
+    /// Opens the disks a request names, patterns expanded, each once. Missing files that have a size are
+    /// created, and are removed with `files`.
     async fn open_requested(
         &self,
         request: &GroupRequest,
@@ -131,7 +131,7 @@ impl Groups {
             disks: disks.collect(),
         };
         if let Err(error) = create(self.env(), spec).await {
-            // A path that stays would bring the disks of another database here.
+            // A path left behind would bring the disks of another database here.
             let undone = self.finder().forget_paths(&remembered);
             return Err(undone.err().into_iter().fold(error.into(), Error::over));
         }
@@ -140,8 +140,8 @@ impl Groups {
         self.mount_found(&name, found, self.mode().force).await
     }
 
-    /// Refuses the name of a group that is found and not mounted: after a restart there would be
-    /// two of it.
+    /// Refuses the name of a group that is found but not mounted: after a restart there would be two
+    /// groups of that name.
     async fn check_name_is_free(
         &self,
         name: &str,
@@ -154,7 +154,7 @@ impl Groups {
         identity::check_free_name(name, &identity::groups_of(&found.labelled), &requested)
     }
 
-    /// DROP DISKGROUP, as far as it can be refused without a look at what is in the group.
+    /// The checks of DROP DISKGROUP that need no look at the contents of the group.
     ///
     /// # Errors
     /// No such group; it holds the catalog, or redo.

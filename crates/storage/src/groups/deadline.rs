@@ -6,13 +6,13 @@ use cellar_diskgroup::space::plan::Lack;
 
 use super::estimate::Explained;
 
-/// Times an estimate: what is left for surprises.
+/// Safety factor on an estimate, for surprises.
 pub const MARGIN: f64 = 1.15;
 
-/// Whether a change can be done, at which power it would be, and how long it takes then.
+/// Whether a change can be done, and the power and the time it would take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PowerChoice {
-    /// Bytes that must move and have no place.
+    /// Bytes that must move and have no destination.
     pub lacking: u64,
     /// The power.
     pub power: u32,
@@ -30,9 +30,9 @@ impl PowerChoice {
 }
 
 impl Explained {
-    /// Chooses the lowest power at which the change is done `within` a time, with [`MARGIN`]; `only` is the
-    /// one that is asked for. Where none is fast enough it is the fastest; where there is no limit or no
-    /// time is known it is `default`.
+    /// Chooses the lowest power at which the change finishes `within` a time, [`MARGIN`] included; `only`
+    /// is the power that was asked for. If none is fast enough, it is the fastest; without a limit or a
+    /// known time, it is `default`.
     pub fn choose_power(
         &self,
         default: u32,
@@ -63,8 +63,8 @@ fn holds(time: Duration, limit: Duration) -> bool {
     time.mul_f64(MARGIN) <= limit
 }
 
-/// The first of the powers, which rise, that is fast enough, or else the fastest; `None` where no time is
-/// known for any that may be chosen.
+/// The first of the ascending powers that is fast enough, or else the fastest; `None` if no permitted
+/// power has a known time.
 fn chosen(times: &[(u32, Duration)], only: Option<u32>, limit: Duration) -> Option<u32> {
     let may = times.iter().filter(|(power, _)| only.is_none_or(|only| only == *power));
     let in_time = may.clone().find(|(_, time)| holds(*time, limit));

@@ -1,9 +1,9 @@
 //! EXPLAIN WORK: what a change of disks would do, and how long that would take.
 //!
-//! The time comes from a probe of both sides. Disks that are to join are tried themselves if they are
-//! blank or left a group; what others hold may be in use, and is not written. For a file that is still
-//! to be made a scratch file beside it is tried and removed. Where nothing may be tried, what was
-//! moved since the database was opened tells.
+//! The time comes from a probe of both sides. Disks that are to join are probed themselves if they are
+//! blank or former members; disks with other content may be in use, and are not written. For a file still
+//! to be made, a scratch file beside it is probed and removed. Where no probe is possible, moves made
+//! since the database was opened give the rates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,14 +26,14 @@ use crate::mounted::Mounted;
 use crate::request::ChangeRequest;
 use crate::words::disk_state;
 
-/// How long a probe takes where nobody says.
+/// How long a probe takes unless the statement says otherwise.
 pub const PROBE_TIME: Duration = Duration::from_secs(30);
 
 /// The powers of a forecast.
 const POWERS: [u32; 5] = [1, 2, 4, 8, POWER_FULL];
-/// Bytes of all scratch files of a probe together.
+/// Total bytes of all scratch files of a probe.
 const SCRATCH: u64 = 64 << 20;
-/// How their names begin.
+/// The prefix of their names.
 const SCRATCH_NAME: &str = ".cellar-probe-";
 
 /// What a change of disks would do.
@@ -105,7 +105,8 @@ impl Groups {
         })
     }
 
-    /// What the change would do, with the time it would take: both sides are tried for so long.
+    /// What the change would do, and how long it would take, from a probe of both sides that lasts this
+    /// long.
     ///
     /// # Errors
     /// As [`Groups::alter_disks`].
@@ -158,8 +159,8 @@ impl Groups {
         }
     }
 
-    /// What the writing to each new disk is tried on. The scratch files among them are gone when
-    /// what is given back is dropped.
+    /// The targets on which writing to each new disk is probed. Scratch files among them are removed when
+    /// the returned value is dropped.
     async fn targets(&self, joining: &[Joining]) -> Result<(Vec<ProbeTarget>, Vec<Scratch>)> {
         let size = (SCRATCH / joining.len().max(1) as u64).max(4 << 20) >> 20 << 20;
         let (mut targets, mut scratch) = (Vec::new(), Vec::new());
@@ -198,8 +199,8 @@ impl Groups {
     }
 }
 
-/// Removes scratch files that probes left when they were killed: nobody has them locked, and not
-/// because they are new.
+/// Removes scratch files left by killed probes: files that nobody has locked, and that are not merely too
+/// new to be locked.
 fn remove_left(directory: &Path) {
     let is_left = |path: &Path| {
         let name = path.file_name().and_then(|name| name.to_str());

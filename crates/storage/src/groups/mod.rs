@@ -91,12 +91,12 @@ impl Groups {
         &self.0.mounted
     }
 
-    /// Whether nothing is written here.
+    /// Whether it is read-only.
     pub fn is_read_only(&self) -> bool {
         self.0.mode.read_only
     }
 
-    /// Refuses to write where nothing is to be written.
+    /// Refuses to write if the database is open read-only.
     ///
     /// # Errors
     /// 70041.
@@ -177,7 +177,7 @@ impl Groups {
         // One of them may have come back meanwhile.
         let here = self.here();
         let gone = gone.iter().filter(|path| !here.contains(path));
-        // A path that stays is a trouble only if another database takes the disk.
+        // A path left behind matters only if another database takes the disk.
         let _ = self.finder().forget_disks(gone.map(PathBuf::as_path));
     }
 }

@@ -14,12 +14,12 @@ use crate::finder::{Found, identity};
 use crate::mounted::Mounted;
 use crate::settings::{DISK_DETACH_TIMEOUT, DISK_TIMEOUT, RESYNC_TARGET};
 
-/// How often each disk of a group is looked at, whether or not anybody uses it.
+/// How often each disk of a group is checked, whether or not it is in use.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
 
 impl Groups {
-    /// Mounts every group that is found, the one with the catalog first; that one by force where it is
-    /// called `force`, and does not mount as it is.
+    /// Mounts every group that is found, first the one with the catalog: that one by force, if it is
+    /// named `force` and does not mount as it is.
     pub(crate) async fn mount_all(&self, force: Option<&str>) -> Result<()> {
         let write = !self.is_read_only();
         let found = self.finder().find_labelled(write, &[]).await;
@@ -51,7 +51,7 @@ impl Groups {
             };
             match mounted {
                 Ok(_) => {}
-                // The first must be there; without another one the rest is served.
+                // The first group must mount; if another one does not, the rest are served.
                 Err(error) if not_first => {
                     let text = format!("disk group \"{name}\" cannot be mounted");
                     self.unmounted().push(error.under(15017, text).of_group(&name));
@@ -135,8 +135,8 @@ impl Groups {
         Ok(mounted)
     }
 
-    /// The group of that name if opening mounted it by force, and no MOUNT FORCE was answered since: this
-    /// answers the first.
+    /// The group of that name, if opening mounted it by force and no MOUNT FORCE was answered since: the
+    /// first one is answered by this.
     pub fn take_forced(&self, name: &str) -> Option<Mounted> {
         let name = name.to_uppercase();
         let mounted = self.get(&name).ok()?;
@@ -214,7 +214,7 @@ impl Groups {
             Err(error) => return Err(error.into()),
         }
         self.forget(mounted.group.name());
-        // A query that began before has perhaps opened a segment meanwhile.
+        // A query that began earlier may have opened a segment meanwhile.
         self.host().release(mounted.group.name());
         Ok(())
     }

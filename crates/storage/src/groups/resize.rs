@@ -1,5 +1,5 @@
-//! RESIZE DISK: a file disk that is to be larger is made larger first; what the group uses of a disk
-//! is for the library to change.
+//! RESIZE DISK: a file disk that is to grow is extended first; the library changes how much of a disk the
+//! group uses.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,8 +16,8 @@ use crate::files::prewrite_all;
 use crate::mounted::Mounted;
 use crate::request::{DiskTarget, ResizeRequest};
 
-/// The disks that a change resizes, by name. One that is offline or leaving is passed over where
-/// not it but all were named.
+/// The disks that a change resizes, by name. If all disks were meant, one that is offline or leaving is
+/// skipped.
 pub(super) fn resized(
     group: &str,
     members: &[DiskInfo],
@@ -46,8 +46,8 @@ pub(super) fn resized(
 }
 
 impl Groups {
-    /// Makes the files larger of which a group is to use more than they have, written with zeros.
-    /// A file that was made larger stays so: what is behind the group's part is used by nobody.
+    /// Extends the files of which a group is to use more than they have; the new part is written with
+    /// zeros. An extended file stays so: nobody uses what lies beyond the group's part.
     ///
     /// Without SIZE a file is taken as long as it is. Its holes are written too if the file system
     /// has room for those of all; a file that somebody made larger than that on purpose stays
@@ -109,12 +109,12 @@ struct Growing {
     sized: bool,
 }
 
-/// Looks for room for all of them before any is made larger. Without SIZE those for which there is
-/// none are taken out and given back by name: they stay as sparse as they are.
+/// Checks the space for all of them before any is extended. Without SIZE, those for which there is none
+/// are taken out and returned by name: they stay as sparse as they are.
 fn check_room(growing: &mut Vec<Growing>) -> Result<Vec<String>> {
     let mut sparse = Vec::new();
     let mut needed: BTreeMap<u64, u64> = BTreeMap::new();
-    // Who gave a SIZE comes first.
+    // Files with a SIZE come first.
     growing.sort_by_key(|g| !g.sized);
     let mut refused = None;
     growing.retain(|g| {
@@ -141,8 +141,8 @@ fn check_room(growing: &mut Vec<Growing>) -> Result<Vec<String>> {
     refused.map_or(Ok(sparse), Err)
 }
 
-/// Makes a file longer, with room taken: a full file system is found here and not under a write.
-/// One that cannot be made so long is as it was, and what it took meanwhile is free again.
+/// Extends a file with its space allocated: a full file system shows here and not under a write. If that
+/// fails the file is as it was, and space taken meanwhile is free again.
 fn lengthen(path: &Path, bytes: u64) -> Result<()> {
     let failed = |what: &str, error: &std::io::Error| Error::system(what, path, error);
     let file = std::fs::OpenOptions::new().write(true).open(path);
@@ -152,7 +152,8 @@ fn lengthen(path: &Path, bytes: u64) -> Result<()> {
         // Somebody made it longer before.
         return Ok(());
     }
-    // Room behind its end, which stays where it is: who uses the file must not see it come and go.
+    // Space beyond the end of the file, which stays where it is: users of the file must not see it come
+    // and go.
     let keep = rustix::fs::FallocateFlags::KEEP_SIZE;
     match rustix::fs::fallocate(&file, keep, had, bytes.saturating_sub(had)) {
         Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}

@@ -1,7 +1,7 @@
 //! OFFLINE, ONLINE and REPLACE DISK: which device a disk that is away comes back by.
 //!
-//! A disk is found by its label wherever disk_string looks, whatever its path is now. One that is
-//! still open here, because it failed or was taken offline, is closed first: its lock is ours.
+//! A disk is found by its label wherever disk_string looks, whatever its path is now. A device that is
+//! still open here, because the disk failed or was taken offline, is closed first: its lock is ours.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,16 +21,16 @@ use crate::finder::Labelled;
 use crate::mounted::Mounted;
 use crate::request::{DiskRequest, DiskTarget, OfflineRequest, OnlineRequest};
 
-/// How long a device that was closed may take to be let go of by who still uses it.
+/// How long the remaining users of a closed device may take to release it.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 const CLOSED_EVERY: Duration = Duration::from_millis(20);
 /// The same for a disk that left because it did not answer: an hour.
 const HUNG_ROUNDS_MAX: u32 = 7200;
-/// Rounds of the probe after which a disk that is away is tried again at the latest: a minute.
+/// Rounds of the probe after which an absent disk is retried at the latest: a minute.
 const ROUNDS_MAX: u32 = 120;
 
 impl Groups {
-    /// OFFLINE DISK: they leave for a while. Gives their names.
+    /// OFFLINE DISK: takes disks out for a while. Returns their names.
     ///
     /// # Errors
     /// No such disk, or something would be lost.
@@ -56,7 +56,7 @@ impl Groups {
         Ok(names)
     }
 
-    /// ONLINE DISK: they come back. Gives their names; what they missed is copied in the background.
+    /// ONLINE DISK: brings disks back. Returns their names; what they missed is copied in the background.
     ///
     /// # Errors
     /// No such disk; its device is not found, or is not as it was. Those before it are back.
@@ -75,14 +75,14 @@ impl Groups {
         };
         let mut failure = Ok(());
         for name in &names {
-            // One that is not there keeps none of the others away.
+            // A disk that is not there does not hold up the others.
             let back = self.online_disk(&mounted, name, how).await;
             failure = failure.and(back);
         }
         failure.map(|()| names)
     }
 
-    /// Waits until disks on their way back have what they missed, and the redo log is on them again.
+    /// Waits until returning disks have what they missed, and the redo log is on them again.
     ///
     /// # Errors
     /// One does not get it.
@@ -96,10 +96,10 @@ impl Groups {
         let (this, mounted) = (self.clone(), mounted.clone());
         let name = name.to_owned();
         let (told, answer) = futures_channel::oneshot::channel();
-        // To its end although the caller goes away: the path must stay what it is.
+        // Runs to its end even if the caller goes away: the path must stay what it is.
         let task = async move {
             let _one_at_a_time = this.finder().changing().lock().await;
-            // Who asked may be gone.
+            // The caller may be gone.
             let _ = told.send(this.online_locked(&mounted, &name, how).await);
         };
         self.env().spawn("online disk", Box::pin(task));
@@ -114,7 +114,7 @@ impl Groups {
             return Ok(());
         }
         let disk = disk.filter(|d| d.status == DiskStatus::Offline);
-        // What is wrong with another one the library says.
+        // Faults of other disks are reported by the library.
         let Some(disk) = disk else {
             return Err(mounted.group.check_away(name).err().map_or_else(
                 || Error::new(15281, format!("disk {name} is not away any more")),
@@ -150,7 +150,7 @@ impl Groups {
         let Some(closed) = closed else { return };
         let device = Arc::downgrade(&closed.device());
         drop(closed);
-        // Requests that it never answered may still hold it.
+        // Requests that never completed may still hold it.
         let began = self.env().now();
         while device.strong_count() > 0 && self.env().now().since(began) < CLOSED_WITHIN {
             self.env().sleep(CLOSED_EVERY).await;
@@ -187,8 +187,8 @@ impl Groups {
         }
     }
 
-    /// REPLACE DISK: another device takes the place of a disk that is away. A path where nothing is
-    /// yet becomes a file of its SIZE, or of that of the disk.
+    /// REPLACE DISK: another device takes the place of an absent disk. A path where nothing exists yet
+    /// becomes a file of its SIZE, or of that of the disk.
     ///
     /// # Errors
     /// No such disk, or it is not away; the device will not do.
@@ -238,7 +238,8 @@ impl Groups {
                     size: None,
                     force,
                 };
-                // Files of the log have one copy each: those of the lost disk are made anew, on the new one.
+                // Files of the log have one copy each: those of the lost disk are made anew, on the new
+                // one.
                 let failgroup = old.as_ref().map_or(name.as_str(), |old| old.failgroup.as_str());
                 this.redo().drop_lost_files(mounted.group.name(), failgroup).await?;
                 files.keep(true);
@@ -246,7 +247,7 @@ impl Groups {
                     let now = mounted.group.disks().into_iter().find(|d| d.name == name);
                     let taken = now.map(|d| d.uuid) != old.as_ref().map(|d| d.uuid);
                     if taken || mounted.group.info().stopped.is_some() {
-                        // It has the place, and comes back as any other that is away.
+                        // It has the place now, and returns like any other absent disk.
                         mounted.disks.add(open);
                         return Err(error.into());
                     }
@@ -257,7 +258,7 @@ impl Groups {
                 mounted.disks.add(open);
                 this.forget_replaced(&mounted, old)
             };
-            // Who asked may be gone.
+            // The caller may be gone.
             let _ = told.send(result.await);
         };
         self.env().spawn("replace disk", Box::pin(task));
@@ -273,7 +274,7 @@ impl Groups {
         }
     }
 
-    /// Looks whether disks that went away by themselves are there again, and brings them back.
+    /// Checks whether disks that went away by themselves are there again, and brings them back.
     pub(super) async fn return_found(&self, mounted: &Mounted, tried: &mut Tried) {
         let away = mounted.group.offline_names();
         for name in away {
@@ -285,20 +286,20 @@ impl Groups {
                 Some(path) if !absolute(Path::new(path)).exists() => continue,
                 _ => {}
             }
-            // At once, then more and more seldom, also if it came back: what is there may not be the
-            // disk, and one that is may leave again at once.
+            // At once, then less and less often, even if it came back: what is there may not be the disk,
+            // and if it is, it may leave again at once.
             let wait = tried.0.entry(name.clone()).or_default();
             if wait.left > 0 {
                 wait.left -= 1;
                 continue;
             }
             wait.last = match disk.timed_out {
-                // One that stalls under load would only stall again, and hold up who writes.
+                // A disk that stalls under load would only stall again, and hold up the writers.
                 true => (wait.last * 4).clamp(ROUNDS_MAX, HUNG_ROUNDS_MAX),
                 false => (wait.last * 2).clamp(4, ROUNDS_MAX),
             };
             wait.left = wait.last;
-            // Why one does not come back is told to who asks for it.
+            // The reason why a disk does not come back is reported to a statement that asks for it.
             let _ = self.online_disk(mounted, &name, OnlineHow::default()).await;
         }
     }

@@ -22,10 +22,10 @@ use crate::settings::{HOT_SPARE_DELAY, HOT_SPARES};
 /// How often one that could not be replaced is tried again.
 const TRY_EVERY: Duration = Duration::from_secs(60);
 
-/// A disk that was away before the group was mounted may be slow to come: it has so long at least.
+/// A disk that was absent before the group was mounted may be slow to appear: it gets at least this long.
 const AFTER_MOUNT: Duration = Duration::from_secs(300);
 
-/// When disks that are away were seen first, and last tried, by name.
+/// When absent disks were first seen, and last tried, by name.
 #[derive(Default)]
 pub(super) struct SparesTried(BTreeMap<String, (Instant, Option<Instant>)>);
 
@@ -165,7 +165,8 @@ impl Groups {
             force: false,
             erase: None,
         };
-        // Why one will not do is told to who replaces the disk by hand; the next may be larger.
+        // The reason why a spare does not fit is reported by a REPLACE DISK done by hand; the next spare
+        // may be larger.
         let replaced = self.replace_disk(mounted.group.name(), name, &with, None, &|_, _| {});
         replaced.await.is_ok()
     }

@@ -58,7 +58,7 @@ impl GroupArchives {
     }
 }
 
-/// What a group says, as what a device says: the words are in the name.
+/// A group's error as a device's error: its text goes into the name.
 fn failed(name: &str, op: Op, error: cellar_diskgroup::Error) -> IoError {
     if let cellar_diskgroup::Error::Io(error) = error {
         return error;
@@ -105,7 +105,7 @@ impl ArchiveStore for GroupArchives {
     }
 }
 
-/// An archive that has no name yet: a crash leaves nothing of it.
+/// An archive that has no name yet: a crash leaves nothing of it behind.
 struct NewArchive {
     file: File,
     store: GroupArchives,

@@ -1,9 +1,10 @@
-//! The control file of the redo log: the control data of `redo`, and what this crate knows beside it.
+//! The control file of the redo log: the control data of `redo`, and this crate's own notes about the
+//! log.
 //!
-//! One small file of the group that has the catalog, in as many copies as that group can keep, up to
-//! three; where it can keep more than it could, opening the log makes the file anew. It has two halves.
-//! A change is written into the one that does not hold the newest content, so that a crash leaves the
-//! old or the new one, whole. Format: `docs/format/redo.md`, Control file.
+//! One small file in the group with the catalog, in as many copies as that group can keep, up to three;
+//! if it can keep more than before, opening the log makes the file anew. The file has two halves. A
+//! change is written into the half that does not hold the newest content, so that a crash leaves either
+//! the old or the new content, whole. Format: `docs/format/redo.md`, Control file.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +42,7 @@ pub struct Switch {
     pub sequence: u64,
     /// The group that it was in.
     pub group: u32,
-    /// Its records begin at or behind this LSN.
+    /// Its records begin at or after this LSN.
     pub first: u64,
     /// The next sequence begins here.
     pub next: u64,
@@ -50,7 +51,7 @@ pub struct Switch {
     /// There is no archive: CLEAR UNARCHIVED gave it up, or is about to.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cleared: bool,
-    /// The place of its archive, where that is not where the log archives to now.
+    /// The place of its archive, if that is not where the log archives to now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<String>,
 }
@@ -64,7 +65,7 @@ pub struct Notes {
     pub archive_dest: String,
     /// Groups that were written to their end, the newest last.
     pub history: Vec<Switch>,
-    /// The log is being given up: whoever opens the database next goes on with that.
+    /// The log is being dropped: whoever opens the database next completes that.
     #[serde(default)]
     pub given_up: bool,
     /// It was once opened by force: what was acknowledged before may be lost.
@@ -80,7 +81,7 @@ impl Notes {
         }
         self.history.push(switch);
         while self.history.len() > HISTORY_MAX {
-            // A sequence without an archive is told for as long as there is room: who recovers from
+            // A sequence without an archive is reported for as long as there is room: recovery from
             // archives stops there, however long ago it was.
             let oldest = self.history[..=HISTORY_MAX / 2].iter().position(|old| !old.cleared);
             self.history.remove(oldest.unwrap_or(0));
@@ -100,8 +101,8 @@ impl Notes {
         switch.archive.as_deref().unwrap_or(&self.archive_dest)
     }
 
-    /// Says where the archive of a sequence is. Nothing is kept of one that is where all are: a thousand
-    /// names would be much to write with each change.
+    /// Records where the archive of a sequence is. Nothing is stored for one that is in the current
+    /// place: a thousand names would be much to write with each change.
     pub fn set_place(&mut self, sequence: u64, place: &str) {
         let other = (place != self.archive_dest).then(|| place.to_owned());
         let switch = self.history.iter_mut().find(|switch| switch.sequence == sequence);
@@ -110,7 +111,7 @@ impl Notes {
         }
     }
 
-    /// Has groups be archived to another place from now on; those up to `archived` stay where they are.
+    /// Archives groups to another place from now on; the archives up to `archived` stay where they are.
     pub fn archive_to(&mut self, place: String, archived: u64) {
         let old = std::mem::replace(&mut self.archive_dest, place);
         for switch in self.history.iter_mut().filter(|switch| switch.sequence <= archived) {
@@ -128,7 +129,7 @@ impl Notes {
 /// What one half holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
-    /// Counts the writings.
+    /// The number of writes so far.
     pub generation: u64,
     /// The control data, as `redo` encodes it.
     pub redo: Vec<u8>,
@@ -145,7 +146,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 }
 
 impl Content {
-    /// Its bytes, filled up to a whole number of sectors; `None`: it is larger than a half.
+    /// Its bytes, padded to whole sectors; `None`: it does not fit into a half.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let notes = serde_json::to_vec(&self.notes).ok()?;
         let length = HEAD + self.redo.len() + notes.len();
@@ -215,8 +216,8 @@ impl Content {
     }
 }
 
-/// How many copies a group can keep of it now: whatever a template says, for without it no commit can be
-/// found again.
+/// How many copies a group can keep of it now, whatever a template says: without this file no commit can
+/// be found again.
 fn copies_in(group: &Group) -> u8 {
     if group.info().redundancy.copies() == 1 {
         return 1;
@@ -244,7 +245,7 @@ pub struct ControlFile {
     file: File,
     name: Arc<str>,
     content: Mutex<Content>,
-    /// Held by who writes.
+    /// Held while writing.
     turn: futures_util::lock::Mutex<()>,
 }
 
@@ -271,8 +272,8 @@ impl ControlFile {
             Err(cellar_diskgroup::Error::NoSuchFile { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        // A half that cannot be read is as good as one that is torn: headers of the media tell where
-        // that was the newer one, and media were given up since.
+        // A half that cannot be read counts as torn: the headers of the media show if it was the newer
+        // one and media were given up since.
         let first = file.read_at(Io::FOREGROUND, 0, HALF).await;
         let second = file.read_at(Io::FOREGROUND, HALF as u64, HALF).await;
         let mut bytes = vec![0; 2 * HALF];
@@ -301,8 +302,8 @@ impl ControlFile {
         Ok(ControlFile::new(group, file, Content { notes, ..Content::default() }))
     }
 
-    /// Makes it anew, in more copies, if the group can keep more now; `None`: it cannot. Who has it open
-    /// must be alone: what is written to the old file afterwards is lost.
+    /// Makes it anew, in more copies, if the group can keep more now; `None`: it cannot. The caller must
+    /// be its only user: what is written to the old file afterwards is lost.
     ///
     /// # Errors
     /// No room for it, or the group has stopped. Which file has the name then is not known.
@@ -362,7 +363,7 @@ impl ControlFile {
     }
 
     /// As [`note`](ControlFile::note), for a change that may find nothing to do: then nothing is written.
-    /// No other change comes between its look and the writing.
+    /// No other change comes between its check and the write.
     ///
     /// # Errors
     /// It cannot be written.
@@ -384,7 +385,7 @@ impl ControlFile {
         self.write_next(next).await
     }
 
-    /// By who has the turn.
+    /// Called by the holder of the turn.
     async fn write_next(&self, mut next: Content) -> std::result::Result<(), IoError> {
         next.generation += 1;
         let at = (next.generation % 2) * HALF as u64;

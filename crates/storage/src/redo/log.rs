@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::host::Background;
 use crate::mounted::MountedGroups;
 
-/// An archiver that failed tries again after this.
+/// Pause before an archiver that failed tries again.
 const ARCHIVE_RETRY: Duration = Duration::from_secs(5);
 
 /// A medium that could not return, or failed again, is tried again after this; the most that becomes.
@@ -33,7 +33,7 @@ const RETURN_AFTER_MAX: Duration = Duration::from_secs(120);
 const SWITCH_LOOK: Duration = Duration::from_millis(2);
 const SWITCH_LOOKS: usize = 100;
 
-/// Where the time of all commits went, together.
+/// Where the time of all commits went, in total.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BreakdownTotals {
     /// Commits.
@@ -184,8 +184,8 @@ impl RedoLog {
         lock(&self.files).extend(files);
     }
 
-    /// Whether it is time to have a failed medium return. The pause until the next time doubles, so that
-    /// one which fails again and again is not filled again and again.
+    /// Whether it is time to let a failed medium return. The pause doubles each time, so that a medium
+    /// which fails again and again is not refilled again and again.
     pub(super) fn is_due(&self, place: &Place) -> bool {
         let now = self.env.now();
         let mut returned = lock(&self.returned);
@@ -197,7 +197,7 @@ impl RedoLog {
         if since < *pause {
             return false;
         }
-        // One that was well for long begins anew.
+        // A medium that was well for long starts over.
         let was_well = since > *pause * 4;
         *pause = if was_well { RETURN_AFTER } else { (*pause * 2).min(RETURN_AFTER_MAX) };
         *last = now;
@@ -209,12 +209,12 @@ impl RedoLog {
         let goes =
             |file: &mut OwnFile| file.0 == *place && number.is_none_or(|number| number == file.1);
         let gone: Vec<OwnFile> = lock(&self.files).extract_if(.., goes).collect();
-        // With no lock held: to close a file may take as long as its file system likes.
+        // With no lock held: closing a file may take as long as its file system likes.
         gone.iter().for_each(|file| file.2.release());
     }
 
-    /// Has a log that has stopped or was closed let go of its files, whoever has it still, and its
-    /// archiver end: files of a directory are locked, and the next log is to open them.
+    /// Makes a log that has stopped or was closed release its files, whoever still holds the log, and end
+    /// its archiver: files in directories are locked, and the next log has to open them.
     pub(super) fn end(&self) {
         let files = std::mem::take(&mut *lock(&self.files));
         files.iter().for_each(|file| file.2.release());
@@ -234,8 +234,8 @@ impl RedoLog {
     ) -> Result<Committed> {
         let committed = self.log.commit(session, kind, 0, record).await?;
         lock(&self.breakdown).add(&committed.breakdown);
-        // What lies behind the checkpoint, in blocks: the group that is written to counts as used
-        // however short that is.
+        // The blocks after the checkpoint: the group being written counts as used, however little it
+        // holds.
         let (behind, ring) = self.log.behind();
         let wanted = behind > ring / 8 && !self.keeps.load(Ordering::Acquire);
         if wanted && !self.checkpointing.swap(true, Ordering::AcqRel) {
@@ -243,7 +243,7 @@ impl RedoLog {
             self.env.spawn(
                 "redo checkpoint",
                 Box::pin(async move {
-                    // One that fails leaves a log that has stopped, which the next commit tells.
+                    // A checkpoint that fails leaves a stopped log, which the next commit reports.
                     let _ = this.checkpoint().await;
                     this.checkpointing.store(false, Ordering::Release);
                 }),
@@ -258,8 +258,7 @@ impl RedoLog {
         self.keeps.store(keep, Ordering::Release);
     }
 
-    /// Nothing before what is durable now is needed for recovery any more: no table waits for its
-    /// records.
+    /// Recovery needs nothing before what is durable now: no table waits for its records.
     ///
     /// # Errors
     /// The log has stopped.
@@ -276,7 +275,7 @@ impl RedoLog {
         }
     }
 
-    /// Ends the current group and goes on in the next. Gives the LSN where that begins.
+    /// Ends the current group and continues in the next. Returns the LSN where that begins.
     ///
     /// # Errors
     /// The log has stopped.
@@ -323,7 +322,7 @@ impl RedoLog {
         groups.sort_by_key(|group| group.sequence);
         let durable = self.log.durable_lsn().max(ended.unwrap_or(Lsn(0)));
         let finished = groups.iter().filter_map(|group| {
-            // Numbers of blocks go on behind the last that fits, also where a group was not filled.
+            // Block numbers continue after the last that fits, even if a group was not filled.
             let next = group.first.0 + group.blocks * cellar_redo::LSN_PER_BLOCK;
             (group.sequence > known && next <= durable.0).then_some(Switch {
                 sequence: group.sequence,
@@ -338,7 +337,8 @@ impl RedoLog {
         finished.collect()
     }
 
-    /// Has groups be archived to another place from now on, and those that could not be at once.
+    /// Archives groups to another place from now on, and retries at once those that could not be
+    /// archived.
     pub(super) async fn archive_to(&self, place: String) -> Result<()> {
         let change = |notes: &mut Notes| {
             if notes.archive_dest == place {
@@ -349,13 +349,13 @@ impl RedoLog {
             notes.archive_to(place, self.log.archived());
         };
         self.control.note_if_new(change).await?;
-        // Why it could not be archived in the old place is of no interest any more.
+        // The reason why it could not be archived in the old place no longer matters.
         *lock(&self.archive_error) = None;
         self.wake.notify(usize::MAX);
         Ok(())
     }
 
-    /// Clears a log group; with `unarchived` also where it was not archived. The sequence that then
+    /// Clears a log group; with `unarchived` even if it was not archived. Returns the sequence that then
     /// has no archive.
     ///
     /// # Errors
@@ -387,14 +387,14 @@ impl RedoLog {
             self.control.note(correct).await?;
         }
         if lost.is_some() {
-            // Why it could not be archived is of no interest any more.
+            // The reason why it could not be archived no longer matters.
             *lock(&self.archive_error) = None;
             self.archived.notify(usize::MAX);
         }
         Ok(cleared?)
     }
 
-    /// Sequences of the history that have no archive, though later ones do: CLEAR UNARCHIVED gave
+    /// Sequences of the history without an archive although later ones have one: CLEAR UNARCHIVED gave
     /// them up.
     pub fn gaps(&self) -> Vec<u64> {
         let archived = self.log.archived();
@@ -403,9 +403,9 @@ impl RedoLog {
         history.filter(is_gap).map(|switch| switch.sequence).collect()
     }
 
-    /// Corrects what the history says of archives that are there. A statement that was cut off may have
-    /// said that a group would be cleared, and the program may have ended between the naming of its
-    /// archive and the note of it.
+    /// Corrects the history by the archives that are there. A statement that was cut off may have noted
+    /// that a group would be cleared, and the program may have ended between naming its archive and
+    /// noting it.
     pub(super) async fn look_for_archives(&self, groups: &MountedGroups) -> Result<()> {
         let (notes, gaps) = (self.control.notes(), self.gaps());
         for switch in notes.history.iter().filter(|switch| gaps.contains(&switch.sequence)) {
@@ -429,7 +429,7 @@ impl RedoLog {
         Ok(())
     }
 
-    /// Archives what is finished now and waits for it: the newest archived sequence.
+    /// Archives what is finished now, waits for it, and returns the newest archived sequence.
     ///
     /// # Errors
     /// 00258 the log is not archived; or why the archiver fails.
@@ -463,7 +463,7 @@ impl RedoLog {
     /// The archiver: until the log is closed.
     async fn archive_all(&self) {
         while self.log.archivable().await.is_ok() {
-            // Listened before it is tried: who changes what it fails of meanwhile is heard.
+            // Listens before it tries: whatever is changed meanwhile to help it is then noticed.
             let wake = self.wake.listen();
             let place = self.control.notes().archive_dest;
             let failed = self.archive_one(&place).await.err();
@@ -509,7 +509,7 @@ impl RedoLog {
         }
     }
 
-    /// Why the oldest group is not archived, and the way on where it can never be.
+    /// Why the oldest group is not archived, and the way out if it never can be.
     fn not_archived(&self, error: cellar_redo::Error) -> Error {
         use cellar_redo::Error::{Corrupt, Damaged, Divergent};
         let groups = self.log.groups();
@@ -526,14 +526,14 @@ impl RedoLog {
         }
     }
 
-    /// Ends the log in order: what was appended is durable, and the next opening reads nothing.
+    /// Closes the log cleanly: what was appended is durable, and the next opening reads nothing.
     pub(super) async fn close(&self) -> Result<()> {
         let keeps = self.keeps.load(Ordering::Acquire);
         let checkpoint = match self.log.stopped().is_none() && !keeps {
             true => self.checkpoint().await.map(|_| ()),
             false => Ok(()),
         };
-        // Also one without a checkpoint is closed, or its tasks would go on.
+        // A log without a checkpoint is closed too, or its tasks would go on.
         let closed = match &self.user {
             Some(user) => user.close().await,
             None => self.log.clone().close().await.map_err(Error::from),

@@ -1,4 +1,4 @@
-//! A file of the log, which can be let go of.
+//! A file of the log that can be released early.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,10 +7,9 @@ use cellar_io::{
     Buffer, Device, Discard, Durability, Geometry, Io, IoError, IoErrorKind, IoFuture, Op,
 };
 
-/// The log keeps its files open for as long as anybody has it. One of a medium that has failed, on a disk
-/// that is away, would keep that disk in its group for ever; one of a log that has stopped, in a
-/// directory, would be locked against the log that comes after it. It is let go of, and refuses what
-/// comes then.
+/// The log keeps its files open for as long as anybody holds it. A file of a failed medium, on an absent
+/// disk, would keep that disk in its group for ever; a file of a stopped log, in a directory, would stay
+/// locked against the next log. So a file can be released; it then refuses all requests.
 pub struct HeldFile {
     file: Mutex<Option<Arc<dyn Device>>>,
     geometry: Geometry,

@@ -1,4 +1,5 @@
-//! The user of the redo log: what the records in it are of, as far as the log has to do with it.
+//! The user of the redo log: the layer whose changes the records describe, as far as the log deals with
+//! it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,10 +26,10 @@ pub trait LogUser: Send + Sync + 'static {
     /// Reads the records, and opens the log.
     fn open(&self, recovery: Recovery) -> UserFuture<'_, Result<(Log, Report), OpenError>>;
 
-    /// Reads the records of a log that is not opened, and writes nothing.
+    /// Reads the records of a log that is not being opened, and writes nothing.
     fn read(&self, recovery: Recovery) -> UserFuture<'_, Result<(), OpenError>>;
 
-    /// Has no record be needed that is durable now. Returns where the first lies that is.
+    /// Makes every record that is durable now unnecessary. Returns where the first needed one lies.
     fn checkpoint(&self) -> UserFuture<'_, Result<Lsn, Error>>;
 
     /// Ends in order, and closes the log.

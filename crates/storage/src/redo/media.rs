@@ -214,7 +214,7 @@ impl RedoManager {
         Ok(new)
     }
 
-    /// Takes away the file of a place for a log group; `own`: only one that is of this database.
+    /// Removes the file of a place for a log group; `own`: only if it belongs to this database.
     pub(super) async fn remove_redo_file(
         &self,
         place: &Place,
@@ -247,7 +247,7 @@ impl RedoManager {
         }
     }
 
-    /// Takes a file away that the log does not know any more; what is to be told where it stays.
+    /// Removes a file that the log no longer knows; returns what to report if it stays.
     pub(super) async fn removed_or_left(
         &self,
         place: &Place,
@@ -292,8 +292,8 @@ impl RedoManager {
         opened
     }
 
-    /// Makes the files anew that a failed medium has lost, if its place is well again: it gets what it
-    /// lacks when the log is opened.
+    /// Makes anew the files that a failed medium has lost, if its place is well again: the medium gets
+    /// what it lacks when the log is opened.
     pub(crate) async fn remake_medium(
         &self,
         place: &Place,
@@ -354,8 +354,8 @@ impl RedoManager {
         }
     }
 
-    /// Whether nothing is known to be wrong with a place. A directory is asked by whoever makes or opens
-    /// files there: it may hang.
+    /// Whether nothing is known to be wrong with a place. Directories are checked by the code that makes
+    /// or opens files there: a file system may hang.
     pub(crate) fn is_well(&self, place: &Place) -> bool {
         match place {
             Place::Group { group, failgroup } => self.group(group).is_ok_and(|mounted| {
@@ -380,8 +380,8 @@ impl RedoManager {
         names.filter(is_there).collect()
     }
 
-    /// Whether acknowledged commits may be lost where these failure groups of a disk group go, together
-    /// and with those that are away already: a log that nothing is written to does not notice that.
+    /// Whether losing these failure groups of a disk group, on top of those already absent, may lose
+    /// acknowledged commits: a log that is not being written does not notice that.
     pub(crate) fn redo_is_lost_without(&self, group: &str, failgroups: &BTreeSet<String>) -> bool {
         let Some((quorum, active)) = self.shared().counting() else { return false };
         let places: Vec<Place> = active.iter().map(|name| Place::of_name(name)).collect();

@@ -1,5 +1,5 @@
-//! Media that come and go while the log is open: ALTER DATABASE ADD and DROP LOGFILE MEMBER, and failed ones
-//! whose place is well again.
+//! Media that join and leave while the log is open: ALTER DATABASE ADD and DROP LOGFILE MEMBER, and
+//! failed media whose place is well again.
 
 use std::sync::Arc;
 
@@ -26,9 +26,9 @@ struct Files {
 }
 
 impl RedoManager {
-    /// `ALTER DATABASE ADD LOGFILE MEMBER`: each gets a file for every log group, and counts for the quorum
-    /// when it has all that the others have. One that failed and is named takes part again. With `reuse`
-    /// files of a directory that are there already are taken, and what is in them is lost.
+    /// `ALTER DATABASE ADD LOGFILE MEMBER`: each medium gets a file for every log group, and counts for
+    /// the quorum once it has all that the others have. A failed medium that is named takes part again.
+    /// With `reuse`, files of a directory that exist already are taken, and their content is lost.
     ///
     /// # Errors
     /// 01577 it takes part already; no room; a place that will not do; it failed meanwhile;
@@ -63,7 +63,7 @@ impl RedoManager {
             };
             let is_there = log.log().media().iter().any(|known| known.name == place.to_string());
             match added.map_err(Error::from) {
-                // Nobody asks for its files, and whoever says the same again has no use for them.
+                // Nobody asks for its files, and the same statement again has no use for them.
                 Err(error) if !is_there => {
                     log.release(&place, None);
                     return Err(with_more(error, self.take_away(made).await));
@@ -77,7 +77,7 @@ impl RedoManager {
         Ok(())
     }
 
-    /// Refuses numbers of groups that the log has not.
+    /// Refuses group numbers that the log does not have.
     ///
     /// # Errors
     /// 00359 for the first of them; there is no log, or it is not open.
@@ -106,7 +106,7 @@ impl RedoManager {
         if is_known {
             log.log().release(&place.to_string())?;
         }
-        // What a medium that is not known has left is of nobody.
+        // Leftovers of an unknown medium belong to nobody.
         log.release(place, None);
         let mut opened = match is_known {
             true => {
@@ -159,8 +159,9 @@ impl RedoManager {
         Ok(left)
     }
 
-    /// Removes the files of a failed medium in this failure group of a disk group, whose disk is lost for good: each
-    /// had its only copy there. The medium takes part again, with new files, when its place is well.
+    /// Removes the files of a failed medium in this failure group of a disk group, whose disk is lost for
+    /// good: each file had its only copy there. The medium takes part again, with new files, once its
+    /// place is well.
     ///
     /// # Errors
     /// The medium has not answered what it was given.
@@ -182,8 +183,8 @@ impl RedoManager {
         Ok(())
     }
 
-    /// Has media that failed take part again where their place in this group is well, or is a directory
-    /// that still has files of theirs.
+    /// Lets failed media take part again if their place in this group is well, or is a directory that
+    /// still has files of theirs.
     pub(crate) async fn return_failed_media(&self, mounted: &Mounted) {
         let Some(log) = self.shared().log() else { return };
         // A directory is looked at below: who looks at the disks must not wait for a file system.
@@ -204,7 +205,7 @@ impl RedoManager {
         self.env().spawn("redo medium returns", Box::pin(work));
     }
 
-    /// Has media that failed in this group take part again, where their place is well: they do when this
+    /// Lets failed media in this group take part again where their place is well: they do when this
     /// returns.
     ///
     /// # Errors
@@ -234,9 +235,9 @@ impl RedoManager {
         let database = decoded(log.control())?.database;
         let mut back = Vec::new();
         for place in places {
-            // With nothing held: a file system may hang. A directory without files of the log may
-            // be where a file system was mounted: whoever means it says ADD LOGFILE MEMBER. One file
-            // is enough: of groups that were added meanwhile there is none yet.
+            // With nothing held: a file system may hang. A directory without files of the log may be a
+            // mount point with nothing mounted: whoever means it says ADD LOGFILE MEMBER. One file is
+            // enough: groups that were added meanwhile have none yet.
             let is_group = matches!(place, Place::Group { .. });
             let found = self.check_place(&place, &groups, database).await;
             if is_group || found.is_ok_and(|found| found.all || found.own) {
@@ -249,7 +250,7 @@ impl RedoManager {
         }
         let _changing = redo.changing.lock().await;
         for place in back {
-            // Somebody may have had it return, or given the log up, meanwhile.
+            // Meanwhile the medium may have returned, or the log may have been dropped.
             let is_open = redo.log().is_some_and(|now| Arc::ptr_eq(&now, log));
             if is_open && failed_places(log).contains(&place) {
                 failure = failure.and(self.return_one(log, &place).await);

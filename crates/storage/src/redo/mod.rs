@@ -38,7 +38,7 @@ pub struct Redo {
     state: Arc<Mutex<State>>,
     /// What its records are of; `None`: whoever commits them by itself.
     user: Arc<Mutex<Option<Arc<dyn LogUser>>>>,
-    /// Held by who opens, changes or closes the log.
+    /// Held while the log is opened, changed or closed.
     changing: Arc<futures_util::lock::Mutex<()>>,
     /// Directories of media that do not answer.
     asked: place::Asked,
@@ -92,7 +92,7 @@ impl Redo {
         self.state().problem.clone()
     }
 
-    /// How many media have each acknowledged commit at the least, and the names of those that count.
+    /// How many media at least hold each acknowledged commit, and the names of those that count.
     pub fn counting(&self) -> Option<(usize, Vec<String>)> {
         let (data, active): (ControlData, Vec<String>) = match (self.log(), self.seen()) {
             (Some(log), _) => {

@@ -1,5 +1,5 @@
-//! Files of the log that a statement makes: each goes again until it is kept, and only a file that nobody
-//! needs makes way for one.
+//! Files of the log that a statement makes: each is removed again unless it is kept, and only a file that
+//! nobody needs is replaced by one.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ struct MadeInGroup {
 #[derive(Debug)]
 struct MadeFile {
     path: PathBuf,
-    /// Device and number: another file may have its name by now.
+    /// Device and inode number: another file may have its name by now.
     id: (u64, u64),
     is_kept: bool,
 }
@@ -112,8 +112,8 @@ impl Drop for MadeFile {
         if self.is_kept {
             return;
         }
-        // It has no content but zeros and headers of a log that did not come to be. The file system may
-        // hang: what stays is taken by the next statement that wants its name.
+        // It holds only zeros and the headers of a log that never came to be. The file system may hang: a
+        // file that stays is taken by the next statement that wants its name.
         let (path, id) = (std::mem::take(&mut self.path), self.id);
         let (send, receive) = mpsc::channel();
         let remove = move || {
@@ -171,7 +171,7 @@ impl RedoManager {
         }
     }
 
-    /// Takes files away that were made and that no log knows.
+    /// Removes files that were made and that no log knows.
     ///
     /// # Errors
     /// One that stays, and why.
@@ -228,7 +228,7 @@ impl RedoManager {
     }
 }
 
-/// Removes a file that is where a new one is to be, if it may be taken.
+/// Removes a file in the way of a new one, if it may be taken.
 fn make_way(disks: &dyn Disks, place: &Place, path: &Path, take: &Take) -> Result<()> {
     let Some(content) = content_of(path, &take.owner) else { return Ok(()) };
     let is_free = match content {

@@ -24,8 +24,8 @@ use crate::settings::LOG_BUFFER;
 const OPENINGS_MANY: usize = 2048;
 
 impl RedoManager {
-    /// Opens the log, if there is one and it may be written. One that cannot be opened is told by
-    /// whoever asks for it: tables do not need it.
+    /// Opens the log, if there is one and it may be written. A log that cannot be opened is reported to
+    /// those who ask for it: tables do not need it.
     #[boxed]
     pub async fn open(&self) {
         let redo = self.shared();
@@ -66,7 +66,7 @@ impl RedoManager {
         self.shared().set_user(Some(user));
     }
 
-    /// A group was mounted: perhaps it is what the log lacked.
+    /// A group was mounted: it may be what the log lacked.
     #[boxed]
     pub async fn group_is_here(&self) {
         let redo = self.shared();
@@ -74,13 +74,13 @@ impl RedoManager {
         if stopped || redo.problem().is_some() {
             self.open().await;
         } else if let Some(log) = redo.log().filter(|_| !self.is_read_only()) {
-            // Perhaps it is where the log is to be archived; if not, that was told before.
+            // It may be where the log is to be archived; if not, that was reported before.
             let _ = self.apply_archive_dest(&log).await;
         }
     }
 
-    /// Opens a log that does not open as it is, also where acknowledged records may be lost: those that
-    /// are only on media which are not here. Gives what was found.
+    /// Opens a log that does not open as it is, even if acknowledged records may be lost: those that are
+    /// only on missing media. Returns what was found.
     ///
     /// # Errors
     /// There is no log, it is open already, or it cannot be opened even so.
@@ -116,14 +116,14 @@ impl RedoManager {
         }
     }
 
-    /// Ends a log that has stopped, which is as good as closed: it lets go of its files, so that they can be
-    /// opened anew.
+    /// Ends a log that has stopped, which is as good as closed: it releases its files, so that they can
+    /// be opened anew.
     fn end_stopped(&self) -> Result<()> {
         let redo = self.shared();
         let Some(log) = redo.log().filter(|log| log.log().stopped().is_some()) else {
             return Ok(());
         };
-        // What it wrote last may yet come over what the next one acknowledges.
+        // Its last writes may yet overwrite what the next one acknowledges.
         if log.log().is_owed() {
             let error = Error::new(1531, "the redo log that has stopped waits for its writes");
             return Err(error.hint(
@@ -143,8 +143,8 @@ impl RedoManager {
         let _ = self.apply_archive_dest(log).await;
     }
 
-    /// Removes files of this log in mounted groups that it does not know: of a statement that was cut
-    /// off. A file with anything else in it may be what another log has lost sight of, and stays.
+    /// Removes files of this log in mounted groups that it does not know, left by a statement that was
+    /// cut off. A file with anything else in it may be what another log has lost sight of, and stays.
     async fn sweep_redo(&self, log: &RedoLog) {
         let Ok(data) = decoded(log.control()) else { return };
         let groups = log.log().groups();
@@ -169,7 +169,7 @@ impl RedoManager {
                         || GroupHeader::decode(&head).is_ok_and(of_this)
                 });
                 if is_ours {
-                    // It takes room alone, and is looked at again at the next opening.
+                    // It only takes space, and is checked again at the next opening.
                     let _ = group.remove(&listed.path).await;
                 }
             }
@@ -202,8 +202,8 @@ impl RedoManager {
             return Ok(None);
         }
         if force {
-            // Before it is: whoever opens it after a crash in between must know. One that opens as it is
-            // has lost nothing, and is noted all the same.
+            // Noted before it is done: after a crash in between, the next opener must know. A log that
+            // opens as it is has lost nothing, and is noted all the same.
             control.note(|notes| notes.was_forced = true).await?;
         }
         match control.in_more_copies(&group).await {
@@ -260,8 +260,8 @@ impl RedoManager {
         missing
     }
 
-    /// Recovers what the control file knows and opens it. Failed media that still owe an answer to the log
-    /// before it do not return.
+    /// Recovers what the control file knows and opens the log. Failed media that still owe an answer to
+    /// the previous log do not return.
     pub(super) async fn open_log(
         &self,
         control: ControlFile,
@@ -359,8 +359,8 @@ impl RedoManager {
     }
 
     /// Opens the log anew as if the program had been killed and started again: what was not written by
-    /// then is gone. `each` is told kind and bytes of the records since the last checkpoint that are found
-    /// in it, where they are not those of a [`LogUser`].
+    /// then is gone. `each` is called with kind and bytes of the records found since the last checkpoint,
+    /// unless they are those of a [`LogUser`].
     ///
     /// # Errors
     /// There is no log, or it cannot be opened again.
@@ -407,7 +407,7 @@ impl RedoManager {
         }
     }
 
-    /// Refuses what would take away a disk group that the log is in.
+    /// Refuses anything that would remove a disk group that the log is in.
     ///
     /// # Errors
     /// `number` with what is kept there and the next step.

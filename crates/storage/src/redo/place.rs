@@ -1,5 +1,5 @@
-//! Checks of a redo medium in a directory. A file system that hangs, as over a network, must stop
-//! nobody, and a log file of another database is not ours to write or to remove.
+//! Checks of a redo medium in a directory. A file system that hangs, such as one over a network, must
+//! stop nobody, and a log file of another database is not ours to write or to remove.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,9 +20,9 @@ use super::new_file::Owner;
 use crate::error::{Error, Result};
 use crate::files::absolute;
 
-/// A file system that takes longer to say what is in some files is done without.
+/// Time that a file system may take to say what is in some files; a slower one is done without.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// As long as it may take to make a file, or to remove one.
+/// Time that making or removing a file may take.
 pub(super) const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
 /// How often somebody looks whether another has his answer.
 const LOOK: Duration = Duration::from_millis(10);
@@ -42,7 +42,7 @@ pub(super) struct Found {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked(Arc<Mutex<BTreeMap<PathBuf, Instant>>>);
 
-/// The right to ask a directory, until it is dropped.
+/// The right to query a directory, until it is dropped.
 struct Turn {
     asked: Asked,
     directory: PathBuf,
@@ -80,8 +80,8 @@ impl Asked {
         }
     }
 
-    /// What `work` finds in `directory`, in a thread; `None` where that does not answer, now or from
-    /// before.
+    /// What `work` finds in `directory`, run in a thread; `None` if the directory does not answer, now or
+    /// since an earlier query.
     async fn run<T: Send + 'static>(
         &self,
         env: &SharedEnv,
@@ -96,7 +96,7 @@ impl Asked {
             // Nobody waits for it any more where it was late. It is dropped before the next has his turn.
             let _ = send.send((answer, turn));
         };
-        // A thread may wait for as long as it likes; a worker of the runtime has others to serve.
+        // A thread may wait for as long as it likes; a worker of the runtime has other tasks to serve.
         std::thread::Builder::new().name("redo place".to_owned()).spawn(look).ok()?;
         match select(receive, env.sleep(patience)).await {
             Either::Left((answer, _)) => answer.ok().map(|(answer, _turn)| answer),
@@ -114,7 +114,7 @@ struct Headers {
 }
 
 fn headers_of(path: &Path) -> Headers {
-    // What is no file, as a pipe, may never answer.
+    // Something that is no file, such as a pipe, may never answer.
     let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     let Some(file) = is_file.then(|| File::open(path).ok()).flatten() else {
         return Headers::default();

@@ -58,7 +58,7 @@ impl RedoManager {
         }
     }
 
-    /// Does what a changed parameter means for the log, and gives a notice of what it does not mean.
+    /// Applies a changed parameter to the log, and returns a notice of what the change does not affect.
     /// `is_set`: it has a value that is not empty, now or after the next start.
     ///
     /// # Errors
@@ -88,8 +88,8 @@ impl RedoManager {
         }))
     }
 
-    /// Has a log that is archived go on in the place that log_archive_dest names, if that is mounted. It
-    /// may have been changed for the next start, or for the last one alone.
+    /// Lets a log that is archived go on in the place that log_archive_dest names, if that is mounted.
+    /// The parameter may have been changed for the next start, or for the last one alone.
     ///
     /// # Errors
     /// That group is not mounted; the control file cannot be written.

@@ -26,7 +26,7 @@ use crate::files::{Progress, absolute};
 use crate::request::NewLogfile;
 use crate::settings::{LOG_ARCHIVE_DEST, LOG_BLOCK_SIZE, REDO_QUORUM};
 
-/// Bytes of a log group whose size is not said.
+/// Default size of a log group, in bytes.
 const SIZE_DEFAULT: u64 = 64 << 20;
 /// The least and the most.
 const SIZE_MIN: u64 = 1 << 20;
@@ -120,7 +120,7 @@ impl RedoManager {
         let devices: BTreeMap<String, Arc<dyn Device>> = devices.collect();
         let (places, mut files): (Vec<Place>, Vec<NewFile>) = files.into_iter().unzip();
         let added = async {
-            // Named before the log knows them: what is named and not known nobody asks for.
+            // Named before the log knows them: nobody asks for a file that has a name and is unknown.
             for new in &mut files {
                 self.name_redo_file(new).await?;
             }
@@ -188,7 +188,7 @@ impl RedoManager {
             let text = "there is a redo log that is not open";
             return Err(Error::new(1531, text).hint("end this command: the next one opens it"));
         }
-        // Files of a log that did not come to be, or was given up, belong to nobody.
+        // Files of a log that never came to be, or was dropped, belong to nobody.
         let database =
             DatabaseId(u128::from(self.env().random()) << 64 | u128::from(self.env().random()));
         let archive_dest = match self.settings().text(LOG_ARCHIVE_DEST) {
@@ -307,7 +307,7 @@ impl RedoManager {
         let mut left = Vec::new();
         for number in numbers {
             log.log().drop_group(*number).await?;
-            // The log does not know them any more; what is left of them takes room alone.
+            // The log no longer knows them; what is left of them only takes space.
             for place in &places {
                 log.release(place, Some(*number));
                 left.extend(self.removed_or_left(place, *number, own).await);

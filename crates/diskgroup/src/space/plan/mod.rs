@@ -152,8 +152,8 @@ pub struct Plan {
     pub moves: Vec<Move>,
     /// What becomes of each disk, by number.
     pub disks: Vec<DiskPlan>,
-    /// What must move and cannot. Who asked for a DROP or RESIZE is to be refused if this is not
-    /// empty; after the loss of a disk the moves are done as far as they go.
+    /// Legs that must move and cannot. If this is not empty, a DROP or RESIZE is to be refused;
+    /// after the loss of a disk the moves are done as far as possible.
     pub unplaced: Vec<Unplaced>,
     /// The least number of legs that any plan must move to reach the targets: what the disks are
     /// short of, and what copies that must lie apart add to it.

@@ -1,4 +1,4 @@
-//! Finding out what is known of a column of whole numbers, and encoding it so.
+//! The analysis of a column of whole numbers, and its encoding.
 
 use super::{ENTRY, patch_bytes};
 use crate::bits::{BLOCK, width_of};
@@ -25,13 +25,14 @@ struct Plan {
 }
 
 impl Plan {
-    /// Codes as they are.
+    /// Plain codes.
     fn plain(width: usize, lane: u8, rows: usize) -> Plan {
         let bytes = block_bytes(rows, width, lane);
         Plan { width, packed: width, patches: 0, least: None, bytes }
     }
 
-    /// Of what is to be packed the bits that take fewest bytes, if that is fewer than of `self`.
+    /// The bit width that takes fewest bytes for the values to be packed, if those are fewer than
+    /// for `self`.
     fn or(self, lane: u8, rows: usize, values: impl Iterator<Item = u64>) -> Plan {
         let mut widths = [0usize; 65];
         values.for_each(|value| widths[width_of(value)] += 1);
@@ -78,7 +79,7 @@ impl Plan {
     }
 }
 
-/// Whether nearly all of what is above `base` would do with a quarter of what there is room for.
+/// Whether nearly all values above `base` would fit a quarter of the bits.
 fn has_rare<T: Copy>(values: &[T], above: impl Fn(T) -> u64, width: usize) -> bool {
     let is_large = |value: &&T| above(**value) >> width.saturating_sub(2) != 0;
     let part = values.iter().step_by(values.len().div_ceil(SAMPLE)).filter(is_large).count();
@@ -95,7 +96,7 @@ fn has_order<T: Copy + Ord>(values: &[T]) -> bool {
     is_so(&values[..values.len().min(SAMPLE)]) && is_so(values)
 }
 
-/// What each code but the first is above the one before it.
+/// The difference of each code but the first from the one before it.
 fn steps_of(codes: &[u64]) -> impl Iterator<Item = u64> {
     codes.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]))
 }
@@ -106,7 +107,7 @@ fn above_least(codes: &[u64], least: u64, lane: u8) -> impl Iterator<Item = u64>
     std::iter::once(0).chain(steps_of(codes).map(move |step| step.wrapping_sub(least) & mask))
 }
 
-/// A number that divides others, told by products, as those take less time.
+/// Divisibility by a number, tested with products, which are faster than divisions.
 #[derive(Clone, Copy)]
 struct Divisor {
     number: u64,
@@ -160,7 +161,7 @@ impl Divisor {
     }
 }
 
-/// Whether a look at a block says that it may be worth it.
+/// Whether a look at one block suggests that it may pay off.
 fn may_fit(numbers: &[i64], range: &(i64, i64)) -> bool {
     let above = |number: i64| number.wrapping_sub(range.0) as u64;
     let width = width_of(above(range.1));
@@ -189,7 +190,7 @@ pub fn encode(numbers: &[i64], ranges: &[(i64, i64)]) -> Option<Vec<u8>> {
     let plain = blocks().map(|(numbers, (low, high))| {
         block_bytes(numbers.len(), width_of(high.wrapping_sub(*low) as u64), plain_lane)
     });
-    // Of little nothing is to be saved, as every column has its header.
+    // A short column saves nothing, because every column has its header.
     if fitted + fitted / 7 + 256 > plain.sum() {
         return None;
     }

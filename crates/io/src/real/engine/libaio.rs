@@ -262,8 +262,8 @@ impl Drop for Lane {
 async fn reap_when_ready(watched: AsyncFd<OwnedFd>, lane: Weak<Lane>) {
     while let Ok(mut guard) = watched.readable().await {
         let mut count = [0u8; 8];
-        // Emptied before the completions are read, so that what comes later shows again; an
-        // error means that somebody emptied it already.
+        // Drained before the completions are read, so that later ones signal it again; an error
+        // means that somebody else drained it already.
         let _ = rustix::io::read(guard.get_inner(), &mut count);
         guard.clear_ready();
         let Some(lane) = lane.upgrade() else { return };

@@ -1,7 +1,7 @@
 //! The ways to hand an operation to the kernel.
 //!
-//! Every engine owns one *lane* (ring, context) per thread that submits, so that a thread submits
-//! and usually reaps without meeting another.
+//! Every engine owns one *lane* (ring, context) per submitting thread, so that a thread submits,
+//! and usually reaps, without contention.
 
 #![expect(unsafe_code, reason = "tokio wants a promise about the descriptors it watches")]
 

@@ -157,8 +157,9 @@ impl Lane {
             if count == BATCH {
                 continue;
             }
-            // Even to look, because the view of the queue stores the tail it saw when it goes: it
-            // would take back an entry pushed meanwhile. Who holds the lock reaps after it.
+            // The lock is needed even to look: when the view of the queue is dropped, it stores the
+            // tail that it saw, which would undo an entry pushed meanwhile. Whoever holds the lock
+            // reaps afterwards.
             let Ok(alone) = self.submission.try_lock() else {
                 return;
             };

@@ -14,7 +14,7 @@ const IOV_MAX: usize = 1024;
 /// The kernel moves at most 2 GiB less a page in one call; half of it keeps lengths aligned.
 const PIECE_MAX: usize = 1 << 30;
 
-/// What the kernel is asked.
+/// The operation that is asked of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     Read,

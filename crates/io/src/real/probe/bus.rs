@@ -40,12 +40,12 @@ pub(super) fn slot(disk: &Path) -> Option<String> {
     (parts.len() == 4 && parts.iter().all(is_number)).then_some(name)
 }
 
-/// What goes to one disk of an array, and what to all of them, in bytes; nothing of a single disk.
+/// The chunk and the full stripe of an array, in bytes; nothing for a single disk.
 pub(super) fn stripe(block: &Block) -> (Option<u64>, Option<u64>) {
     let number = |name: &str| block.number(name).filter(|bytes| *bytes > 0);
     let sector = number("queue/physical_block_size").unwrap_or(4096).max(4096);
     let unit = number("md/chunk_size").or_else(|| {
-        // Some say their whole size, or their sector.
+        // Some devices report their whole size, or their sector.
         let size = read(&block.disk.join("size"))?.parse::<u64>().ok()?.saturating_mul(512);
         number("queue/minimum_io_size").filter(|unit| *unit > sector && *unit < size / 2)
     });

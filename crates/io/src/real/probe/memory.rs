@@ -1,4 +1,4 @@
-//! Places that keep nothing: file systems and disks in memory.
+//! Volatile storage: file systems and disks in memory.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -8,8 +8,8 @@ use super::super::sysfs::{Block, read};
 /// File systems in memory, by the number that the kernel gives their kind.
 const IN_MEMORY: [(u32, &str); 2] = [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs")];
 
-/// What keeps a path in memory, so that nothing of it outlives the machine: `tmpfs`, `ramfs`, `zram`,
-/// `ram`; `None` where a device is below, as far as the system says.
+/// The kind of memory that a path is kept in, whose contents do not outlive the machine: `tmpfs`,
+/// `ramfs`, `zram`, `ram`; `None` where a device is below, as far as the system says.
 pub fn in_memory(path: &Path) -> Option<&'static str> {
     let about = std::fs::metadata(path).ok()?;
     if !about.file_type().is_block_device() {

@@ -32,7 +32,7 @@ pub enum DiskKind {
     Other,
 }
 
-/// What is known about a path that may be a disk. `None`: nobody says.
+/// What is known about a path that may be a disk. `None`: unknown.
 #[derive(Clone, Debug)]
 pub struct DiskFacts {
     /// The path asked about.
@@ -75,7 +75,7 @@ pub struct DiskFacts {
     pub partitions: Vec<String>,
     /// Where a partition starts, in bytes.
     pub partition_start: Option<u64>,
-    /// Whose mark it bears.
+    /// The owner of the signature on it.
     pub signature: Option<&'static str>,
     /// Owner of the node or file.
     pub uid: u32,
@@ -89,15 +89,15 @@ pub struct DiskFacts {
     pub writable: bool,
     /// The block device below a file.
     pub below: Option<PathBuf>,
-    /// The enclosure, else the controller, that it hangs on, in `/sys`.
+    /// The enclosure, else the controller, that it is attached to, in `/sys`.
     pub path_to_disk: Option<PathBuf>,
     /// The controller, by address and driver.
     pub controller: Option<String>,
-    /// Where on it, as it tells: the slot of an enclosure, else the address on its bus.
+    /// Its place there: the slot of an enclosure, else the address on its bus.
     pub slot: Option<String>,
-    /// What an array puts on one of its disks before it goes on to the next, in bytes.
+    /// The chunk of an array: what goes to one of its disks before the next one, in bytes.
     pub stripe_unit: Option<u64>,
-    /// What it puts on all of them, in bytes.
+    /// The full stripe of an array, in bytes.
     pub stripe: Option<u64>,
 }
 
@@ -108,7 +108,7 @@ impl DiskFacts {
         self.partition_start.is_none_or(|start| start.is_multiple_of(unit))
     }
 
-    /// Who uses it, for people; empty if nobody seems to. Nothing helps against that but to let go.
+    /// Who uses it, in words; empty if nobody seems to. Only they can release it.
     pub fn users(&self) -> Vec<String> {
         let mut users: Vec<String> =
             self.mounts.iter().map(|point| format!("mounted on {}", point.display())).collect();
@@ -121,7 +121,7 @@ impl DiskFacts {
         users
     }
 
-    /// What is on it, for people, as far as marks tell; its owner may give that up.
+    /// What is on it, in words, as far as signatures tell; its owner may give that up.
     pub fn content(&self) -> Vec<String> {
         let mut content = Vec::new();
         if !self.partitions.is_empty() {
@@ -132,11 +132,11 @@ impl DiskFacts {
     }
 }
 
-/// Finds out about one path. `own` are marks of ours, looked for first.
+/// Inspects one path. `own` are signatures of ours, looked for first.
 ///
 /// # Errors
-/// [`IoErrorKind::NotFound`] or [`IoErrorKind::Permission`] on the way to it; a disk that may
-/// merely not be read is described as far as others tell.
+/// [`IoErrorKind::NotFound`] or [`IoErrorKind::Permission`] on the path to it. A disk that merely
+/// cannot be read is described from other sources.
 pub fn probe(path: &Path, own: &[Mark]) -> Result<DiskFacts, IoError> {
     let metadata = std::fs::metadata(path).map_err(|e| {
         let kind = e.raw_os_error().map_or(IoErrorKind::Os(0), kind_of);
@@ -159,7 +159,7 @@ pub fn probe(path: &Path, own: &[Mark]) -> Result<DiskFacts, IoError> {
     }
     match signature::find(path, facts.size, own) {
         Ok(found) => (facts.signature, facts.readable) = (found, true),
-        // Who may not even read it, whatever the permission bits say, does not get to write it.
+        // If it cannot even be read, whatever the permission bits say, it counts as not writable.
         Err(_) => (facts.readable, facts.writable) = (false, false),
     }
     Ok(facts)
@@ -245,7 +245,7 @@ fn blank(path: &Path, kind: DiskKind, metadata: &std::fs::Metadata) -> DiskFacts
     }
 }
 
-/// What holds for a disk and for every file on it.
+/// Properties that a disk shares with every file on it.
 fn fill_from_sysfs(facts: &mut DiskFacts, block: &Block) {
     let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
     facts.logical_sector = block.number("queue/logical_block_size").map(narrow);

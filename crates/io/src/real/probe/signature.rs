@@ -112,7 +112,8 @@ fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> std::io::Result<us
     while done < buffer.len() {
         match file.read_at(&mut buffer[done..], offset + done as u64) {
             Ok(0) => break,
-            // What direct I/O gives before the end of a file need not be aligned to go on.
+            // A direct read that stops before the end of a file may leave an offset that is not
+            // aligned to continue at.
             Ok(got) => {
                 done += got;
                 if got % 512 != 0 {

@@ -1,4 +1,4 @@
-//! UPDATE and DELETE.
+//! UPDATE and DELETE of tables in the heap.
 
 use std::sync::Arc;
 

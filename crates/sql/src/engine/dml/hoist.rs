@@ -1,5 +1,5 @@
-//! Queries within a statement that lock rows, as of `where id = (select id .. for update skip locked)`: each is run
-//! once, before the statement, which then reads what it gave.
+//! Subqueries that lock rows, as in `where id = (select id .. for update skip locked)`: each is run once,
+//! before the statement, which then reads its result.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::failure::from_datafusion;
 use crate::rows::Scope;
 use crate::walk;
 
-/// Takes queries that lock rows out of a statement, the innermost first.
+/// Extracts queries that lock rows from a statement, the innermost first.
 struct Taken<'a> {
     engine: &'a Engine,
     depth: usize,
-    /// How deep the statement itself is.
+    /// The nesting depth of the statement itself.
     outermost: usize,
     found: Vec<(String, Query)>,
 }
@@ -44,8 +44,9 @@ impl VisitorMut for Taken<'_> {
 }
 
 impl Engine {
-    /// Runs the queries within a statement that lock rows; what they give is known to it from then on. Whether
-    /// others have not changed a row meanwhile. `made`: the tables of what they give, which last as long.
+    /// Runs the queries within a statement that lock rows; the statement then uses their results. Returns
+    /// false if others have changed a row meanwhile. `made` receives the tables of the results, and keeps
+    /// them known.
     pub(super) async fn lock_within<'a>(
         &'a self,
         scope: &Scope,

@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// Refuses who may not add rows with values of these columns, or not change those that are there.
+    /// Refuses a role that may not add rows with values of these columns, or not change existing ones.
     fn check_insert_rights(
         &self,
         columns: &RowColumns,
@@ -249,7 +249,7 @@ impl Engine {
         Ok(plan.schema().fields().len())
     }
 
-    /// What is done with rows whose key is there.
+    /// The action for rows whose key exists already.
     fn conflict(
         &self,
         columns: &RowColumns,
@@ -312,7 +312,7 @@ fn refuse_queries(set: &[Assignment], selection: Option<&Expr>) -> Result<(), Er
     Ok(())
 }
 
-/// The error of a value for a column that takes none.
+/// The error for a value of a column that takes none.
 fn not_given(columns: &RowColumns, column: usize) -> Error {
     let name = columns.schema.field(column).name();
     let text = format!("a value other than DEFAULT cannot be inserted into column \"{name}\"");
@@ -360,7 +360,7 @@ fn check_count(
     Err(Error::new(number, "42601", text).next(next))
 }
 
-/// Puts the default of a column in the place of each DEFAULT.
+/// Replaces each DEFAULT by the default of its column.
 fn fill_in(columns: &RowColumns, places: &[usize], values: &mut Values) -> Result<(), Error> {
     for row in &mut values.rows {
         for (value, at) in row.content.iter_mut().zip(places) {
@@ -372,7 +372,7 @@ fn fill_in(columns: &RowColumns, places: &[usize], values: &mut Values) -> Resul
     Ok(())
 }
 
-/// The index whose keys ON CONFLICT is about.
+/// The index that ON CONFLICT refers to.
 fn arbiter(columns: &RowColumns, target: ConflictTarget) -> Result<usize, Error> {
     let indexes = &columns.rows.indexes;
     match target {

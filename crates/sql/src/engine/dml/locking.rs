@@ -25,7 +25,7 @@ use crate::failure::from_arrow;
 use crate::names;
 use crate::rows::{ROW_ID, RowColumns, Scope};
 
-/// What the columns begin with that have the numbers of rows to lock.
+/// Prefix of the columns that have the numbers of rows to lock.
 const LOCK: &str = "\u{1}lock";
 
 /// A table whose rows are locked.
@@ -106,7 +106,7 @@ impl Engine {
         shown(&schema, batches, &origins)
     }
 
-    /// Has the tables that a clause is about come with the numbers of their rows.
+    /// Adds the row numbers of the tables that a clause names.
     fn lock_tables(
         &self,
         clause: &LockClause,
@@ -142,7 +142,7 @@ impl Engine {
             let columns = if is_with { None } else { self.row_table(&name)? };
             let Some(columns) = columns else {
                 if !is_with && !self.has_table(name.table()) {
-                    // That there is no such table is told as of any query.
+                    // A missing table is reported as for any query.
                     continue;
                 }
                 let text = format!("the lock of rows of \"{}\"", name.table());
@@ -257,8 +257,8 @@ async fn lock_all(
     Ok(true)
 }
 
-/// Locks the rows of a batch as they come, as many as are wanted; those that are locked. `None`: one was
-/// changed meanwhile.
+/// Locks the rows of a batch as they come, as many as are wanted, and returns those that are locked.
+/// `None`: one was changed meanwhile.
 async fn lock_some(
     scope: &Scope,
     tables: &[Locked],

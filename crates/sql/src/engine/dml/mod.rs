@@ -1,5 +1,5 @@
-//! Statements that change rows of tables in the heap, or lock them. UPDATE and DELETE are a query for the
-//! numbers of rows, and then a change of those: DataFusion's own hooks would drop predicates.
+//! Statements that change or lock rows of tables in the heap. UPDATE and DELETE run a query for row
+//! numbers, and then change these rows: DataFusion's own hooks would drop predicates.
 
 mod change;
 mod hoist;
@@ -26,16 +26,16 @@ use crate::engine::{Engine, Outcome};
 use crate::error::Error;
 use crate::rows::{PLANNED_BEFORE, Scope};
 
-/// A statement whose rows others change again and again is given up after so many times.
+/// Retries after which a statement is given up because others keep changing its rows.
 pub(super) const TRIES: usize = 1000;
 
 /// What became of a statement that changes rows.
 pub(super) enum Effect {
-    /// So many rows were changed.
+    /// The number of rows that were changed.
     Count(u64, &'static str),
-    /// Rows were changed, and these are asked for.
+    /// Rows were changed, and the statement returns them.
     Rows(SchemaRef, Vec<RecordBatch>),
-    /// Others have changed a row meanwhile: it is to be run again.
+    /// Others have changed a row meanwhile: the statement must be run again.
     Again,
 }
 
@@ -52,7 +52,7 @@ impl Effect {
     }
 }
 
-/// The error of a statement whose rows others change again and again.
+/// The error for a statement whose rows others keep changing.
 pub(super) fn changed_again_and_again() -> Error {
     let text = format!("others have changed the rows {TRIES} times meanwhile");
     Error::new(8177, "40001", text).next("run the statement again")

@@ -25,7 +25,7 @@ use crate::names;
 use crate::rows::{ROW_ID, RowColumns, Written};
 use crate::walk;
 
-/// The column by which rows of the table and those that chose them belong together.
+/// The column that matches rows of the table with the rows that chose them.
 const PLACE: &str = "\u{1}place";
 
 /// What a RETURNING clause asks for.
@@ -50,7 +50,7 @@ impl Returning {
         Returning { items, alias, has_more, others: Vec::new() }
     }
 
-    /// The items, with each * as the columns that it stands for.
+    /// The items, with each * expanded to its columns.
     fn expanded(&self, columns: &RowColumns) -> Vec<SelectItem> {
         let alias = names::folded(&self.alias);
         let own = columns.schema.fields().iter().map(|field| field.name().clone());
@@ -119,7 +119,7 @@ fn column_of(table: &str, column: &str) -> SqlExpr {
 }
 
 impl Engine {
-    /// Refuses to give columns that may not be read.
+    /// Refuses to return columns that may not be read.
     pub(super) fn check_returning(
         &self,
         columns: &RowColumns,
@@ -223,7 +223,7 @@ impl Engine {
         Box::pin(self.rows_of(query)).await
     }
 
-    /// Refuses what makes one row of several: RETURNING has one for each.
+    /// Refuses anything that makes one row of several: RETURNING gives one for each.
     async fn refuse_aggregates(&self, query: &Query) -> Result<(), Error> {
         let SetExpr::Select(select) = &*query.body else { return Ok(()) };
         let state = self.state();

@@ -24,7 +24,7 @@ pub(super) struct Made<'a> {
 
 impl Drop for Made<'_> {
     fn drop(&mut self) {
-        // That it is not there is no fault.
+        // It is no error that it does not exist.
         let _ = self.engine.context().deregister_table(TableReference::bare(self.name.as_str()));
     }
 }
@@ -36,7 +36,7 @@ impl Engine {
         NEXT.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Has queries know a table by this name.
+    /// Makes a table known to queries under this name.
     pub(super) fn make(
         &self,
         name: String,
@@ -63,7 +63,7 @@ impl Engine {
         }
     }
 
-    /// Why a statement changes nothing: there is no table whose rows change.
+    /// Why a statement changes nothing: it names no table whose rows change.
     pub(in crate::engine) fn no_change(&self, statement: &SqlStatement) -> Error {
         let target = match statement {
             SqlStatement::Update(update) => Some(&update.table),
@@ -142,7 +142,7 @@ pub(super) fn alias_of(table: &TableWithJoins) -> Result<Ident, Error> {
     }
 }
 
-/// The table with the numbers of its rows, known by the name that it has in the statement.
+/// The table with the numbers of its rows, under the name that it has in the statement.
 pub(super) fn numbered(table: &TableWithJoins) -> Result<TableWithJoins, Error> {
     if !table.joins.is_empty() {
         return Err(Error::not_yet("a change of a join").next("use FROM, or USING"));

@@ -1,5 +1,5 @@
-//! Parts of a WITH that change rows: each is run once, before what follows, and what it returns has the name
-//! of the part from then on. All see the tables as the statement does, not what the others change.
+//! Data-modifying parts of a WITH: each is run once, before what follows, and from then on its name
+//! stands for the rows it returned. All see the tables as the statement does, not each other's changes.
 
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{Cte, SetExpr, TableAlias, TableAliasColumnDef, With};
@@ -40,7 +40,7 @@ impl Engine {
             let before = (!left.cte_tables.is_empty()).then(|| left.clone());
             match self.change(scope, before, statement).await? {
                 Effect::Again => return Ok(None),
-                // Who asks for rows that are not returned is told that there is no such table.
+                // A reference to rows that are not returned gets the error for a missing table.
                 Effect::Count(..) => {}
                 Effect::Rows(schema, batches) => {
                     let name = format!("\u{2}{}{}", self.next_made(), cte.alias.name.value);

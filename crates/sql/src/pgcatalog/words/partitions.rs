@@ -1,4 +1,4 @@
-//! `pg_partition_ancestors(table)` in FROM: no table is a part of another one, so that it has no rows.
+//! `pg_partition_ancestors(table)` in FROM: no table is a partition of another, so it returns no rows.
 
 use datafusion::sql::sqlparser::ast::{Query, SetExpr, TableFactor};
 

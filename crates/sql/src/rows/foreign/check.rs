@@ -1,4 +1,4 @@
-//! New values of foreign keys: whether the keys are there.
+//! New values of foreign keys: whether the referenced keys exist.
 
 use std::collections::HashSet;
 use std::ops::Bound;

@@ -1,6 +1,7 @@
-//! Foreign keys: what the changes of a statement have done to keys is noted and settled when the statement ends. A row
-//! that refers to a key locks it, so that nobody takes it away before the transaction ends; who takes a key away has it
-//! locked, looks who refers to it now, and does with these rows what the foreign key says.
+//! Foreign keys: what the changes of a statement did to keys is recorded, and settled when the statement
+//! ends. A row that refers to a key locks it, so that nobody removes the key before the transaction ends;
+//! a transaction that removes a key has it locked, looks up which rows refer to it now, and does with
+//! these what the foreign key says.
 
 mod check;
 mod find;

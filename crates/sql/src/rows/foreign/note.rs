@@ -1,4 +1,4 @@
-//! Notes of changes about keys of foreign keys.
+//! Records of changes to keys that foreign keys refer to or consist of.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

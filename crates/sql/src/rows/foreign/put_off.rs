@@ -1,4 +1,4 @@
-//! Checks of foreign keys that wait for the end of the transaction.
+//! Foreign key checks deferred to the end of the transaction.
 
 use std::collections::BTreeMap;
 

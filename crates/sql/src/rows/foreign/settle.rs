@@ -177,7 +177,7 @@ impl References<'_> {
         }
     }
 
-    /// Does with rows that refer to keys that have gone what their foreign keys say.
+    /// Applies the action of their foreign keys to rows that refer to removed keys.
     pub(super) async fn follow(&self, gone: &Gone, part: Part) -> Result<(), Error> {
         for _ in 0..TRIES {
             if self.follow_once(gone, part).await? {
@@ -254,7 +254,7 @@ impl References<'_> {
         new: Option<&[ArrayRef]>,
     ) -> Result<bool, Error> {
         for _ in 0..TRIES {
-            // Who waited for its definition finds other columns, or another key.
+            // A transaction that waited for its definition may find other columns, or another key.
             let own = self.table_if_any(one.table).await?;
             let own = own.filter(|own| own.rows.foreign.contains(one.key));
             let Some(own) = own else { return Ok(false) };
@@ -387,7 +387,7 @@ struct One<'a> {
     is_update: bool,
 }
 
-/// Refuses new keys that are no values of the columns which are to follow them.
+/// Refuses new keys that are not valid values of the referencing columns.
 fn check_exact(
     one: &One<'_>,
     own: &RowColumns,
