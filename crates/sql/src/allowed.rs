@@ -11,7 +11,7 @@ use crate::walk;
 
 const IN_PLACE: &str = "tables here are files read in place";
 
-/// Refuses what would not last.
+/// Refuses statements whose effect would not last.
 ///
 /// # Errors
 /// 03001 with what to do instead.
@@ -65,7 +65,7 @@ fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
     }
 }
 
-/// Whether a query locks rows, or one within it does.
+/// Whether a query, or a query within it, locks rows.
 pub(crate) fn locks_rows(query: &Query) -> bool {
     struct Locks;
     impl Visitor for Locks {
@@ -116,7 +116,7 @@ pub(crate) fn refused(statement: &SqlStatement) -> Error {
     }
 }
 
-/// The first words of a statement in capitals, up to what it names.
+/// The first words of a statement, in capitals, up to the name of its object.
 fn words(statement: &SqlStatement) -> String {
     let text = statement.to_string();
     let letters = |w: &&str| w.chars().all(|c| c.is_ascii_uppercase() || c == '_');

@@ -1,9 +1,10 @@
-//! Subqueries that are no join: run once for each set of values that they take from the outer row.
+//! Subqueries that cannot become joins: run once for each set of values that they take from the outer row.
 //!
-//! DataFusion turns subqueries into joins, and so do our rules. What neither can turn (a recursive query
-//! that starts from the outer row, a window or a LIMIT over its rows, an expression over both rows) is
-//! planned here: an operator puts the result of the subquery beside each row, and keeps it for the next
-//! row with the same values. It is the last resort, for a plan that could not be made with joins alone.
+//! DataFusion turns subqueries into joins, and so do our rules. What neither can turn into one (a
+//! recursive query that starts from the outer row, a window or a LIMIT over its rows, an expression over
+//! both rows) is planned here: an operator puts the result of the subquery beside each row, and keeps it
+//! for later rows with the same values. It is the last resort, for a plan that cannot be made with joins
+//! alone.
 
 mod exec;
 mod node;
@@ -27,8 +28,8 @@ pub(crate) use self::planner::ApplyPlanner;
 use self::rewrite::{applied, tied};
 use crate::walk::Walk;
 
-/// With up to this many subqueries, each is tried to find the one that is no join; with more, all are run
-/// for each row.
+/// With up to this many subqueries, each is tried to find the one that cannot become a join; with more,
+/// all are run for each row.
 const TRIED: usize = 8;
 
 /// The physical form of a plan.
@@ -53,7 +54,7 @@ pub(crate) async fn optimized(state: &SessionState, plan: &LogicalPlan) -> Resul
     }
 }
 
-/// The optimized form of a plan that lacks joins for its subqueries; `None`: it cannot be run.
+/// The optimized form of a plan whose subqueries cannot all become joins; `None`: it cannot be run.
 async fn otherwise(state: &SessionState, plan: &LogicalPlan) -> Option<LogicalPlan> {
     let count = tied(plan).ok()?;
     let each = 0..if (2..=TRIED).contains(&count) { count } else { 0 };
@@ -67,7 +68,7 @@ async fn otherwise(state: &SessionState, plan: &LogicalPlan) -> Option<LogicalPl
     None
 }
 
-/// The optimized form of a plan, of which a physical one can be made.
+/// The optimized form of a plan, from which a physical plan can be made.
 async fn attempt(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
     let plan = state.optimize(plan)?;
     let mut nulls = HashMap::new();
@@ -84,7 +85,7 @@ async fn attempt(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan
     Ok(plan)
 }
 
-/// The values from outside that a plan, and what is within it, takes.
+/// The outer values that a plan, and the plans within it, take.
 fn placeholders(plan: &LogicalPlan) -> Result<Vec<Expr>> {
     let mut found = Vec::new();
     plan.apply_with_subqueries(|plan| {

@@ -1,4 +1,5 @@
-//! Texts as bytes, as PostgreSQL reads a bytea: `\x` and hexadecimal digits, or letters with `\\` and `\ooo`.
+//! Texts as bytes, as PostgreSQL reads bytea: `\x` and hexadecimal digits, or characters with the
+//! escapes `\\` and `\ooo`.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use datafusion::error::DataFusionError;
 
 use crate::error::Error;
 
-/// Characters of a text that an error shows.
+/// The most characters of a text that an error shows.
 const SHOWN: usize = 60;
 
 /// Whether a cast is from a text to bytes.
@@ -19,10 +20,10 @@ pub(crate) fn is_from_text(from: &DataType, to: &DataType) -> bool {
     is_text && matches!(to, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
-/// Texts as bytes; with `is_try` those that are none are null.
+/// Texts as bytes; with `is_try`, texts that are not bytea become null.
 ///
 /// # Errors
-/// 22P02 a text that is none.
+/// 22P02 a text is not a bytea.
 pub(crate) fn bytes_of(texts: &ArrayRef, to: &DataType, is_try: bool) -> Result<ArrayRef> {
     let texts = cast(texts, &DataType::Utf8)?;
     let one = |text: Option<&str>| match text.map(|text| (text, read(text.as_bytes()))) {
@@ -38,13 +39,13 @@ pub(crate) fn bytes_of(texts: &ArrayRef, to: &DataType, is_try: bool) -> Result<
 
 fn wrong(text: &str) -> Error {
     let shown: String = text.chars().take(SHOWN).collect();
-    // Wrong digits are another error to PostgreSQL than wrong escapes.
+    // PostgreSQL reports wrong digits and wrong escapes as different errors.
     let state = if text.starts_with("\\x") { "22023" } else { "22P02" };
     Error::new(1465, state, format!("invalid input syntax for type bytea: \"{shown}\""))
         .next("two hexadecimal digits for each byte: '\\x0aff'")
 }
 
-/// The bytes of a text; `None`: it is none of bytes.
+/// The bytes of a text; `None`: it is not a bytea.
 pub(crate) fn read(text: &[u8]) -> Option<Vec<u8>> {
     if let Some(digits) = text.strip_prefix(b"\\x") {
         let digits: Vec<u8> = digits.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();

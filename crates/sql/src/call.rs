@@ -1,4 +1,4 @@
-//! A call of a function, as the parser would have it.
+//! A function call, as the parser represents it.
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,

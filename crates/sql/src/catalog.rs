@@ -1,4 +1,4 @@
-//! The catalog as a session sees it: with what its transaction has defined.
+//! The catalog as a session sees it: including what its transaction has defined.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +11,7 @@ use crate::error::Error;
 #[derive(Clone)]
 struct Defining {
     definitions: Definitions,
-    /// It goes on behind the statement that is at work.
+    /// The transaction goes on after the current statement.
     in_block: bool,
 }
 
@@ -31,17 +31,17 @@ impl SessionCatalog {
         self.defining.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A transaction, or one of a statement alone, defines from now on.
+    /// A transaction, or that of a single statement, defines from now on.
     pub fn begin(&self, definitions: &Definitions, in_block: bool) {
         *self.defining() = Some(Defining { definitions: definitions.clone(), in_block });
     }
 
-    /// The transaction has ended, or the statement that was alone.
+    /// The transaction, or that of a single statement, has ended.
     pub fn end(&self) {
         *self.defining() = None;
     }
 
-    /// The statement is over, and the transaction too if it was alone.
+    /// The statement is over, and so is the transaction if it was that of a single statement.
     pub fn end_statement(&self) {
         let mut defining = self.defining();
         if defining.as_ref().is_some_and(|own| !own.in_block) {
@@ -60,22 +60,23 @@ impl SessionCatalog {
         }
     }
 
-    /// Whether the transaction has defined anything, so that its catalog is its own.
+    /// Whether the transaction has defined anything, so that it has a catalog of its own.
     pub fn is_changed(&self) -> bool {
         self.defining().as_ref().is_some_and(|own| own.definitions.is_changed())
     }
 
-    /// The catalog; one without tables where it cannot be read.
+    /// The catalog; one without tables if it cannot be read.
     pub fn current(&self) -> Arc<Catalog> {
         self.known().unwrap_or_default()
     }
 
-    /// What the transaction of the statement at work defines; `None`: it has none, for there is no heap yet.
+    /// What the transaction of the current statement defines; `None`: it has none, because there is no
+    /// heap yet.
     pub fn of_statement(&self) -> Option<Definitions> {
         self.defining().as_ref().map(|own| own.definitions.clone())
     }
 
-    /// What the transaction that BEGIN has begun defines.
+    /// What the transaction begun by BEGIN defines.
     pub fn of_block(&self) -> Option<Definitions> {
         let defining = self.defining();
         defining.as_ref().filter(|own| own.in_block).map(|own| own.definitions.clone())

@@ -35,7 +35,7 @@ use crate::columnar::exec::CellScanExec;
 use crate::rows::HeapScanExec;
 use crate::walk::Walk;
 
-/// Puts a [`SharedExec`] over aggregations that a plan has several times.
+/// Puts a [`SharedExec`] over aggregations that occur several times in a plan.
 #[derive(Debug, Default)]
 pub struct ShareAggregates;
 
@@ -52,7 +52,7 @@ impl PhysicalOptimizerRule for ShareAggregates {
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
-        // One that is not like another has no results to share.
+        // An aggregation that equals no other has no results to share.
         let mut results: Vec<(Arc<dyn ExecutionPlan>, Arc<Results>)> = Vec::new();
         for (at, one) in found.iter().enumerate() {
             let like = |(_, other): &(usize, &Arc<dyn ExecutionPlan>)| are_same(one, other);
@@ -71,7 +71,7 @@ impl PhysicalOptimizerRule for ShareAggregates {
             let Some((_, results)) = own else { return Ok(Transformed::no(plan)) };
             let results = Arc::clone(results);
             let shared: Arc<dyn ExecutionPlan> = Arc::new(SharedExec::new(plan, results));
-            // What is below is computed once, whatever it is.
+            // What is below is computed only once anyway.
             Ok(Transformed::new(shared, true, TreeNodeRecursion::Jump))
         };
         Ok(plan.map_down(shared)?.data)
@@ -86,15 +86,15 @@ impl PhysicalOptimizerRule for ShareAggregates {
     }
 }
 
-/// Whether it is the last step of an aggregation, of all rows or of those of a hash: then each of its
-/// partitions has the same rows whenever it is run.
+/// Whether it is the last step of an aggregation, over all rows or over those of a hash partition: then
+/// each of its partitions has the same rows in every run.
 fn is_final(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.downcast_ref::<AggregateExec>().is_some_and(|aggregate| {
         matches!(aggregate.mode(), AggregateMode::Final | AggregateMode::FinalPartitioned)
     })
 }
 
-/// Whether all of it is what can be compared, and gives the same whenever it is run.
+/// Whether all of it can be compared, and has the same result in every run.
 fn is_plain(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     let mut plain = true;
     plan.each(|plan| {
@@ -113,7 +113,7 @@ fn is_plain(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     Ok(plain)
 }
 
-/// Whether an expression has the same value each time, and says by itself which.
+/// Whether an expression has the same value each time, determined by the expression alone.
 fn is_same_always(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     let mut same = !is_volatile(expr);
     expr.each(|expr| {
@@ -124,7 +124,7 @@ fn is_same_always(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     Ok(same)
 }
 
-/// Whether two plans give the same rows.
+/// Whether two plans have the same rows.
 fn are_same(one: &Arc<dyn ExecutionPlan>, other: &Arc<dyn ExecutionPlan>) -> bool {
     let (below, other_below) = (one.children(), other.children());
     are_same_nodes(one, other)
@@ -171,15 +171,15 @@ fn are_same_nodes(one: &Arc<dyn ExecutionPlan>, other: &Arc<dyn ExecutionPlan>) 
     is_coalesce(one) && is_coalesce(other)
 }
 
-/// Of the memory for queries, what the results of an aggregation may take: one in so many parts. They are
-/// there as long as the query is, and joins and sorts above need memory too.
+/// The divisor that gives the part of the query memory that the results of an aggregation may take. They
+/// stay as long as the query runs, and joins and sorts above need memory too.
 const MEMORY_PART: usize = 8;
 
 /// The rows of all partitions, and the memory that they take; `None`: there is not enough.
 type Rows = Option<Arc<(Vec<Vec<RecordBatch>>, Arc<MemoryReservation>)>>;
 type Computed = Shared<BoxFuture<'static, Result<Rows, Arc<DataFusionError>>>>;
 
-/// What all uses of an aggregation have together.
+/// What all uses of an aggregation share.
 #[derive(Default)]
 struct Results(Mutex<Option<Computed>>);
 
@@ -190,7 +190,7 @@ impl fmt::Debug for Results {
 }
 
 impl Results {
-    /// The rows, computed by the plan of whoever asks first.
+    /// The rows, computed by the plan of the first use that asks.
     fn of(&self, own: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Computed {
         let mut computed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let begin = || gather(Arc::clone(own), Arc::clone(context)).boxed().shared();
@@ -233,7 +233,7 @@ async fn rows_of(
         _ => usize::MAX,
     };
     let mut rows = plan.execute(at, context)?;
-    // An aggregation gives out parts of one large batch: each buffer is counted once.
+    // An aggregation returns slices of one large batch: each buffer is counted once.
     let (mut counter, mut batches) = (RecordBatchMemoryCounter::new(), Vec::new());
     while let Some(batch) = rows.try_next().await? {
         let more = counter.count_batch(&batch);
@@ -245,12 +245,12 @@ async fn rows_of(
     Ok(Some(batches))
 }
 
-/// An aggregation of which the results are shared with others.
+/// An aggregation whose results are shared.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedExec {
     input: Arc<dyn ExecutionPlan>,
     results: Arc<Results>,
-    /// What is run where there is not enough memory for results: all of this use's partitions.
+    /// What is run if there is not enough memory for the results: all partitions of this use.
     again: Arc<OnceLock<Arc<dyn ExecutionPlan>>>,
 }
 
@@ -264,12 +264,12 @@ impl SharedExec {
         &self.input
     }
 
-    /// A number that all uses of the same results have, while there is one.
+    /// A number that identifies shared results while they exist.
     pub fn number(&self) -> usize {
         Arc::as_ptr(&self.results).addr()
     }
 
-    /// The same plan as if it had not been run, once for this use.
+    /// The same plan, as if it had not been run, once for this use.
     fn again(&self) -> Result<Arc<dyn ExecutionPlan>> {
         if let Some(again) = self.again.get() {
             return Ok(Arc::clone(again));
@@ -320,7 +320,7 @@ impl ExecutionPlan for SharedExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        // What is to be computed anew is not what others have.
+        // What is computed anew must not use shared results.
         Ok(Arc::new(SharedExec::new(Arc::clone(&self.input), Arc::default())))
     }
 

@@ -2,8 +2,8 @@
 //! WHERE n.y < t.x)`, `(SELECT y FROM n WHERE n.y < t.x ORDER BY y LIMIT 1)`, as a value or after
 //! LATERAL; after LATERAL also with several rows, `(SELECT y FROM n WHERE n.x = t.x LIMIT 3)`.
 //!
-//! DataFusion groups the rows of a subquery by the outer columns that they equal, of which there are none
-//! here. So each outer row gets a number, is joined with its rows, and these are aggregated by that
+//! DataFusion groups the rows of a subquery by the outer columns in its equalities, and here there are
+//! none. So each outer row gets a number, is joined with its rows, and these are aggregated by that
 //! number.
 
 mod items;
@@ -26,7 +26,7 @@ use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 use crate::mark_joins::{Names, handing_on, outer_columns};
 use crate::walk::{Walk, WalkPlan};
 
-/// The rule. It comes before types are chosen.
+/// The rule. It runs before types are chosen.
 #[derive(Debug, Default)]
 pub(crate) struct ForEachRow;
 
@@ -43,7 +43,7 @@ impl AnalyzerRule for ForEachRow {
     }
 }
 
-/// An aggregation without groups without the limit over its only row.
+/// Drops the LIMIT over the only row of an aggregation without groups.
 fn without_limit(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Limit(limit) = &plan else { return Ok(Transformed::no(plan)) };
     let is_any = matches!(limit.get_fetch_type()?, FetchType::Literal(rows) if rows != Some(0))
@@ -60,8 +60,8 @@ fn without_limit(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-/// A condition on the rows that a subquery is then computed for, of theirs alone: computed before, as no
-/// rule takes it past the numbers that they get.
+/// A condition on the outer rows alone is moved below the numbering, because no rule takes it past the
+/// numbers.
 fn narrowed(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Filter(filter) = plan else { return Ok(Transformed::no(plan)) };
     let lateral = match filter.input.as_ref() {
@@ -98,7 +98,7 @@ fn is_subquery(expr: &Expr) -> bool {
     matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_))
 }
 
-/// Whether a join is one with what a subquery gives for each row on its left.
+/// Whether a join is a LATERAL join with a subquery.
 fn is_lateral(join: &Join) -> bool {
     let own = match join.right.as_ref() {
         LogicalPlan::SubqueryAlias(named) => named.input.as_ref(),
@@ -119,8 +119,8 @@ fn rewrite(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
     }
 }
 
-/// Windows or a sort over subqueries that are tied to a row: these are columns that are computed before,
-/// and left out behind it.
+/// Windows or a sort over correlated subqueries: these become columns that are computed below, and
+/// dropped above.
 fn computed_before(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let is_tied = |expr: &Expr| matches!(expr, Expr::ScalarSubquery(own) if !own.outer_ref_columns.is_empty());
     let mut has_tied = false;
@@ -156,7 +156,7 @@ fn computed_before(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<L
     Ok(Transformed::yes(LogicalPlanBuilder::from(new).project(columns)?.build()?))
 }
 
-/// Subqueries of one value among the expressions of a plan.
+/// Scalar subqueries among the expressions of a plan.
 fn values(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let [input] = plan.inputs()[..] else { return Ok(Transformed::no(plan)) };
     let is_own =
@@ -199,7 +199,7 @@ fn values(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPla
     let columns = plan.schema().columns();
     let is_filter = matches!(plan, LogicalPlan::Filter(_));
     let new = plan.with_new_exprs(exprs, vec![input])?;
-    // A condition passes on all columns that it is over.
+    // A condition passes on all columns of its input.
     let new = match is_filter {
         true => {
             LogicalPlanBuilder::from(new).project(columns.into_iter().map(Expr::Column))?.build()?
@@ -248,14 +248,14 @@ fn lateral(join: Join, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
 }
 
 fn is_own_subquery(own: &Subquery) -> bool {
-    // Items of an array outside are behind a subquery of their own, where DataFusion does not look.
+    // Unnesting an outer array is in a subquery of its own, where DataFusion does not look.
     if items::has_items(&own.subquery).unwrap_or_default() {
         return true;
     }
     if own.outer_ref_columns.is_empty() {
         return false;
     }
-    // Of groups that are there DataFusion forgets the HAVING.
+    // For groups that exist, DataFusion loses the HAVING.
     if has_having(own) {
         return true;
     }
@@ -270,15 +270,15 @@ fn has_having(own: &Subquery) -> bool {
     is_over_filter && aggregation_of(&own.subquery).is_some()
 }
 
-/// Whether the limit of a subquery lets more than a row pass, or skips some: a row outside without any
+/// Whether the limit of a subquery lets more than one row pass, or skips some: an outer row without any
 /// would be lost.
 fn may_be_many(plan: &LogicalPlan) -> Result<bool> {
     Ok(Top::of(plan)?.is_some_and(|top| top.fetch != 1 || top.skip > 0))
 }
 
-/// Whether a window is computed over rows of a subquery, which DataFusion does before it ties them.
+/// Whether a window is computed over rows of a subquery, which DataFusion does before it decorrelates them.
 fn has_window(plan: &LogicalPlan) -> Result<bool> {
-    // Those put in here count rows that subqueries within it are about.
+    // Windows added here count the rows that inner subqueries refer to.
     let is_own = |expr: &Expr| {
         let name = expr.schema_name().to_string();
         name.starts_with("__number_") || name.starts_with("__place_")
@@ -289,7 +289,8 @@ fn has_window(plan: &LogicalPlan) -> Result<bool> {
     })
 }
 
-/// An aggregation without groups, and what is computed of it; with HAVING nothing where that is not true.
+/// An aggregation without groups, and the expressions over it; with HAVING, they are null unless it is
+/// true.
 fn aggregation_of(plan: &LogicalPlan) -> Option<(Vec<Expr>, &Aggregate)> {
     match plan {
         LogicalPlan::Projection(projection) => match projection.input.as_ref() {
@@ -313,17 +314,17 @@ fn aggregation_of(plan: &LogicalPlan) -> Option<(Vec<Expr>, &Aggregate)> {
     .filter(|(_, own)| own.group_expr.is_empty())
 }
 
-/// Rows with what a subquery gives for each of them.
+/// Rows, each with the result of a subquery.
 struct PerRow {
     /// The rows, with more columns.
     plan: LogicalPlan,
-    /// What the subquery gives.
+    /// The results of the subquery.
     values: Vec<Expr>,
-    /// Whether it gives a row; `None`: always.
+    /// Whether the subquery has a row; `None`: always.
     there: Option<Expr>,
 }
 
-/// The rows of `input` with what the subquery gives for each of them in more columns.
+/// The rows of `input` with the results of the subquery in additional columns.
 fn for_each_row(
     input: &LogicalPlan,
     subquery: &LogicalPlan,
@@ -357,7 +358,7 @@ fn for_each_row(
     for output in outputs {
         let name = names.next("value");
         let output = output.unalias_nested().data.map_down(|expr| {
-            // What stands for a column outside is none of the aggregation.
+            // What stands for an outer column is not part of the aggregation.
             let new = of_found(expr);
             Ok(Transformed::new(new.data, new.transformed, jump_if(new.transformed)))
         })?;
@@ -391,7 +392,7 @@ impl Top<'_> {
             return Ok(None);
         };
         let (fetch, skip) = (fetch.map_or(u64::MAX, |rows| rows as u64), skip as u64);
-        // What is sorted by and not selected is left out above the sort.
+        // Sort columns that are not selected are dropped above the sort.
         let (chosen, plan) = match limit.input.as_ref() {
             LogicalPlan::Projection(own) if matches!(*own.input, LogicalPlan::Sort(_)) => {
                 (Some(&own.expr), own.input.as_ref())
@@ -403,7 +404,7 @@ impl Top<'_> {
             other => (Vec::new(), other),
         };
         let LogicalPlan::Projection(own) = plan else { return Ok(None) };
-        // What is sorted by is what the projection gives, or what it is of.
+        // A sort key is an output of the projection, or one of its inputs.
         let given = own.schema.columns();
         let of_input = |expr: Expr| match &expr {
             Expr::Column(column) => match given.iter().position(|own| own == column) {
@@ -443,7 +444,7 @@ impl Top<'_> {
         let window = row_number().partition_by(vec![number]);
         let window = if by.is_empty() { window } else { window.order_by(by) }.build()?;
         let at = Expr::Column(Column::new_unqualified(place.clone()));
-        // Of none, the row outside stays.
+        // If there are none, the outer row stays.
         let last = self.skip.saturating_add(self.fetch.max(1));
         let top = at.between(lit(self.skip + 1), lit(last));
         let is_there = || inner.column(THERE).is_not_null().and(lit(self.fetch > 0));
@@ -466,12 +467,12 @@ impl Top<'_> {
     }
 }
 
-/// Each row outside with its rows of a subquery, or none.
+/// Each outer row with its rows of a subquery, or none.
 struct Pairs {
     plan: LogicalPlan,
-    /// What the rows outside have.
+    /// The columns of the outer rows.
     columns: Vec<Expr>,
-    /// The name of the column that numbers them.
+    /// The name of the column that numbers the outer rows.
     number: String,
     inner: Inner,
 }
@@ -498,7 +499,7 @@ impl Pairs {
     }
 }
 
-/// Beside the row, what was a reference to it is a column.
+/// Once it is beside the row, a reference to the outer row is a plain column.
 fn from_outside(expr: Expr) -> Transformed<Expr> {
     match expr {
         Expr::OuterReferenceColumn(_, column) => Transformed::yes(Expr::Column(column)),
@@ -506,7 +507,7 @@ fn from_outside(expr: Expr) -> Transformed<Expr> {
     }
 }
 
-/// The rows of a subquery, under names of their own: the same table may be outside.
+/// The rows of a subquery, with unique column names: the same table may be outside.
 struct Inner {
     plan: LogicalPlan,
     alias: TableReference,
@@ -532,7 +533,7 @@ impl Inner {
         Expr::Column(Column::new(Some(self.alias.clone()), name))
     }
 
-    /// An expression of a row outside and one of these.
+    /// An expression over an outer row and one of these.
     fn of_pair(&self, expr: Expr) -> Result<Expr> {
         let columns = self.plan.schema().columns();
         let new = |expr: Expr| {
@@ -548,7 +549,7 @@ impl Inner {
         Ok(expr.map_down(new)?.data)
     }
 
-    /// Aggregates over these rows alone, where there are none of a row outside too.
+    /// Aggregates over these rows alone, including the case that an outer row has none.
     fn of_its_rows(&self, expr: Expr) -> Result<Expr> {
         let there = self.column(THERE).is_not_null();
         let only = |expr: Expr| match expr {

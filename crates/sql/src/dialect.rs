@@ -36,10 +36,10 @@ use crate::walk::visit;
 /// Digits of the widest decimal.
 const DIGITS_MAX: u64 = 76;
 
-/// Puts what DataFusion knows in the place of Oracle's words and paths.
+/// Replaces Oracle's words and paths by what DataFusion knows.
 ///
 /// # Errors
-/// 15124 for a group path that cannot be one.
+/// 15124 for an invalid group path.
 pub(crate) fn rewrite(statement: &mut Statement) -> Result<(), Error> {
     match statement {
         Statement::Statement(statement) => {
@@ -150,7 +150,7 @@ impl VisitorMut for Rewriter {
         ControlFlow::Continue(())
     }
 
-    // After, not before: what is put in must not be visited again.
+    // After, not before: replacements must not be visited again.
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Box<Error>> {
         if let Some(text) = number_of(expr) {
             if let Some(other) = or_break(literal::rewrite(text))? {
@@ -232,7 +232,7 @@ fn negative_first(expr: &mut Expr) {
     *expr = whole;
 }
 
-/// The order of rows that are only looked for means nothing, and is in the way of a join.
+/// Drops ORDER BY in subqueries that only test for rows: it has no effect, and would prevent a join.
 fn without_order(expr: &mut Expr) {
     let (Expr::InSubquery { subquery, .. } | Expr::Exists { subquery, .. }) = expr else { return };
     let is_of_all = subquery.limit_clause.is_none() && subquery.fetch.is_none();
@@ -254,7 +254,7 @@ fn fields_by_name(expr: &mut Expr) {
     }
 }
 
-/// `a[2:]` with the ends that it has.
+/// `a[2:]` with explicit bounds.
 fn whole_slices(expr: &mut Expr) {
     let Expr::CompoundFieldAccess { access_chain, .. } = expr else { return };
     for access in access_chain {
@@ -299,7 +299,7 @@ fn is_sysdate(expr: &Expr) -> bool {
         if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("sysdate"))
 }
 
-/// Whether a function is the time of day, which DataFusion has in nanoseconds: dates beyond 2262 could
+/// Whether a function is the current time, which DataFusion has in nanoseconds: dates beyond 2262 could
 /// not be compared with it.
 fn is_now(function: &Function) -> bool {
     let name = function.name.to_string();
@@ -327,7 +327,7 @@ fn remainder(function: &Function) -> Option<Expr> {
     })
 }
 
-/// `CAST(now() AS TIMESTAMP(6) WITH TIME ZONE)`; what clocks show where it is LOCALTIMESTAMP.
+/// `CAST(now() AS TIMESTAMP(6) WITH TIME ZONE)`; for LOCALTIMESTAMP, local time.
 fn now(function: &Function) -> Expr {
     let zone = match function.name.to_string().eq_ignore_ascii_case("localtimestamp") {
         true => TimezoneInfo::None,
@@ -342,7 +342,7 @@ fn now(function: &Function) -> Expr {
     }
 }
 
-/// `CAST(date_trunc('second', now()) AS TIMESTAMP)`: Oracle's DATE goes to the second.
+/// `CAST(date_trunc('second', now()) AS TIMESTAMP)`: Oracle's DATE has a precision of seconds.
 fn sysdate() -> Expr {
     let now = call("now", vec![]);
     let second = Expr::Value(Value::SingleQuotedString("second".into()).into());
@@ -355,19 +355,19 @@ fn sysdate() -> Expr {
     }
 }
 
-/// VARCHAR2 is text; NUMBER(p,s) is a decimal, a bare NUMBER has room for 28 digits before the
-/// point and 10 behind it.
+/// VARCHAR2 is text; NUMBER(p,s) is a decimal, a bare NUMBER has room for 28 digits before the point and
+/// 10 after it.
 ///
 /// # Errors
-/// 01727, 01728 for digits that no decimal has.
+/// 01727, 01728 for precisions that no decimal has.
 fn rewrite_type(data_type: &mut DataType) -> Result<(), Error> {
     if let DataType::Array(ArrayElemTypeDef::SquareBracket(item, size)) = data_type {
-        // PostgreSQL takes how many items there are, and does not ask.
+        // PostgreSQL accepts an array size, and ignores it.
         *size = None;
         return rewrite_type(item);
     }
     check_digits(data_type)?;
-    // In microseconds, as PostgreSQL has it: nanoseconds end in 2262.
+    // In microseconds, as in PostgreSQL: nanoseconds end in 2262.
     if let DataType::Timestamp(precision @ None, _) = data_type {
         *precision = Some(6);
     }
@@ -378,7 +378,7 @@ fn rewrite_type(data_type: &mut DataType) -> Result<(), Error> {
             *data_type = DataType::Varchar(*length);
         }
         DataType::Character(length) => *data_type = DataType::Char(*length),
-        // DataFusion's is of single precision, whatever is said.
+        // DataFusion's FLOAT is of single precision, whatever is declared.
         DataType::Float(ExactNumberInfo::Precision(1..=24)) => *data_type = DataType::Real,
         DataType::Float(_) => *data_type = DataType::DoublePrecision,
         _ => {}
@@ -414,7 +414,7 @@ fn item_type(data_type: &DataType) -> Option<&DataType> {
     }
 }
 
-/// Items that are kept as texts are texts in a cast: the column looks at them.
+/// Items that are stored as texts are texts in a cast: the column checks them.
 fn plain_items(data_type: &mut DataType) {
     if let DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)) = data_type {
         plain_items(item);
@@ -423,7 +423,7 @@ fn plain_items(data_type: &mut DataType) {
     }
 }
 
-/// Of which other type texts of a type are.
+/// The other type that texts of a type stand for.
 pub(crate) fn form_of(data_type: &DataType) -> Option<Form> {
     match data_type {
         DataType::Uuid => Some(Form::Uuid),
@@ -455,7 +455,7 @@ fn of_sequence(expr: &mut Expr) {
     *expr = call(word, vec![Expr::Value(name.into())]);
 }
 
-/// `'\x80'` as bytes: what PostgreSQL reads and shows of them.
+/// `'\x80'` as bytes: what PostgreSQL reads, and shows, as bytea.
 fn hex_of(expr: &Expr) -> Option<Expr> {
     let Expr::Value(value) = expr else { return None };
     let Value::SingleQuotedString(text) = &value.value else { return None };
@@ -465,7 +465,7 @@ fn hex_of(expr: &Expr) -> Option<Expr> {
     is_hex.then(|| Expr::Value(Value::HexStringLiteral(digits).into()))
 }
 
-/// The characters that a value of a type has at most, if it says so.
+/// The most characters of a value of a type, if declared.
 pub(crate) fn length_of(data_type: &DataType) -> Option<usize> {
     use DataType as T;
     let length = match data_type {
@@ -474,7 +474,7 @@ pub(crate) fn length_of(data_type: &DataType) -> Option<usize> {
         | T::CharacterVarying(length)
         | T::CharVarying(length)
         | T::Nvarchar(length) => (*length)?,
-        // CHAR alone is one of one character.
+        // CHAR alone is CHAR(1).
         T::Character(length) | T::Char(length) => {
             (*length).unwrap_or(CharacterLength::IntegerLength { length: 1, unit: None })
         }
@@ -486,7 +486,7 @@ pub(crate) fn length_of(data_type: &DataType) -> Option<usize> {
     }
 }
 
-/// Refuses decimals of a negative scale, which DataFusion has and cannot compute with.
+/// Refuses decimals of negative scale, which DataFusion has but cannot compute with.
 fn check_digits(data_type: &DataType) -> Result<(), Error> {
     let (DataType::Decimal(info) | DataType::Numeric(info) | DataType::Dec(info)) = data_type
     else {

@@ -66,7 +66,7 @@ fn with_keys_below(own: DistinctOn, names: &mut Names) -> Result<Transformed<Log
     Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(new))))
 }
 
-/// What is computed below, and by which names.
+/// Expressions computed below, and their names.
 struct Below<'a> {
     names: &'a mut Names,
     computed: Vec<(Expr, String)>,

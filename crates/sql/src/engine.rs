@@ -136,14 +136,14 @@ pub enum Outcome {
     Filled {
         /// One line: what was done.
         message: String,
-        /// How many rows it has; `None`: it was there already, or was to have none.
+        /// The number of its rows; `None`: it existed already, or was to have none.
         rows: Option<u64>,
     },
     /// A statement without rows.
     Done {
         /// One line: what was done.
         message: String,
-        /// What the user should also know, for stderr.
+        /// What else the user should know, for stderr.
         notices: Vec<String>,
     },
 }
@@ -164,7 +164,7 @@ impl std::fmt::Debug for Outcome {
 }
 
 impl Outcome {
-    /// One line that says what was done; `None`: there are rows to be read.
+    /// One line that says what was done; `None`: there are rows to read.
     pub fn message(&self) -> Option<Cow<'_, str>> {
         match self {
             Outcome::Changed(count, verb) => {
@@ -176,7 +176,7 @@ impl Outcome {
         }
     }
 
-    /// With names as people write them.
+    /// With names as users write them.
     fn shown(self) -> Outcome {
         match self {
             Outcome::Done { message, notices } => Outcome::Done {
@@ -202,7 +202,8 @@ fn done(message: impl Into<String>) -> Outcome {
 pub struct Engine {
     planner: Arc<Planner>,
     host: Arc<dyn Host>,
-    /// The directory from which local paths in statements count; `None`: the directory of this process.
+    /// The directory to which local paths in statements are relative; `None`: the directory of this
+    /// process.
     directory: Option<PathBuf>,
     /// Errors of the groups' stores, which DataFusion may reduce to plain text.
     notes: Arc<Notes>,
@@ -210,17 +211,17 @@ pub struct Engine {
     tables: Arc<Tables>,
     /// What the statement in progress reads and changes in the heap.
     scope: Mutex<Option<Scope>>,
-    /// Held by the statement in progress, where there are tables in the heap.
+    /// Held by the statement in progress, if there are tables in the heap.
     turn: futures_util::lock::Mutex<()>,
     /// Plans of the fast path that only this session may use.
     plans: Plans,
-    /// What SET sets.
+    /// The settings made by SET.
     settings: Arc<Settings>,
     /// The search path of the session.
     paths: Arc<Paths>,
     /// Stops the statement in progress.
     canceller: Canceller,
-    /// Statements that were prepared by name.
+    /// Named prepared statements.
     prepared: Arc<NamedStatements>,
 }
 
@@ -236,7 +237,7 @@ impl std::fmt::Debug for Stores {
     }
 }
 
-/// Object stores by URL: `group://` asks the instance each time, for groups come and go.
+/// Object stores by URL: `group://` asks the instance each time, because groups come and go.
 struct Stores {
     host: Arc<dyn Host>,
     notes: Arc<Notes>,
@@ -283,10 +284,10 @@ fn no_group(group: &str, host: &dyn Host) -> Error {
 
 impl Engine {
     /// An engine over `host` with `views`. The tables of the catalog are opened when a statement names
-    /// them; one that cannot be (its file is gone) does not stop the others.
+    /// them; one that cannot be opened (its file is gone) does not affect the others.
     ///
     /// # Errors
-    /// When the directory for spilled data cannot be used.
+    /// The directory for spilled data cannot be used.
     #[boxed]
     pub async fn open(
         host: Arc<dyn Host>,
@@ -336,7 +337,7 @@ impl Engine {
         self.planner.context()
     }
 
-    /// Whether [`Engine::rest`] would give anything up.
+    /// Whether [`Engine::rest`] would drop anything.
     pub fn can_rest(&self) -> bool {
         self.planner.is_made()
     }
@@ -347,7 +348,7 @@ impl Engine {
     }
 
     /// This engine with `directory` as its working directory: relative local paths in statements start
-    /// from there.
+    /// there.
     #[must_use]
     pub fn in_directory(mut self, directory: PathBuf) -> Engine {
         self.tables.in_directory(directory.clone());
@@ -466,12 +467,12 @@ impl Engine {
         }
     }
 
-    /// The progress of the long work that a statement of this engine waits for now, if any.
+    /// The progress of the long-running work that a statement of this engine currently waits for, if any.
     pub fn progress(&self) -> Option<UnderWay> {
         self.host.progress()
     }
 
-    /// The steps before a statement is planned, also if it is only explained.
+    /// The steps before a statement is planned, or explained.
     async fn prepare(&self, statement: &mut DfStatement) -> Result<(), Error> {
         allowed::check(statement)?;
         self.resolve_target(statement)?;
@@ -523,12 +524,12 @@ impl Engine {
         self.plan_and_run(statement).await
     }
 
-    /// A local path of a statement, from the root on.
+    /// A local path of a statement, made absolute.
     fn absolute(&self, path: &str) -> Result<String, Error> {
         absolute(self.directory.as_deref(), path)
     }
 
-    /// What statements are planned with now.
+    /// The state that statements are currently planned with.
     fn state(&self) -> SessionState {
         let mut state = self.context().state();
         let set = self.host.target_partitions();
@@ -540,7 +541,7 @@ impl Engine {
         state.config_mut().options_mut().execution.target_partitions = partitions.min(most);
         let zone = self.settings.now().zone.to_string();
         state.config_mut().options_mut().execution.time_zone = Some(zone);
-        // now() is when the transaction began.
+        // now() is the start of the transaction.
         let began = self.settings.clock.transaction().filter(|_| self.scope().is_some());
         let began = began.and_then(|nanos| i64::try_from(nanos).ok());
         if let Some(nanos) = began {
@@ -553,8 +554,8 @@ impl Engine {
         state
     }
 
-    /// The rows of a plan; what only changes the session is done. What cannot be read of a file is told
-    /// with the file.
+    /// The rows of a plan; a plan that only changes the session is executed. Errors in reading a file
+    /// name the file.
     async fn stream(
         &self,
         plan: LogicalPlan,
@@ -563,7 +564,7 @@ impl Engine {
             LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
                 self.context().execute_logical_plan(plan).await?.execute_stream().await?
             }
-            // The context would plan it with the options that it began with.
+            // The context would plan it with its initial options.
             plan => Planned::of(self.state(), &plan).await?.rows(plan)?,
         };
         Ok(self.kept(rows_in_zone(rows, &self.settings.now().zone)))
@@ -619,7 +620,7 @@ impl Engine {
         Ok(Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(shown, stream))))
     }
 
-    /// Which columns of tables the columns of a plan are.
+    /// The table columns from which the columns of a plan come.
     fn origins(&self, plan: &LogicalPlan) -> Origins {
         self.catalog().map_or_else(|_| Origins::default(), |catalog| Origins::of(plan, &catalog))
     }
@@ -629,7 +630,7 @@ impl Engine {
         told(error, &self.notes).unwrap_or_else(|| from_datafusion(error))
     }
 
-    /// An error in whose place a store may have given one that says more.
+    /// An error, or the more specific one that a store has given in its place.
     fn noted(&self, error: Error) -> Error {
         let deepest = error.stack().last().map(|entry| entry.message.clone()).unwrap_or_default();
         self.notes.find(&deepest).filter(|_| error.cause.is_none()).unwrap_or(error)
@@ -643,7 +644,7 @@ impl Engine {
         let target = made_by(statement);
         let missing = references.into_iter().find(|r| {
             let is_broken = is_public(r) && broken.contains_key(r.table());
-            // A path is no name in the catalog: its errors were found when it was opened.
+            // A path is not a name in the catalog: its errors were found when it was opened.
             target.as_deref() != Some(r.table())
                 && (is_broken || !tables::is_file(r.table()))
                 && !state.table_functions().contains_key(r.table())
@@ -682,7 +683,7 @@ impl Engine {
         found.is_ok_and(|table| table.table_type() == TableType::View)
     }
 
-    /// Refuses a name of ours for anything but reading.
+    /// Refuses a name of ours in anything but a read.
     fn check_own(&self, reference: &TableReference) -> Result<(), Error> {
         let own = match reference.schema() {
             None | Some(PUBLIC) => self.planner.common.system.table_exist(reference.table()),
@@ -713,7 +714,7 @@ impl Engine {
     }
 }
 
-/// A local path, from the root on, so that it means the same in another process.
+/// A local path, made absolute, so that it means the same in another process.
 fn absolute(directory: Option<&Path>, path: &str) -> Result<String, Error> {
     let plain = path.strip_prefix("file://").unwrap_or(path);
     let from_here = match directory {
@@ -736,7 +737,7 @@ fn with_names(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Da
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
-/// The table that a statement creates: it is no error that it does not exist.
+/// The table that a statement creates: it is not an error that it does not exist.
 fn made_by(statement: &DfStatement) -> Option<String> {
     let DfStatement::Statement(inner) = statement else { return None };
     match inner.as_ref() {
@@ -747,7 +748,7 @@ fn made_by(statement: &DfStatement) -> Option<String> {
     }
 }
 
-/// A type that a statement says, and nobody knows.
+/// The error for a type that does not exist.
 fn no_such_type() -> Error {
     Error::new(902, "42704", "there is no such type")
 }

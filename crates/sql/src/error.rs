@@ -6,7 +6,7 @@ use std::fmt;
 pub use cellar_instance::NextStep;
 use cellar_instance::catalog::name;
 
-/// One entry of an error stack, with what lies under it.
+/// One entry of an error stack, with the entries below it.
 ///
 /// Displayed as one line for each entry, from the statement down to the cause, then the next step:
 ///
@@ -29,11 +29,11 @@ pub struct Error {
     pub position: Option<Position>,
     /// The entry below this one.
     pub cause: Option<Box<Error>>,
-    /// What of the catalog it is about, for programs that do not read the message.
+    /// The catalog objects it is about, for programs that do not read the message.
     pub about: Option<Box<About>>,
 }
 
-/// Names of what an error is about.
+/// Names of the objects that an error is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
     /// The schema of the table.
@@ -46,7 +46,7 @@ pub struct About {
     pub constraint: Option<String>,
 }
 
-/// A place in a statement, as people count: line and column from 1.
+/// A position in a statement, as people count: line and column from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The line, from 1.
@@ -84,14 +84,14 @@ impl Error {
         }
     }
 
-    /// Adds that it is about a constraint of a table, which is named as the catalog names it.
+    /// Adds the constraint of a table that it is about, named as in the catalog.
     #[must_use]
     pub fn of_constraint(self, table: &str, constraint: &str) -> Error {
         let constraint = Some(constraint.to_owned());
         Error { about: Some(Box::new(About { constraint, ..About::table(table) })), ..self }
     }
 
-    /// Adds that it is about a column of a table, which is named as the catalog names it.
+    /// Adds the column of a table that it is about, named as in the catalog.
     #[must_use]
     pub fn of_column(self, table: &str, column: &str) -> Error {
         let column = Some(column.to_owned());
@@ -105,7 +105,7 @@ impl Error {
         self
     }
 
-    /// Adds where in the statement.
+    /// Adds the position in the statement.
     #[must_use]
     pub fn at(mut self, position: Position) -> Error {
         self.position = Some(position);
@@ -119,7 +119,8 @@ impl Error {
         self
     }
 
-    /// A statement that cannot be read: 00900, 42601. The place that the parser's words end with is the error's.
+    /// The error for a statement that cannot be parsed: 00900, 42601. The position at the end of the
+    /// parser's message becomes the error's.
     pub fn syntax(message: impl Into<String>) -> Error {
         let message = message.into();
         let told = message.rsplit_once(" at Line: ").and_then(|(words, place)| {
@@ -133,7 +134,7 @@ impl Error {
         }
     }
 
-    /// Something that this version does not do: 03001, 0A000.
+    /// The error for something that this version does not support: 03001, 0A000.
     pub fn not_yet(what: impl fmt::Display) -> Error {
         Error::new(3001, "0A000", format!("{what} is not in this version of Cellar"))
     }
@@ -148,13 +149,13 @@ impl Error {
         Lines(self)
     }
 
-    /// The next step of the deepest entry that has one: it knows best what helps.
+    /// The next step of the deepest entry that has one, as the most specific.
     pub fn what_helps(&self) -> Option<&NextStep> {
         self.stack().filter_map(|entry| entry.next_step.as_ref()).last()
     }
 }
 
-/// A text with names as people write them.
+/// A text with names as users write them.
 pub(crate) fn shown(text: String) -> String {
     match name::shown(&text) {
         Cow::Owned(made) => made,
@@ -162,7 +163,7 @@ pub(crate) fn shown(text: String) -> String {
     }
 }
 
-/// A load that nobody waits for any more.
+/// The error for a load that nobody waits for any more.
 pub(crate) fn stopped() -> Error {
     Error::new(1013, "57014", "the load was stopped")
 }

@@ -64,13 +64,13 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
     }
 }
 
-/// Whether a type is meant that nobody knows: those that the parser knows are in capitals.
+/// Whether a type is meant that does not exist: types that the parser knows are in capitals.
 fn is_no_type(words: &str) -> bool {
     let name = words.strip_prefix("Unsupported SQL type ");
     name.is_some_and(|name| name.starts_with(|c: char| c.is_lowercase() || c == '_'))
 }
 
-/// The SQLSTATE of a plan that cannot be made, of which DataFusion has words alone.
+/// The SQLSTATE of a planning error, for which DataFusion has only a text.
 fn plan_state(words: &str) -> &'static str {
     const STATES: [(&str, &str); 12] = [
         ("must appear in the GROUP BY clause", "42803"),
@@ -90,7 +90,8 @@ fn plan_state(words: &str) -> &'static str {
     found.map_or("42000", |(_, state)| state)
 }
 
-/// The SQLSTATE of a text that is no value of a type: of a date or a time, whether it is written like one.
+/// The SQLSTATE for a text that is not a value of a type: for dates and times it depends on whether the
+/// text is written like one.
 fn text_state(words: &str) -> &'static str {
     let is_time = ["Date32", "Date64", "Timestamp", "timestamp", "Time64"];
     if !is_time.iter().any(|part| words.contains(part)) {
@@ -105,7 +106,7 @@ fn text_state(words: &str) -> &'static str {
     }
 }
 
-/// A function that there is not; DataFusion says which one is near.
+/// The error for a function that does not exist; DataFusion suggests a similar one.
 fn no_function(words: &str) -> Error {
     let mut quoted = words.split('\'').skip(1).step_by(2);
     let name = quoted.next().unwrap_or_default();
@@ -116,15 +117,15 @@ fn no_function(words: &str) -> Error {
     }
 }
 
-/// Whether a plan could not be made because of a subquery, of which DataFusion shows its own form.
+/// Whether a plan could not be made because of a subquery, which DataFusion shows in its own form.
 fn is_correlated(words: &str) -> bool {
     ["OuterReferenceColumn(", "ScalarSubquery(", "Exists(", "InSubquery("]
         .iter()
         .any(|form| words.contains(form))
 }
 
-/// The numbered error for one of a Parquet reader. What a filter that it evaluates could not compute
-/// reaches us as the text of Arrow's error alone.
+/// The numbered error for one of a Parquet reader. If a filter that it evaluates fails, only the text of
+/// Arrow's error reaches us.
 fn from_parquet(text: &str) -> Error {
     if text.contains("ArithmeticOverflow(") {
         let what = text.split('"').nth(1).unwrap_or("in a condition");
@@ -199,8 +200,8 @@ fn from_schema(error: &SchemaError) -> Error {
     }
 }
 
-/// Whether a cast failed because a number has no place in the other type. Arrow tells that from text that
-/// is no number by its words alone.
+/// Whether a cast failed because a number is out of range for the other type. Arrow distinguishes that
+/// from a text that is not a number only in the words of the message.
 fn is_of_range(words: &str) -> bool {
     let quoted = words.strip_prefix("Cannot cast string '").and_then(|rest| rest.split_once('\''));
     if let Some((text, _)) = quoted {
@@ -212,14 +213,15 @@ fn is_of_range(words: &str) -> bool {
         .any(|beginning| words.starts_with(beginning))
 }
 
-/// Whether a function of DataFusion fails because its result has no place in its type, which some tell by
-/// their words alone. Positions and sizes of texts are no numbers of the user's.
+/// Whether a function of DataFusion failed because its result is out of range, which some report only in
+/// the words of the message. Positions and sizes of texts are not numbers of the user's.
 fn is_overflow(words: &str) -> bool {
     let words = words.to_ascii_lowercase();
     words.contains("overflow") && !words.contains("position") && !words.contains("size overflow")
 }
 
-/// Whether a function of DataFusion refuses a value of its argument, which it tells by its words alone.
+/// Whether a function of DataFusion refused the value of an argument, which it reports only in the words
+/// of the message.
 fn is_argument(words: &str) -> bool {
     [
         "square root of a negative",
@@ -288,7 +290,7 @@ pub fn from_store(error: &object_store::Error) -> Error {
     }
 }
 
-/// What the system says of a file.
+/// The operating system's error for a file.
 fn of_system(error: &object_store::Error) -> Option<Error> {
     use std::io::ErrorKind as Kind;
     let first: &(dyn std::error::Error + 'static) = error;
@@ -308,7 +310,7 @@ fn of_system(error: &object_store::Error) -> Option<Error> {
     })
 }
 
-/// What lies under an error. What an [`std::io::Error`] carries is not what it calls its source.
+/// The error below an error. What an [`std::io::Error`] carries is not what it returns as its source.
 fn below<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> Option<&'a (dyn std::error::Error + 'static)> {
@@ -318,8 +320,8 @@ fn below<'a>(
     }
 }
 
-/// The numbered error of ours at any depth under `error`: of this crate, the instance, a disk
-/// group or a device. Whoever wrapped it knows less than it does.
+/// The numbered error of ours at any depth under `error`: of this crate, the instance, a disk group or a
+/// device. It knows more than the errors that wrap it.
 pub(crate) fn ours(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
     std::iter::successors(Some(error), |e| below(*e)).find_map(|e| {
         let of_group = || e.downcast_ref::<cellar_diskgroup::Error>().cloned();
@@ -331,7 +333,7 @@ pub(crate) fn ours(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
     })
 }
 
-/// What the user can act on: no backtrace, one line.
+/// The part that the user can act on: no backtrace, one line.
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     without_prefix(line).trim_end_matches('.').to_string()
@@ -353,7 +355,7 @@ fn without_prefix(line: &str) -> &str {
     line
 }
 
-/// How many single-letter changes lead from `a` to `b`.
+/// The edit distance from `a` to `b`.
 pub(crate) fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().flat_map(char::to_lowercase).take(64).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

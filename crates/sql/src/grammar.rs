@@ -14,7 +14,7 @@ const POSTGRES: PostgreSqlDialect = PostgreSqlDialect {};
 #[derive(Debug)]
 pub(crate) struct CellarDialect;
 
-/// What PostgreSQL's dialect answers.
+/// Forwards to PostgreSQL's dialect.
 macro_rules! as_postgres {
     ($($name:ident),* $(,)?) => {
         $(fn $name(&self) -> bool {
@@ -32,7 +32,7 @@ impl Dialect for CellarDialect {
         POSTGRES.is_identifier_part(ch) || ch == '#'
     }
 
-    /// `a IS DISTINCT FROM b AND c` is two conditions; the parser takes `b AND c` for the other side.
+    /// `a IS DISTINCT FROM b AND c` is two conditions; the parser takes `b AND c` for the right operand.
     fn parse_infix(
         &self,
         parser: &mut Parser,
@@ -52,7 +52,7 @@ impl Dialect for CellarDialect {
         }))
     }
 
-    /// `SELECT 1, 'a' ON CONFLICT ..`: ON is no name of the column.
+    /// `SELECT 1, 'a' ON CONFLICT ..`: ON is not the column's alias.
     fn is_column_alias(&self, kw: &Keyword, _: &mut Parser) -> bool {
         *kw != Keyword::ON && !RESERVED_FOR_COLUMN_ALIAS.contains(kw)
     }

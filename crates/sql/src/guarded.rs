@@ -2,7 +2,7 @@
 //! false ELSE 10/x > 3 END`, `x = 0 OR 10/x > 3`.
 //!
 //! DataFusion 55 rewrites a CASE with boolean results as AND and OR, and evaluates both sides of those
-//! for all rows. A CASE with numeric results it leaves alone, and evaluates each branch only for its own
+//! for all rows. It leaves a CASE with numeric results alone, and evaluates each branch only for its own
 //! rows.
 
 use arrow::datatypes::DataType;
@@ -20,7 +20,7 @@ use datafusion::optimizer::AnalyzerRule;
 use crate::numbers::narrow::is_cast;
 use crate::walk::{Walk, WalkPlan};
 
-/// The rule. It comes behind the choice of types.
+/// The rule. It runs after types are chosen.
 #[derive(Debug, Default)]
 pub(crate) struct Guarded;
 
@@ -62,7 +62,7 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// Whether a value may be one that cannot be computed.
+/// Whether the evaluation of an expression may fail.
 fn fails(expr: &Expr, schema: &DFSchema) -> Result<bool> {
     let is_literal = |expr: &Expr| matches!(expr, Expr::Literal(_, _));
     expr.any(|expr| {
@@ -109,7 +109,7 @@ fn operands(expr: Expr, op: Operator, all: &mut Vec<Expr>) {
     }
 }
 
-/// Conditions, each evaluated for the rows that those before do not decide.
+/// Conditions, each evaluated only for rows that those before it do not decide.
 fn in_turn(all: Vec<Expr>, op: Operator, schema: &DFSchema) -> Result<Expr> {
     let mut may_fail = false;
     for later in all.iter().skip(1) {
@@ -134,7 +134,7 @@ fn is_truth(own: &Case, schema: &DFSchema) -> Result<bool> {
     Ok(Expr::Case(own.clone()).get_type(schema)? == DataType::Boolean)
 }
 
-/// A CASE of truth values as one of 1 and 0.
+/// A CASE with boolean results, rewritten with 1 and 0.
 fn of_numbers(own: Case) -> Expr {
     let number = |truth: Box<Expr>| Box::new(cast(*truth, DataType::Int8));
     let when = own.when_then_expr.into_iter().map(|(when, then)| (when, number(then)));

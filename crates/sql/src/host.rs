@@ -16,19 +16,19 @@ use crate::error::Error;
 use crate::rows::RowTables;
 use crate::view::{Column, Value};
 
-/// An external table as the catalog keeps it.
+/// An external table as the catalog stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableDefinition {
     /// Its name, as DataFusion resolved it (lower-case unless quoted).
     pub name: String,
-    /// Where its files are, for people: `+DATA/t.parquet` or a path.
+    /// The location of its files, for people: `+DATA/t.parquet` or a path.
     pub location: String,
-    /// Where else they are, in the same form.
+    /// Further locations, in the same form.
     #[serde(default)]
     pub more_locations: Vec<String>,
     /// The `CREATE EXTERNAL TABLE` statement that makes it.
     pub statement: String,
-    /// The columns that were found in its files, where that takes reading all of them.
+    /// The columns that were found in its files, if finding them takes reading all of them.
     #[serde(default)]
     pub columns: Option<String>,
     /// Whether it has never had a file: then none is missing.
@@ -37,7 +37,7 @@ pub struct TableDefinition {
 }
 
 impl TableDefinition {
-    /// Adds what it reads in disk groups.
+    /// Adds the files that it reads in disk groups.
     pub(crate) fn add_to(&self, files: &mut ExternalFiles) {
         let first = std::iter::once(&self.location);
         let locations: Vec<String> = first.chain(&self.more_locations).cloned().collect();
@@ -52,7 +52,7 @@ pub struct Rows {
     pub columns: &'static [Column],
     /// The values.
     pub rows: Vec<Vec<Value>>,
-    /// Why the change that they describe cannot be done, if it cannot.
+    /// Why the change that they describe cannot be done, if so.
     pub refused: Option<Error>,
 }
 
@@ -65,17 +65,17 @@ pub trait Host: Send + Sync + std::fmt::Debug + 'static {
     /// The mounted disk groups, for messages.
     fn groups(&self) -> Vec<String>;
 
-    /// The columnar tables, where there can be any.
+    /// The columnar tables, if there can be any.
     fn columnar(&self) -> Option<&Columnar> {
         None
     }
 
-    /// The tables whose rows change, where there can be any.
+    /// The heap tables, if there can be any.
     fn rows(&self) -> Option<&RowTables> {
         None
     }
 
-    /// The number of partitions of a plan to run at once from now on, if it is set.
+    /// The number of partitions of a plan to run at once from now on, if set.
     fn target_partitions(&self) -> Option<usize> {
         None
     }
@@ -83,7 +83,7 @@ pub trait Host: Send + Sync + std::fmt::Debug + 'static {
     /// The external tables of the catalog.
     fn tables(&self) -> Vec<TableDefinition>;
 
-    /// Adds a table to the catalog; one of the same name is replaced. Durable when it returns.
+    /// Adds a table to the catalog, or replaces one of the same name. Durable when it returns.
     async fn put_table(&self, table: TableDefinition) -> Result<(), Error>;
 
     /// Removes a table from the catalog; returns whether there was one. Durable when it returns.
@@ -98,7 +98,7 @@ pub trait Host: Send + Sync + std::fmt::Debug + 'static {
         Ok(())
     }
 
-    /// What a change of the disks of a group would do. Changes nothing.
+    /// The effects that a change of the disks of a group would have. Changes nothing.
     ///
     /// # Errors
     /// Those of the change itself.
@@ -106,7 +106,8 @@ pub trait Host: Send + Sync + std::fmt::Debug + 'static {
         Err(Error::not_yet(format!("EXPLAIN WORK for {}", work.group)))
     }
 
-    /// The progress of the work that [`Host::run`] or [`Host::explain_work`] waits for now, if it is long.
+    /// The progress of the work that [`Host::run`] or [`Host::explain_work`] currently waits for, if it
+    /// is long.
     fn progress(&self) -> Option<UnderWay> {
         None
     }

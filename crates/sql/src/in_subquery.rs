@@ -23,7 +23,7 @@ use datafusion::scalar::ScalarValue;
 use crate::mark_joins::{Names, grouped, has_subquery_in, marked, outside, sorted};
 use crate::walk::{Walk, WalkPlan};
 
-/// The rule. It comes before types are chosen: it puts in comparisons.
+/// The rule. It runs before types are chosen, because it adds comparisons.
 #[derive(Debug, Default)]
 pub(crate) struct ThreeValuedIn;
 
@@ -47,7 +47,7 @@ fn rewrite(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
             if !grouped.transformed {
                 return in_values(grouped.data, names);
             }
-            // What is computed before is a projection of its own.
+            // What is computed below is a projection of its own.
             return grouped.transform_data(|plan| plan.map_up(|plan| in_values(plan, names)));
         }
         LogicalPlan::Sort(sort) => {
@@ -55,7 +55,7 @@ fn rewrite(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
             if !sorted.transformed {
                 return Ok(sorted);
             }
-            // What is computed before is a projection of its own.
+            // What is computed below is a projection of its own.
             return sorted.transform_data(|plan| plan.map_up(|plan| in_values(plan, names)));
         }
         LogicalPlan::Join(join) if has_subquery_in(&join)? => {
@@ -76,7 +76,7 @@ fn rewrite(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
     let mut conjuncts = Vec::new();
     for conjunct in split_conjunction_owned(filter.predicate) {
         conjuncts.push(match conjunct {
-            // What a join knows.
+            // Cases that a join handles.
             Expr::InSubquery(own) if !own.negated || is_plain(&own) => Expr::InSubquery(own),
             Expr::Not(inner) => match *inner {
                 Expr::InSubquery(own) if own.negated || is_plain(&own) => {
@@ -91,7 +91,7 @@ fn rewrite(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
     Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
 }
 
-/// What a query returns, groups by or aggregates: there DataFusion knows only subqueries of one value.
+/// Subqueries in what a query returns, groups by or aggregates: there DataFusion supports only scalar ones.
 fn in_values(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let mut has_own = false;
     for expr in plan.expressions() {
@@ -118,8 +118,8 @@ fn has_in(expr: &Expr) -> Result<bool> {
     expr.any(|expr| Ok(matches!(expr, Expr::InSubquery(_)) || RowIn::of(expr).is_some()))
 }
 
-/// What the dialect makes of `(a, b) IN (S)`: `CASE WHEN EXISTS (..) THEN TRUE WHEN EXISTS (..) THEN
-/// NULL .. ELSE FALSE END`.
+/// The dialect's form of `(a, b) IN (S)`:
+/// `CASE WHEN EXISTS (..) THEN TRUE WHEN EXISTS (..) THEN NULL .. ELSE FALSE END`.
 struct RowIn<'a> {
     equal: &'a Exists,
     maybe: Vec<&'a Exists>,
@@ -149,7 +149,7 @@ impl RowIn<'_> {
         is_own.then_some(RowIn { equal, maybe, negated: otherwise })
     }
 
-    /// As good as it, where the third value counts as one of the others.
+    /// A simpler equivalent, if null counts as one of the other values.
     fn as_condition(&self, wanted: Wanted) -> Option<Expr> {
         let exists = |own: &Exists| Expr::Exists(own.clone());
         let none = |own: &Exists| Expr::Exists(Exists { negated: true, ..own.clone() });
@@ -164,17 +164,17 @@ impl RowIn<'_> {
     }
 }
 
-/// Whether `x NOT IN (S)` is a join that looks for nulls: S is the same for each row, and x is not.
+/// Whether `x NOT IN (S)` becomes a null-aware join: S is the same for each row, and x is not.
 fn is_plain(own: &InSubquery) -> bool {
     own.subquery.outer_ref_columns.is_empty() && own.expr.any_column_refs()
 }
 
-/// What a condition's third value is as good as.
+/// The values of a condition that must be told apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
-    /// Only whether it is true: null is as good as false.
+    /// Only whether it is true: null counts as false.
     True,
-    /// Only whether it is false: null is as good as true.
+    /// Only whether it is false: null counts as true.
     False,
     /// All three values.
     All,
@@ -216,7 +216,7 @@ fn condition(expr: Expr, wanted: Wanted, schema: &DFSchema) -> Result<Expr> {
 }
 
 fn membership(own: InSubquery, wanted: Wanted, schema: &DFSchema) -> Result<Expr> {
-    // A value that is itself of a query further out cannot be put into the subquery.
+    // A value that itself refers to a query further out cannot be moved into the subquery.
     let is_further_out = own.expr.any(|e| Ok(matches!(e, Expr::OuterReferenceColumn(_, _))))?;
     if is_further_out || own.subquery.subquery.schema().fields().len() != 1 {
         return Ok(Expr::InSubquery(own));
@@ -236,8 +236,8 @@ fn membership(own: InSubquery, wanted: Wanted, schema: &DFSchema) -> Result<Expr
     }
 }
 
-/// The subquery with a name of its own for its column, where the value has another type: a cast would
-/// have the column's name, and the column is needed beside it where it is what ties the subquery.
+/// The subquery with a unique name for its column, if the value has another type: a cast would take the
+/// column's name, and the column is needed beside the cast if it correlates the subquery.
 fn apart(own: InSubquery, schema: &DFSchema) -> Result<InSubquery> {
     let inner = &own.subquery.subquery;
     let (relation, field) = inner.schema().qualified_field(0);
@@ -251,12 +251,12 @@ fn apart(own: InSubquery, schema: &DFSchema) -> Result<InSubquery> {
     Ok(InSubquery { subquery, ..own })
 }
 
-/// Whether some row of the subquery is the value.
+/// Whether some row of the subquery equals the value.
 fn is_there(own: &InSubquery, schema: &DFSchema) -> Result<Expr> {
     exists(own, schema, |column, value| column.eq(value), false)
 }
 
-/// Whether the value is surely none of the subquery's.
+/// Whether the value is certainly not in the subquery.
 fn is_missing(own: &InSubquery, schema: &DFSchema) -> Result<Expr> {
     let mut all = vec![exists(own, schema, |column, value| column.eq(value), true)?];
     if own.subquery.subquery.schema().field(0).is_nullable() {
@@ -269,10 +269,10 @@ fn is_missing(own: &InSubquery, schema: &DFSchema) -> Result<Expr> {
     Ok(conjunction(all).unwrap_or_else(|| lit(true)))
 }
 
-/// What the column of a subquery is called: the same table may be outside too.
+/// The name of the column of a subquery: the same table may be outside too.
 const VALUE: &str = "__in_value";
 
-/// `EXISTS` over the rows of the subquery of which something is true; `negated`: `NOT EXISTS`.
+/// `EXISTS` over the rows of the subquery for which a condition is true; `negated`: `NOT EXISTS`.
 pub(crate) fn exists(
     own: &InSubquery,
     schema: &DFSchema,

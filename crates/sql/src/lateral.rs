@@ -1,5 +1,5 @@
-//! `LATERAL (SELECT expressions)` without a table: the values that it computes for each row are put
-//! beside the row. Other subqueries after LATERAL are joins that DataFusion knows.
+//! `LATERAL (SELECT expressions)` without a table: the values that it computes for each row become
+//! columns beside the row. Other subqueries after LATERAL are joins that DataFusion supports.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-/// The projection over a single row, and what its columns are called by.
+/// The projection over a single row, and the alias of its columns.
 fn values_of(
     plan: &LogicalPlan,
     alias: Option<&TableReference>,

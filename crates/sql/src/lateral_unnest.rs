@@ -25,11 +25,11 @@ impl AnalyzerRule for LateralUnnest {
     }
 }
 
-/// Rows that are items of values outside: one side of a join, or a part of a subquery.
+/// Rows that are items of outer values: one side of a join, or a part of a subquery.
 pub(crate) struct Items {
-    /// What the columns are called by.
+    /// The alias of the columns.
     pub alias: Option<TableReference>,
-    /// What is chosen of the items: the last first.
+    /// The projections over the items: the last one first.
     pub chosen: Vec<Projection>,
     pub unnest: Unnest,
     /// The arrays.
@@ -45,7 +45,7 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-/// The items that a plan gives; `None`: it is another one.
+/// The items that a plan returns; `None`: it is some other plan.
 pub(crate) fn items_of(
     plan: &LogicalPlan,
     alias: Option<&TableReference>,
@@ -71,7 +71,7 @@ pub(crate) fn items_of(
     }
 }
 
-/// An expression over columns of a projection, as one over what that is made of.
+/// An expression over columns of a projection, as one over the projection's input.
 pub(crate) fn of_projection(expr: Expr, below: &Projection) -> Result<Expr> {
     let made = expr.transform_up(|expr| match &expr {
         Expr::Column(column) => {

@@ -1,11 +1,11 @@
-//! Lazy start of a join's build side: it begins when it is asked for, not when the plan is set up.
+//! Lazy start of a join's build side: it begins when its rows are requested, not when the plan is set up.
 //!
 //! DataFusion's `CoalescePartitionsExec` starts its inputs at once. Below the probe side of a join that
 //! is too early: the keys that the join's own build side finds narrow the scans there, if these have not
-//! begun. A build side is asked for when the join is first polled, which is after all joins above have
-//! been built. Its keys are gathered on the way, so that the cell can filter the rows of the other side
-//! by them. In TPC-H's query 7 at scale 1, with one build side for each join, that is 146 thousand rows
-//! instead of 1.8 million.
+//! begun. The rows of a build side are requested when the join is first polled, which is after all joins
+//! above have been built. Its keys are collected on the way, so that the cell can filter the rows of the
+//! other side by them. In TPC-H's query 7 at scale 1, with one build side for each join, that is 146
+//! thousand rows instead of 1.8 million.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,7 +35,7 @@ use crate::columnar::keys::{BuildKeys, Gather, JoinKeys};
 use crate::rows::HeapScanExec;
 use crate::walk::Walk;
 
-/// Keys of more rows than these are not gathered where no filter has left any out.
+/// Keys of more rows than these are not collected unless some filter has excluded rows.
 const WHOLE_ROWS: usize = 100_000;
 
 /// Puts a [`LazyExec`] over build sides that would begin at once.
@@ -92,8 +92,8 @@ impl PhysicalOptimizerRule for BuildWhenAsked {
     }
 }
 
-/// The number of the filter that a join makes of its build side's keys, and the columns that these are in, each if it
-/// has whole numbers: where no null equals another.
+/// The number of the filter that a join makes from its build side's keys, and the columns of these keys,
+/// each if it is an integer column: only for joins in which null does not equal null.
 fn keys_of(join: &HashJoinExec) -> Option<(u64, Vec<Option<usize>>)> {
     let [filter] = &join.dynamic_expressions_produced()[..] else { return None };
     let schema = join.left().schema();
@@ -106,17 +106,17 @@ fn keys_of(join: &HashJoinExec) -> Option<(u64, Vec<Option<usize>>)> {
         && join.null_equality() == NullEquality::NullEqualsNothing
         && !join.null_aware
         && columns.iter().any(Option::is_some);
-    // Where so many rows are those of a whole table, hardly a row of the other side has no partner.
+    // If so many rows are those of a whole table, hardly a row of the other side lacks a partner.
     let known = StatisticsContext::new().compute(join.left().as_ref(), &StatisticsArgs::new());
     let is_whole = matches!(known.ok()?.num_rows, Precision::Exact(rows) if rows > WHOLE_ROWS);
     Some((filter.expression_id().filter(|_| is_plain && !is_whole)?, columns))
 }
 
-/// Its input, which begins when the first rows are asked for.
+/// Passes on its input, which begins when the first rows are requested.
 #[derive(Clone, Debug)]
 pub(crate) struct LazyExec {
     input: Arc<dyn ExecutionPlan>,
-    /// The columns of the join's keys, and who wants to know them.
+    /// The columns of the join's keys, and where the keys are collected.
     keys: Vec<(usize, Arc<BuildKeys>)>,
 }
 
@@ -177,7 +177,7 @@ impl ExecutionPlan for LazyExec {
             let next = rows.next().await;
             match &next {
                 Some(Ok(batch)) => gather.iter_mut().for_each(|gather| gather.take(batch)),
-                // Whoever made the filter hears of the end after this.
+                // The producer of the filter learns of the end after this.
                 None => gather.iter_mut().for_each(Gather::finish),
                 Some(Err(_)) => {}
             }

@@ -1,6 +1,6 @@
 //! SQL over an instance: DataFusion with our own statements, views, external tables and output.
 //!
-//! [`Engine`] runs statements; [`Host`] is what it needs of the instance. This crate alone knows
+//! [`Engine`] runs statements; [`Host`] is what it needs from the instance. Only this crate knows
 //! DataFusion.
 
 #![cfg(feature = "engine")]

@@ -32,13 +32,13 @@ use crate::files::parquet_check;
 use crate::source_format::SourceFormat;
 use crate::tpch::TpchTable;
 
-/// Rows of a row group, at most.
+/// The most rows of a row group.
 const ROW_GROUP_ROWS: u64 = 1 << 20;
-/// A smaller table is cut finer, so that all cores can read it; not below this.
+/// A smaller table is divided more finely, so that all cores can read it; but not below this.
 const ROW_GROUP_ROWS_MIN: u64 = 1 << 17;
 /// Bytes of one part of an upload.
 const UPLOAD_PART: usize = 8 << 20;
-/// Parts of an upload on their way at once.
+/// Parts of an upload in flight.
 const UPLOAD_PARTS: usize = 4;
 
 /// How much has been done, for a progress bar.
@@ -50,15 +50,15 @@ pub struct Progress {
     pub bytes: u64,
 }
 
-/// Told now and then how far a load is.
+/// A callback, called now and then with the progress of a load.
 pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// How to load.
+/// Options of a load.
 #[derive(Clone)]
 pub struct LoadOptions {
     /// Threads that generate and encode.
     pub threads: usize,
-    /// Told now and then how far it is.
+    /// The progress callback.
     pub on_progress: Option<OnProgress>,
 }
 
@@ -73,7 +73,7 @@ impl std::fmt::Debug for LoadOptions {
 pub struct Loaded {
     /// The table it is for.
     pub table: String,
-    /// Where it is in the store.
+    /// Its path in the store.
     pub path: Path,
     /// Rows in it.
     pub rows: u64,
@@ -87,7 +87,7 @@ fn properties(schema: &Schema) -> WriterProperties {
         .set_compression(Compression::ZSTD(level))
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS as usize));
     for field in schema.fields() {
-        // Nearly every comment is another: a dictionary costs time and saves nothing.
+        // Nearly every comment is unique: a dictionary costs time and saves nothing.
         if field.name().ends_with("_comment") {
             properties =
                 properties.set_column_dictionary_enabled(field.name().as_str().into(), false);
@@ -96,7 +96,7 @@ fn properties(schema: &Schema) -> WriterProperties {
     properties.build()
 }
 
-/// An object on its way into a store: visible when [`Upload::finish`] returns, never before.
+/// An object being uploaded to a store: visible when [`Upload::finish`] returns, never before.
 struct Upload {
     writer: BufWriter,
     bytes: u64,
@@ -122,7 +122,7 @@ impl Upload {
     }
 
     async fn abort(mut self) {
-        // What cannot be given back now is never visible: the upload was not completed.
+        // If the abort fails, nothing becomes visible either: the upload was not completed.
         let _ = self.writer.abort().await;
     }
 }
@@ -130,7 +130,7 @@ impl Upload {
 /// Generates TPC-H at `scale` into objects `prefix/table.parquet` of `store`, all eight or none.
 ///
 /// # Errors
-/// Whatever the store says; what was written before is removed.
+/// What the store reports; everything written before is removed.
 #[boxed]
 pub async fn tpch(
     store: Arc<dyn ObjectStore>,
@@ -157,7 +157,7 @@ pub async fn tpch(
             }
             Err(error) => {
                 for one in &loaded {
-                    // The first error is the one to tell.
+                    // The first error is the one to report.
                     let _ = store.delete(&one.path).await;
                 }
                 return Err(error);
@@ -227,7 +227,7 @@ async fn tpch_rows(
         .map_err(|e| parquet_error(&e))?;
     let (mut writer, factory) = writer.into_serialized_writer().map_err(|e| parquet_error(&e))?;
     let factory = Arc::new(factory);
-    // Row groups are encoded beside each other and arrive in order; no more than `threads` exist.
+    // Row groups are encoded in parallel and arrive in order; no more than `threads` exist.
     let mut encoded = futures_util::stream::iter(1..=parts)
         .map(|part| {
             let (factory, schema) = (Arc::clone(&factory), Arc::clone(&schema));
@@ -268,7 +268,7 @@ fn append(
 /// Loads one file into the object `path`.
 ///
 /// # Errors
-/// When the file is not what `format` says, or the store fails; then there is no object.
+/// The file is not what `format` says, or the store fails; then there is no object.
 #[boxed]
 pub async fn file(
     source: &FilePath,
@@ -284,7 +284,7 @@ pub async fn file(
         .await
         .map_err(|_| stopped())?
         .map_err(|e| Error::new(27037, "58P01", format!("cannot open \"{shown}\": {e}")))?;
-    // Small: the disk below is the brake, and what is in the channel is memory.
+    // Small: the disk below is the bottleneck, and what is in the channel takes memory.
     let (send, mut receive) = mpsc::channel::<(Bytes, u64)>(2);
     let reader = tokio::task::spawn_blocking(move || match format {
         SourceFormat::Parquet => copy_parquet(file, &send),

@@ -1,8 +1,8 @@
 //! Subqueries outside WHERE. An `EXISTS` in the select list, GROUP BY, an aggregate or ORDER BY becomes a
 //! join that marks each row; one in a join condition becomes a separate condition.
 //!
-//! DataFusion does this for conditions; elsewhere it knows only scalar subqueries, and those only if they
-//! are correlated by equalities.
+//! DataFusion does this for conditions; elsewhere it supports only scalar subqueries, and those only if
+//! they are correlated by equalities.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 
 use crate::walk::Walk;
 
-/// What marked columns and computed ones are called; numbered within a statement.
+/// Names for marker columns and computed ones; numbered within a statement.
 #[derive(Debug, Default)]
 pub(crate) struct Names(usize);
 
 impl Names {
-    /// Another name.
+    /// The next name.
     pub(crate) fn next(&mut self, kind: &str) -> String {
         self.0 += 1;
         format!("__{kind}_{}", self.0)
     }
 }
 
-/// Puts joins in the place of each `EXISTS` of a projection, an aggregation or windows.
+/// Replaces each `EXISTS` of a projection, an aggregation or windows by a join.
 pub(crate) fn marked(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     if !has_exists(&plan.expressions())? {
         return Ok(Transformed::no(plan));
@@ -53,7 +53,7 @@ pub(crate) fn marked(plan: LogicalPlan, names: &mut Names) -> Result<Transformed
     let columns = plan.schema().columns();
     let is_window = matches!(plan, LogicalPlan::Window(_));
     let new = plan.with_new_exprs(exprs, vec![input])?;
-    // Windows give all columns of what they are of, also the marks.
+    // Windows pass on all columns of their input, including the markers.
     let new = match is_window {
         true => {
             LogicalPlanBuilder::from(new).project(columns.into_iter().map(Expr::Column))?.build()?
@@ -63,7 +63,7 @@ pub(crate) fn marked(plan: LogicalPlan, names: &mut Names) -> Result<Transformed
     Ok(Transformed::yes(new))
 }
 
-/// A sort by what has a subquery: by a column that is computed before, and left out behind it.
+/// A sort by an expression with a subquery: by a column that is computed below, and dropped above.
 pub(crate) fn sorted(sort: Sort, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let mut has_any = false;
     for one in &sort.expr {
@@ -94,8 +94,7 @@ pub(crate) fn sorted(sort: Sort, names: &mut Names) -> Result<Transformed<Logica
     Ok(Transformed::yes(plan))
 }
 
-/// An aggregation by, or of, subqueries of one value that are tied to a row: of columns that are
-/// computed before.
+/// An aggregation by, or of, correlated scalar subqueries: over columns that are computed below.
 pub(crate) fn grouped(plan: Aggregate, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let is_tied = |expr: &Expr| {
         expr.any(|e| {
@@ -113,7 +112,7 @@ pub(crate) fn grouped(plan: Aggregate, names: &mut Names) -> Result<Transformed<
     let tied_to: Vec<Column> = all().flat_map(outer_columns).collect();
     let mut computed: Vec<Expr> =
         plan.input.schema().columns().into_iter().map(Expr::Column).collect();
-    // The same subquery is computed once: what is grouped by is then what is shown.
+    // The same subquery is computed once: the group key is then also what is shown.
     let mut known: Vec<(Expr, Expr)> = Vec::new();
     let mut columns_for = |exprs: &[Expr]| -> Result<Vec<Expr>> {
         let mut column = |expr: Expr| {
@@ -148,13 +147,13 @@ fn is_subquery(expr: &Expr) -> Result<bool> {
     expr.any(|e| Ok(matches!(e, Expr::Exists(_) | Expr::InSubquery(_))))
 }
 
-/// Whether a join's condition has a subquery.
+/// Whether a join's condition contains a subquery.
 pub(crate) fn has_subquery_in(join: &Join) -> Result<bool> {
     join.filter.as_ref().map_or(Ok(false), is_subquery)
 }
 
-/// A join whose conditions with subqueries are conditions of their own: over it, or over the side that
-/// they are about and that may be without a partner. Others stay where they are.
+/// A join whose conditions with subqueries become filters: over it, or over the one side that they refer
+/// to and that may lack a partner. Others stay where they are.
 pub(crate) fn outside(mut join: Join) -> Result<LogicalPlan> {
     let (mut rest, mut over, mut left, mut right) = (vec![], vec![], vec![], vec![]);
     for conjunct in join.filter.take().map(split_conjunction_owned).unwrap_or_default() {
@@ -183,7 +182,7 @@ pub(crate) fn outside(mut join: Join) -> Result<LogicalPlan> {
     Ok(Arc::unwrap_or_clone(filtered(Arc::new(LogicalPlan::Join(join)), over)?))
 }
 
-/// A projection with the columns that subqueries above it refer to besides; any other plan as it is.
+/// A projection extended by the columns that subqueries above it refer to; any other plan unchanged.
 pub(crate) fn handing_on(plan: LogicalPlan, tied_to: &[Column]) -> Result<LogicalPlan> {
     let LogicalPlan::Projection(own) = &plan else { return Ok(plan) };
     let mut exprs = own.expr.clone();
@@ -229,7 +228,7 @@ fn has_exists(exprs: &[Expr]) -> Result<bool> {
     Ok(false)
 }
 
-/// What is true where `EXISTS` is; `input` has it as a column, if it depends on the row.
+/// An expression that is true where `EXISTS` is; `input` gets it as a column, if it depends on the row.
 fn mark(input: &mut LogicalPlan, own: Exists, names: &mut Names) -> Result<Expr> {
     let Exists { subquery, negated } = own;
     if subquery.outer_ref_columns.is_empty() {

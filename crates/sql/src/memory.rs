@@ -9,21 +9,23 @@ use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 
-/// What rows that are handed from one part of a plan to others may take besides, at least.
+/// What rows in transit between partitions may take in addition, at least.
 const HANDED_ON: usize = 64 << 20;
-/// What is kept for those who cannot spill, at most; of little memory three fifths.
+/// The most that is reserved for consumers that cannot spill; if memory is short, three fifths of it.
 const KEPT: usize = 128 << 20;
 
 /// A pool like DataFusion's fair one, but for three things.
 ///
-/// Some memory is kept for who cannot spill: if others who can have taken all by then, it fails. Of that
-/// a sort may take half if it has nothing: it cannot spill before it has its first batch.
+/// Some memory is reserved for consumers that cannot spill: they would fail if those that can had taken
+/// all before. A sort that has nothing may take half of the reserve: it cannot spill before it has its
+/// first batch.
 ///
-/// Sorts that merge what they have spilled merge as many files at once as there is memory for. They get
-/// no more than they had as sorts, so that something is left for who merges what several sorts give.
+/// Sorts that merge their spilled runs merge as many files at once as there is memory for. They get no
+/// more than they had as sorts, so that something is left for the operator that merges the output of
+/// several sorts.
 ///
-/// The rows that `RepartitionExec` has on their way between parts of a plan are few, unless parts are of
-/// very different speed. They have room of their own, so that they are not spilled before it comes to that.
+/// The rows that `RepartitionExec` has in transit between partitions are few, unless partitions differ
+/// much in speed. They have memory of their own, so that they are not spilled early.
 #[derive(Debug)]
 pub struct Memory {
     limit: usize,
@@ -32,7 +34,7 @@ pub struct Memory {
     state: Mutex<State>,
 }
 
-/// Memory for the work of queries, which several sessions share.
+/// Memory for queries, shared by several sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkMemory(pub(crate) Arc<Memory>);
 
@@ -43,7 +45,7 @@ impl WorkMemory {
     }
 }
 
-/// Bytes that are taken, and by how many who can spill.
+/// Bytes that are taken, and the number of consumers that can spill.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     spillers: usize,
@@ -54,16 +56,16 @@ struct State {
     handed_on: usize,
 }
 
-/// Who takes memory.
+/// The kinds of consumers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Who {
-    /// It can do with less.
+    /// It can spill.
     Spiller,
-    /// It can do with less, at a time when its sort has none.
+    /// It can make do with less, while its sort holds nothing.
     Merge,
-    /// It cannot.
+    /// It cannot spill.
     Other,
-    /// Rows on their way.
+    /// Rows in transit.
     HandedOn,
 }
 
@@ -96,7 +98,7 @@ impl Memory {
         Memory { limit, kept, most_handed_on, state: Mutex::default() }
     }
 
-    /// Of so many bytes, none of them for rows on their way.
+    /// Of so many bytes, none of them for rows in transit.
     #[cfg(test)]
     pub fn without_rows_on_their_way(limit: usize) -> Memory {
         Memory { most_handed_on: 0, ..Memory::new(limit) }
@@ -106,19 +108,19 @@ impl Memory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What each of those who can do with less may have.
+    /// The share of each consumer that can spill.
     fn share(&self, state: &State) -> usize {
         let all = self.limit - self.kept.max(state.by_others).min(self.limit);
-        // A sort is gone when its merge still goes on.
+        // A sort may be gone while its merge still runs.
         all / state.spillers.max(state.merges).max(1)
     }
 
-    /// What nobody has.
+    /// The free bytes.
     fn free(&self, state: &State) -> usize {
         self.limit.saturating_sub(state.by_spillers + state.by_merges + state.by_others)
     }
 
-    /// What somebody who has `own` bytes may take more.
+    /// The additional bytes that a consumer with `own` bytes may take.
     fn room(&self, state: &State, who: Who, own: usize) -> usize {
         match who {
             Who::Spiller if own == 0 => self.share(state).max(self.free(state) / 2),

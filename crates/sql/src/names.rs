@@ -31,12 +31,12 @@ use crate::walk::{self, visit};
 /// The catalog as SQL names it.
 pub(crate) const CATALOG: &str = "db";
 
-/// Whether a name that is to be given to something has invisible characters.
+/// Whether a new name has invisible characters.
 pub(crate) fn has_controls(key: &str) -> bool {
     cellar_instance::catalog::name::parts(key).1.chars().any(char::is_control)
 }
 
-/// What is between a name and its number. Unicode gives it no meaning.
+/// The character between a name and its number. Unicode gives it no meaning.
 const MARK: char = '\u{f8ff}';
 
 /// Names the columns of what a statement returns or writes, and of the queries in its FROM.
@@ -86,7 +86,7 @@ pub(crate) fn settle_query(query: &mut Query) {
     sort_by_names(query, &named);
 }
 
-/// Sorts a query by its result columns: after DISTINCT only those are possible.
+/// Makes a query sort by its result columns: after DISTINCT only those are possible.
 fn sort_by_names(query: &mut Query, named: &[(Expr, Ident)]) {
     let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = &mut query.order_by else {
         return;
@@ -116,7 +116,7 @@ fn settle_body(body: &mut SetExpr) {
     }
 }
 
-/// Names the columns of a SELECT. What comes back: the expressions that got a name.
+/// Names the columns of a SELECT. Returns the expressions that got a name.
 fn settle_select(select: &mut Select, spoken: &Spoken) -> Vec<(Expr, Ident)> {
     let mut named = Vec::new();
     let mut taken = BTreeSet::new();
@@ -159,7 +159,8 @@ fn is_wildcard(item: &SelectItem) -> bool {
     !matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
 }
 
-/// Names the expressions among the columns of the queries in FROM and WITH: others may ask for them.
+/// Names the expressions among the columns of the queries in FROM and WITH: outer queries may refer to
+/// them.
 fn settle_inner<T: VisitMut>(ast: &mut T) {
     struct Inner;
     impl VisitorMut for Inner {
@@ -206,7 +207,7 @@ fn expressions_of(body: &mut SetExpr) {
     }
 }
 
-/// Names the expressions of a SELECT beside what has a name. What comes back: those, and their names.
+/// Names the expressions of a SELECT that have no name yet. Returns them, with their names.
 fn name_in_select(select: &mut Select, spoken: &Spoken) -> Vec<(Expr, Ident)> {
     let mut taken: BTreeSet<String> = select.projection.iter().filter_map(column_of).collect();
     let mut named = Vec::new();
@@ -225,7 +226,8 @@ fn name_in_select(select: &mut Select, spoken: &Spoken) -> Vec<(Expr, Ident)> {
     named
 }
 
-/// Columns that HAVING and the like speak of, where DataFusion would read a name that an expression was given.
+/// Columns that HAVING and the like refer to, where DataFusion would resolve the name to an expression
+/// with that alias.
 struct Spoken(BTreeSet<String>);
 
 impl Spoken {
@@ -246,7 +248,7 @@ impl Spoken {
         };
         select.having.iter().chain(&select.qualify).for_each(&mut look);
         if let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = order {
-            // A name alone is that of a column of the result.
+            // A bare name is that of a result column.
             let within = order.iter().map(|by| &by.expr);
             within.filter(|expr| !matches!(expr, Expr::Identifier(_))).for_each(&mut look);
         }
@@ -254,7 +256,7 @@ impl Spoken {
     }
 }
 
-/// The name of the column that an item is.
+/// The column name that an item consists of.
 fn column_of(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::UnnamedExpr(expr) => column_name(expr),
@@ -263,7 +265,7 @@ fn column_of(item: &SelectItem) -> Option<String> {
     }
 }
 
-/// The name that a column, whatever it is cast to, has by itself.
+/// The column name of an expression, ignoring casts.
 fn column_name(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Identifier(ident) => Some(folded(ident)),
@@ -273,7 +275,7 @@ fn column_name(expr: &Expr) -> Option<String> {
     }
 }
 
-/// A name as it is looked up: in small letters unless it is quoted.
+/// A name as it is looked up: in lower case unless it is quoted.
 pub(crate) fn folded(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
@@ -289,12 +291,12 @@ pub(crate) fn folded_token(word: &Word) -> String {
     }
 }
 
-/// A name as it is shown.
+/// A name in the form shown to users.
 pub(crate) fn shown(name: &str) -> &str {
     name.split(MARK).next().unwrap_or(name)
 }
 
-/// The schema of rows that are shown; `None`: as it is.
+/// The schema of rows shown to users; `None`: unchanged.
 pub(crate) fn shown_schema(schema: &SchemaRef) -> Option<SchemaRef> {
     if !schema.fields().iter().any(|field| field.name().contains(MARK)) {
         return None;
@@ -306,7 +308,7 @@ pub(crate) fn shown_schema(schema: &SchemaRef) -> Option<SchemaRef> {
     Some(Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone())))
 }
 
-/// Refuses names that are there twice, where only one column could be asked for.
+/// Refuses duplicate names, of which only one column could be queried.
 ///
 /// # Errors
 /// 00957.
@@ -322,7 +324,7 @@ pub(crate) fn check_unique(schema: &Schema) -> Result<(), Error> {
     }
 }
 
-/// A query whose columns have the names that are shown, which are no two the same.
+/// A query whose columns have the names shown to users, without duplicates.
 pub(crate) fn unmarked(plan: Arc<LogicalPlan>) -> DataFusionResult<Arc<LogicalPlan>> {
     let schema = plan.schema();
     if !schema.fields().iter().any(|field| field.name().contains(MARK)) {

@@ -1,10 +1,10 @@
 //! Plan nodes through which no filter is pushed down by a name that stands for another column below.
 //!
-//! DataFusion finds the columns of a filter by name in each node on the way down, so that a filter on the
-//! second `y` of `SELECT a.y, b.y` becomes one on the first. While its rules push filters down, such
-//! nodes get a lid. So do inputs in which a name is another column than above them: of a union whose
-//! inputs have their columns in different orders, of a semi join whose keys have other names on its other
-//! side, of groups by something that has the name of a column.
+//! DataFusion finds the columns of a filter by name in each node on the way down, so that a filter on
+//! the second `y` of `SELECT a.y, b.y` becomes one on the first. While its rules push filters down, such
+//! nodes get a lid. So do inputs in which a name is a different column than above them: of a union whose
+//! inputs have their columns in different orders, of a semi join whose keys have other names on its
+//! other side, of groups by an expression with the name of a column.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -80,7 +80,7 @@ impl PhysicalOptimizerRule for Lids {
     }
 }
 
-/// Puts lids on a node and its inputs, where they are needed.
+/// Puts lids on a node and its inputs where needed.
 fn with_lids(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     let lid = |input: &Arc<dyn ExecutionPlan>, closed: BTreeSet<String>| {
         Arc::new(LidExec { input: Arc::clone(input), closed }) as Arc<dyn ExecutionPlan>
@@ -103,7 +103,7 @@ fn with_lids(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Executi
     Ok(out)
 }
 
-/// For each input of a node, the names of its output that are other columns of that input.
+/// For each input of a node, the output names that stand for other columns in that input.
 fn misleading(plan: &Arc<dyn ExecutionPlan>) -> Vec<BTreeSet<String>> {
     let is_other = |input: &Arc<dyn ExecutionPlan>, name: &str, column: Option<usize>| {
         input.schema().index_of(name).is_ok_and(|at| Some(at) != column)
@@ -124,7 +124,7 @@ fn misleading(plan: &Arc<dyn ExecutionPlan>) -> Vec<BTreeSet<String>> {
         return vec![other.map(|(_, name)| name.clone()).collect()];
     }
     let Some(join) = plan.downcast_ref::<HashJoinExec>() else { return Vec::new() };
-    // A filter on a key that comes out goes to the other side too, by the name that it has here.
+    // A filter on an output key is also pushed to the other side, under the name that it has here.
     let semi = |input: &Arc<dyn ExecutionPlan>, pairs: &[(PhysicalExprRef, PhysicalExprRef)]| {
         let names = pairs.iter().filter_map(|(own, _)| own.downcast_ref::<Column>());
         let is_key = |name: &str| {
@@ -157,13 +157,14 @@ fn has_namesakes(schema: &Schema) -> bool {
     (0..schema.fields().len()).any(|at| is_namesake(schema, at))
 }
 
-/// Whether a column has the name of another one.
+/// Whether a column shares its name with another one.
 fn is_namesake(schema: &Schema, at: usize) -> bool {
     let Some(own) = schema.fields().get(at) else { return true };
     schema.fields().iter().filter(|field| field.name() == own.name()).count() > 1
 }
 
-/// Its input, through which only filters go down whose columns have a name of their own, and none of these.
+/// Passes on its input; only filters whose columns have a unique name, and none of these, are pushed
+/// through.
 #[derive(Debug)]
 struct LidExec {
     input: Arc<dyn ExecutionPlan>,

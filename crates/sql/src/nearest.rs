@@ -2,10 +2,10 @@
 
 use crate::failure::distance;
 
-/// So many are told.
+/// The most names that are suggested.
 const TOLD: usize = 5;
 
-/// Views of another database, and what tells the same here.
+/// Views of other databases, and the ones that show the same here.
 const ELSEWHERE: [(&[&str], &[&str]); 9] = [
     (&["v$process", "v$sql", "v$sqlarea", "v$instance"], &["v$session"]),
     (&["v$asm_client", "v$lock"], &["v$session"]),
@@ -18,8 +18,8 @@ const ELSEWHERE: [(&[&str], &[&str]); 9] = [
     (&["v$spparameter", "v$system_parameter"], &["v$parameter"]),
 ];
 
-/// The nearest of `names` to one that is not among them: those that do the same here, then those that
-/// begin as it does, then those with the fewest other letters.
+/// The nearest of `names` to one that is not among them: those with the same purpose here, then those
+/// with the same beginning, then those with the smallest edit distance.
 pub fn nearest(wanted: &str, mut names: Vec<String>) -> Vec<String> {
     let wanted = wanted.to_lowercase();
     let same: Vec<&str> = ELSEWHERE
@@ -29,7 +29,7 @@ pub fn nearest(wanted: &str, mut names: Vec<String>) -> Vec<String> {
         .collect();
     let begins = |name: &str| {
         let common = name.chars().zip(wanted.chars()).take_while(|(a, b)| a == b).count();
-        // What all views begin with says nothing.
+        // The common prefix of all views is ignored.
         if wanted.starts_with("v$") { common.saturating_sub(2) } else { common }
     };
     names.sort_by_key(|name| {

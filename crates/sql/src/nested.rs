@@ -1,10 +1,10 @@
 //! Subqueries that refer to a query two or more levels further out.
 //!
-//! `EXISTS (SELECT FROM b WHERE b.x = a.x AND NOT EXISTS (SELECT FROM c WHERE c.y = a.y AND c.x = b.x))`:
-//! DataFusion makes joins only of references to the next level. So the values that inner levels need from
-//! the outer row are put beside the rows in between (`b`), without duplicates: the inner query refers to
-//! these, and these are equal to the row's own. (The "magic set" of Neumann and Kemper, Unnesting
-//! Arbitrary Queries, BTW 2015.)
+//! `EXISTS (SELECT FROM b WHERE b.x = a.x AND NOT EXISTS (SELECT FROM c WHERE c.y = a.y AND c.x =
+//! b.x))`: DataFusion makes joins only from references to the next level. So the values that inner
+//! levels need from the outer row are put beside the rows in between (`b`), without duplicates: the
+//! inner query refers to these, and these are equal to the row's own. (The "magic set" of Neumann and
+//! Kemper, Unnesting Arbitrary Queries, BTW 2015.)
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use datafusion::optimizer::AnalyzerRule;
 use crate::mark_joins::Names;
 use crate::walk::{Walk, WalkPlan};
 
-/// The rule. It comes before any subquery becomes a join.
+/// The rule. It runs before any subquery becomes a join.
 #[derive(Debug, Default)]
 pub(crate) struct NestedSubqueries;
 
 impl AnalyzerRule for NestedSubqueries {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let mut names = Names::default();
-        // From outside: what is put between two levels is what the next one finds outside.
+        // From outside in: what is added between two levels is what the next level finds outside.
         Ok(plan.map_down_with_subqueries(|plan| of_node(plan, &mut names))?.data)
     }
 
@@ -99,7 +99,7 @@ fn is_of_one_input(node: &LogicalPlan) -> bool {
     matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_))
 }
 
-/// What expressions need of a query outside that is not the next one.
+/// The columns that expressions need from outer queries, apart from the next one, and from the next one.
 fn far_and_near(node: &LogicalPlan) -> Result<(BTreeSet<Column>, BTreeSet<Column>)> {
     let (mut far, mut near) = (BTreeSet::new(), BTreeSet::new());
     for expr in node.expressions().into_iter().flat_map(split_conjunction_owned) {
@@ -110,14 +110,14 @@ fn far_and_near(node: &LogicalPlan) -> Result<(BTreeSet<Column>, BTreeSet<Column
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
-        // What depends on both is no condition of a join with either.
+        // A condition that depends on both is not a join condition with either.
         let is_of_both = expr.any(|expr| Ok(subquery_of(expr).is_some()))?;
         if is_of_both { &mut far } else { &mut near }.extend(own);
     }
     Ok((far, near))
 }
 
-/// An operator with subqueries that refer to `outside`: they refer to what is put beside its rows.
+/// An operator whose subqueries refer to `outside`: they are made to refer to columns put beside its rows.
 fn between(
     node: LogicalPlan,
     outside: &LogicalPlan,
@@ -134,7 +134,7 @@ fn between(
     if far.is_empty() {
         return Ok(Transformed::no(node));
     }
-    // Beside them stands all that a condition needs: it is what keeps pairs few.
+    // All columns that a condition needs are added: the condition keeps the number of pairs small.
     far.extend(near.into_iter().filter(is_outside));
     let alias = TableReference::bare(names.next("outside"));
     let columns: Vec<(Column, Column)> = far
@@ -164,7 +164,7 @@ fn between(
     let given = node.schema().columns().into_iter().map(Expr::Column).collect::<Vec<_>>();
     let pairs = LogicalPlanBuilder::from(input.clone()).cross_join(values)?;
     let new = match &node {
-        // Above, it is nothing that the joins of what is within must hand on.
+        // Above this, the joins of what is within need not pass it on.
         LogicalPlan::Filter(_) => {
             let new = node.with_new_exprs(exprs, vec![pairs.build()?])?;
             LogicalPlanBuilder::from(new).filter(are_own)?.build()?
@@ -174,7 +174,7 @@ fn between(
     Ok(Transformed::yes(LogicalPlanBuilder::from(new).project(given)?.build()?))
 }
 
-/// The columns outside that an expression refers to itself.
+/// The outer columns that an expression itself refers to.
 fn references(expr: &Expr) -> Result<BTreeSet<Column>> {
     let mut columns = BTreeSet::new();
     expr.each(|expr| {
@@ -186,7 +186,7 @@ fn references(expr: &Expr) -> Result<BTreeSet<Column>> {
     Ok(columns)
 }
 
-/// The columns of queries outside that a subquery and those within it refer to.
+/// The columns of outer queries that a subquery and those within it refer to.
 fn free(plan: &LogicalPlan) -> Result<BTreeSet<Column>> {
     let mut columns = BTreeSet::new();
     plan.each(|node| {
@@ -208,8 +208,8 @@ fn free(plan: &LogicalPlan) -> Result<BTreeSet<Column>> {
     Ok(columns)
 }
 
-/// A condition that refers to columns beside its rows instead of outside; its subqueries refer to them as
-/// what is outside of them.
+/// A condition that refers to columns beside its rows instead of outer ones; its subqueries refer to
+/// them as outer columns.
 fn beside(expr: Expr, columns: &[(Column, Column)], values: &DFSchema) -> Result<Expr> {
     let new_of = |old: &Column| columns.iter().find(|(own, _)| own == old).map(|(_, new)| new);
     let own = |expr: Expr| match &expr {
@@ -228,14 +228,14 @@ fn beside(expr: Expr, columns: &[(Column, Column)], values: &DFSchema) -> Result
     Ok(expr.map_up(own)?.data)
 }
 
-/// A subquery that refers to other columns outside, and all within it.
+/// A subquery, with everything within it, that refers to other outer columns.
 fn within(
     plan: &LogicalPlan,
     columns: &[(Column, Column)],
     values: &DFSchema,
 ) -> Result<LogicalPlan> {
     let rewrite = |node: LogicalPlan| {
-        // What is within it finds a column of such a name nearer.
+        // A nearer column of the same name would be found within it.
         let further: Vec<_> = columns
             .iter()
             .filter(|(old, _)| !node.inputs().iter().any(|input| input.schema().has_column(old)))

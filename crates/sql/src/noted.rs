@@ -1,5 +1,5 @@
-//! A store that keeps the errors it gave. DataFusion turns some of them into plain text on their
-//! way up; by that text the numbered error with its next step is found again.
+//! A store that records the errors it has returned. DataFusion turns some of them into plain text on
+//! their way up; that text serves to find the numbered error and its next step again.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,7 +19,7 @@ use object_store::{
 use crate::error::Error;
 use crate::failure::ours;
 
-/// Errors that are kept; with more statements at once than this an old one is forgotten.
+/// The number of errors that are kept; with more concurrent statements than this an old one is forgotten.
 const KEPT: usize = 64;
 
 /// The last numbered errors of some stores.
@@ -39,21 +39,21 @@ impl Notes {
         kept.push_back(error);
     }
 
-    /// The numbered error whose words are in `text`, if one was given.
+    /// The numbered error whose message is in `text`, if there was one.
     pub(crate) fn find(&self, text: &str) -> Option<Error> {
         let kept = self.0.lock().unwrap_or_else(|e| e.into_inner());
         kept.iter().rev().find(|e| text.contains(&e.message)).cloned()
     }
 }
 
-/// A store whose numbered errors are noted.
+/// A store whose numbered errors are recorded.
 pub(crate) struct Noted {
     store: Arc<dyn ObjectStore>,
     notes: Arc<Notes>,
 }
 
 impl Noted {
-    /// `store`, with its errors put down in `notes`.
+    /// `store`, with its errors recorded in `notes`.
     pub(crate) fn new(store: Arc<dyn ObjectStore>, notes: &Arc<Notes>) -> Noted {
         Noted { store, notes: Arc::clone(notes) }
     }

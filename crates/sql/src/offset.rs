@@ -2,7 +2,7 @@
 //!
 //! If a projection between a sort and an OFFSET drops the sort columns, DataFusion 55 removes the sort:
 //! in a subquery, `SELECT a || b FROM t ORDER BY a OFFSET 10` then skips any ten rows. (Its
-//! `ensure_sorting` takes an input without an order for one whose order nobody needs.)
+//! `ensure_sorting` takes an input without an order for one whose order is not needed.)
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use crate::walk::Walk;
 
-/// The rule. It comes before those that take away sorts.
+/// The rule. It runs before those that remove sorts.
 #[derive(Debug)]
 pub(crate) struct OffsetAtSort;
 

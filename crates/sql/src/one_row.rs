@@ -22,7 +22,7 @@ use datafusion::optimizer::AnalyzerRule;
 use crate::error::Error;
 use crate::walk::{Walk, WalkPlan};
 
-/// The rule for subqueries that are tied to a row outside. It comes before those that make joins of them.
+/// The rule for correlated subqueries. It runs before those that make joins of them.
 #[derive(Debug, Default)]
 pub(crate) struct OneRow;
 
@@ -46,7 +46,7 @@ impl AnalyzerRule for OneRow {
     }
 }
 
-/// The rule for those that are not: their value may be null.
+/// The rule for uncorrelated subqueries: their value may be null.
 #[derive(Debug, Default)]
 pub(crate) struct NullWithoutRow;
 
@@ -72,13 +72,13 @@ impl AnalyzerRule for NullWithoutRow {
     }
 }
 
-/// The error for a subquery of one value that has more rows than one.
+/// The error for a scalar subquery with more than one row.
 pub(crate) fn several_rows() -> Error {
     Error::new(1427, "21000", "a subquery of one value has more than one row")
         .next("say which row is meant: order by .. limit 1, or an aggregate such as max")
 }
 
-/// Changes the plans of subqueries of one value, those within first.
+/// Changes the plans of scalar subqueries, innermost first.
 fn each_subquery(
     plan: LogicalPlan,
     change: &dyn Fn(&Subquery) -> Result<Option<LogicalPlan>>,
@@ -103,7 +103,7 @@ fn each_subquery(
     Ok(plan.map_up_with_subqueries(rewrite)?.data)
 }
 
-/// Whether a plan gives one row at most, or says itself how many it gives.
+/// Whether a plan returns at most one row, or limits its rows itself.
 fn has_one_row(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Projection(own) => has_one_row(&own.input),
@@ -116,7 +116,7 @@ fn has_one_row(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Whether a plan gives a row whatever it is over.
+/// Whether a plan returns a row whatever its input.
 fn always_a_row(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Projection(own) => always_a_row(&own.input),
@@ -127,7 +127,7 @@ fn always_a_row(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// A value of which nobody is told that it cannot be null.
+/// A value that is always declared nullable.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Nullable {
     signature: Signature,
@@ -135,7 +135,7 @@ struct Nullable {
 
 impl Nullable {
     fn new() -> Nullable {
-        // A constant would be put in its place otherwise.
+        // Otherwise a constant would be put in its place.
         Nullable { signature: Signature::any(1, Volatility::Volatile) }
     }
 }
@@ -163,7 +163,7 @@ impl ScalarUDFImpl for Nullable {
     }
 }
 
-/// The aggregate that is the only value that there is.
+/// The aggregate function that returns the only value.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Only {
     signature: Signature,

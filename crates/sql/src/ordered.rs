@@ -1,8 +1,8 @@
 //! The order of a subquery, kept for functions that depend on the order of their rows.
 //!
-//! `SELECT string_agg(x, ',') FROM (SELECT x FROM t ORDER BY y)` gives any order in DataFusion 55, which
-//! removes a sort that no operator above asks for. PostgreSQL and Oracle keep it, and people rely on it
-//! if there is no ORDER BY in the call or its window.
+//! `SELECT string_agg(x, ',') FROM (SELECT x FROM t ORDER BY y)` has no defined order in DataFusion 55,
+//! which removes a sort that no operator above requires. PostgreSQL and Oracle keep it, and people rely
+//! on it if there is no ORDER BY in the call or its window.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::walk::{Walk, WalkPlan};
 
 /// Aggregates whose result depends on the order of rows.
 const AGGREGATES: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
-/// Window functions that see which rows are equal in the order: without one, all are.
+/// Window functions that depend on which rows are peers: without an order, all are.
 const OF_PEERS: [&str; 4] = ["rank", "dense_rank", "percent_rank", "cume_dist"];
 
 /// The rule.
@@ -51,7 +51,7 @@ fn in_aggregates(own: Aggregate, names: &mut Names) -> Result<Transformed<Logica
     if !own.aggr_expr.iter().any(|expr| takes_order(expr.clone().unalias())) {
         return Ok(Transformed::no(plan));
     }
-    // Texts are put together in one order at a time.
+    // Texts are concatenated in one order at a time.
     if own.aggr_expr.iter().any(|expr| has_order(expr.clone().unalias())) {
         return Ok(Transformed::no(plan));
     }
@@ -86,7 +86,7 @@ fn has_order(expr: Expr) -> bool {
         if call.func.name() == "string_agg" && !call.params.order_by.is_empty())
 }
 
-/// Windows without an order in the order of the rows below; others, beside them, stay as they are.
+/// Windows without an order get the order of the rows below; others beside them stay as they are.
 fn in_windows(own: Window, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let plan = LogicalPlan::Window(own.clone());
     let (ordered_by, others): (Vec<Expr>, Vec<Expr>) =
@@ -113,11 +113,11 @@ fn in_windows(own: Window, names: &mut Names) -> Result<Transformed<LogicalPlan>
     if !others.is_empty() {
         new = new.window(others)?;
     }
-    // Windows give all columns of what they are of, also those that only the order needs.
+    // Windows pass on all columns of their input, including those that only the order needs.
     Ok(Transformed::yes(new.project(columns)?.build()?))
 }
 
-/// Whether a window without an order may have one: it looks at rows by their place, or at all of them.
+/// Whether a window without an order may get one: it refers to rows by position, or to all of them.
 fn is_by_position(expr: Expr) -> bool {
     let Expr::WindowFunction(call) = expr else { return false };
     let (params, frame) = (&call.params, &call.params.window_frame);
@@ -128,8 +128,8 @@ fn is_by_position(expr: Expr) -> bool {
         && !OF_PEERS.contains(&call.fun.name())
 }
 
-/// A plan that hands on the rows of an ordered subquery, and by what they are ordered, also where that
-/// has to be handed on besides; `None`: it is of no such subquery.
+/// A plan that passes on the rows of an ordered subquery, with its sort keys, also if these must be
+/// passed on in addition; `None`: there is no such subquery.
 fn ordered(plan: &LogicalPlan, names: &mut Names) -> Result<Option<(LogicalPlan, Vec<SortExpr>)>> {
     let found = match plan {
         LogicalPlan::Sort(sort) => sorted(sort, names)?,
@@ -170,7 +170,7 @@ fn ordered(plan: &LogicalPlan, names: &mut Names) -> Result<Option<(LogicalPlan,
     Ok(found)
 }
 
-/// A sort, by columns where it is by what a subquery gives: that is not computed again.
+/// A sort that uses columns for what a subquery returns, so that it is not computed again.
 fn sorted(sort: &Sort, names: &mut Names) -> Result<Option<(LogicalPlan, Vec<SortExpr>)>> {
     let is_plain = |key: &SortExpr| {
         Ok::<_, DataFusionError>(!key.expr.is_volatile() && !key.expr.any(|e| Ok(is_query(e)))?)
@@ -203,7 +203,7 @@ fn is_query(expr: &Expr) -> bool {
     matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_))
 }
 
-/// The rows of DISTINCT ON, where what they are sorted by is among them.
+/// The rows of DISTINCT ON, if the sort keys are among their columns.
 fn first_of_each(plan: &LogicalPlan, own: &DistinctOn) -> Option<(LogicalPlan, Vec<SortExpr>)> {
     let given = |key: &SortExpr| {
         let at = own.select_expr.iter().position(|e| e.clone().unalias() == key.expr)?;
@@ -214,7 +214,7 @@ fn first_of_each(plan: &LogicalPlan, own: &DistinctOn) -> Option<(LogicalPlan, V
     Some((plan.clone(), keys))
 }
 
-/// A key over the columns that have their names from `outer` instead of from `inner`.
+/// A sort key over columns named as in `outer` instead of `inner`.
 fn renamed(key: SortExpr, inner: &DFSchema, outer: &DFSchema) -> Result<SortExpr> {
     let expr = key.expr.map_up(|expr| match expr {
         Expr::Column(column) => {
@@ -226,7 +226,7 @@ fn renamed(key: SortExpr, inner: &DFSchema, outer: &DFSchema) -> Result<SortExpr
     Ok(SortExpr { expr: expr.data, ..key })
 }
 
-/// A projection that hands on the keys as well.
+/// A projection that passes on the sort keys as well.
 fn projected(
     own: &Projection,
     input: LogicalPlan,

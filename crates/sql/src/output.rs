@@ -23,7 +23,7 @@ use crate::arrays::of_text;
 use crate::instants::interval;
 use crate::instants::zoned::texts_of;
 
-/// How results are written.
+/// The output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Format {
     /// For people.
@@ -60,7 +60,7 @@ enum Layout {
 /// Bytes that are written at once.
 const GATHERED: usize = 64 << 10;
 
-/// Rows by which a table's columns are measured. Wider cells behind them push their line out.
+/// Rows by which the columns of a table are measured. Wider cells after them make their line longer.
 const MEASURED_ROWS: usize = 1000;
 
 impl<W: Write> Writer<W> {
@@ -92,7 +92,7 @@ impl<W: Write> Writer<W> {
     /// Writes the rows of `batch`.
     ///
     /// # Errors
-    /// What `out` says; `InvalidData` for a type that cannot be shown.
+    /// What `out` reports; `InvalidData` for a type that cannot be shown.
     pub fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
         let options = options();
         let cells = Cells::of(batch, &options).map_err(invalid)?;
@@ -116,7 +116,7 @@ impl<W: Write> Writer<W> {
         self.out.flush()
     }
 
-    /// Ends the result set; how many rows it had.
+    /// Ends the result set; returns the number of its rows.
     ///
     /// # Errors
     /// Writing to `out` failed.
@@ -126,7 +126,8 @@ impl<W: Write> Writer<W> {
             Format::Table => {
                 if self.layout.is_none() {
                     let widths: Vec<usize> = self.columns.iter().map(|c| width(&c.name)).collect();
-                    // Names without rows are shown, below each other where they do not fit a line.
+                    // Without rows the names are still shown, one below the other if they do not fit a
+                    // line.
                     match total(&widths) <= self.width_max {
                         true => {
                             self.layout = Some(Layout::Lines(widths));
@@ -160,7 +161,7 @@ impl<W: Write> Writer<W> {
         Ok(Layout::Records(names.unwrap_or(0)))
     }
 
-    /// The names of a result without rows that is wider than a line.
+    /// Writes the names of a result without rows that is wider than a line.
     fn names_below(&mut self) -> io::Result<()> {
         let mut line = String::new();
         for column in &self.columns {
@@ -286,7 +287,7 @@ impl<'a> Cells<'a> {
     fn of(batch: &'a RecordBatch, options: &'a FormatOptions<'a>) -> Result<Self, ArrowError> {
         let shown = |column: &'a ArrayRef| ArrayFormatter::try_new(column.as_ref(), options);
         let formatters = batch.columns().iter().map(shown).collect::<Result<Vec<_>, _>>()?;
-        // Of a column of the type null, or one of codes, the array itself does not say all.
+        // For a column of type null, or a dictionary, the array's own null mask does not tell all.
         let nulls = batch.columns().iter().map(|column| column.logical_nulls()).collect();
         Ok(Cells { batch, formatters, nulls })
     }
@@ -315,7 +316,7 @@ impl<'a> Cells<'a> {
         shown.or_else(|error| self.number(column, row).ok_or(error)).map_err(invalid)
     }
 
-    /// A day or an instant of a year that cannot be written: its number, as it is stored.
+    /// A date or timestamp of a year that cannot be written: its number, as stored.
     fn number(&self, column: usize, row: usize) -> Option<String> {
         let one = self.batch.column(column).slice(row, 1);
         let is_instant = matches!(
@@ -344,7 +345,7 @@ impl<'a> Cells<'a> {
 
 fn options() -> FormatOptions<'static> {
     FormatOptions::new()
-        // Inside of lists and structs; a value that is null itself is shown as nothing.
+        // Inside lists and structs; a null at the top level is shown as nothing.
         .with_null("null")
         .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"))
         .with_timestamp_tz_format(Some("%Y-%m-%d %H:%M:%S%.f%:z"))
@@ -362,12 +363,12 @@ fn is_number(data_type: &DataType) -> bool {
     }
 }
 
-/// Columns that a terminal gives to `text`: one for each character.
+/// The width of `text` in a terminal: one column for each character.
 fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Characters of a line of columns so wide, with two blanks between them.
+/// The length of a line of columns with these widths, with two blanks between them.
 fn total(widths: &[usize]) -> usize {
     widths.iter().map(|w| w + 2).sum::<usize>().saturating_sub(2)
 }

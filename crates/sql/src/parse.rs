@@ -49,10 +49,10 @@ use crate::names;
 use crate::pgcatalog;
 use crate::statement::Statement;
 
-/// A query of its text, changed by `change`, as a text again; `None`: it was not changed.
+/// A query given as text, changed by `change` and turned back into text; `None`: it was not changed.
 ///
 /// # Errors
-/// As of [`parse`]; those of the change.
+/// Those of [`parse`]; those of the change.
 pub(crate) fn changed_query(
     sql: &str,
     change: impl FnOnce(&mut SqlStatement) -> Result<bool, Error>,
@@ -69,10 +69,10 @@ pub(crate) fn changed_query(
     Ok(change(&mut statement)?.then(|| statement.to_string()))
 }
 
-/// How deep parentheses may nest; more would threaten the stack.
+/// The deepest nesting of parentheses; more would threaten the stack.
 const RECURSION_MAX: usize = 64;
 
-/// Reads one statement, with or without its semicolon.
+/// Parses one statement, with or without its semicolon.
 ///
 /// # Errors
 /// 00900 with the position and what was expected there; 03001 for what Oracle has and this version
@@ -104,9 +104,9 @@ pub fn is_binary_copy(sql: &str) -> bool {
     matches!(parse(sql), Ok(Statement::Copy(copy)) if copy.is_binary())
 }
 
-/// Whether a statement is a COPY FROM STDIN: what it copies is given beside it.
+/// Whether a statement is a COPY FROM STDIN, whose data come separately.
 pub fn reads_stream(sql: &str) -> bool {
-    // Of other statements not all need be read.
+    // Other statements need not be parsed completely.
     let has = |word: &str| {
         sql.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
     };
@@ -115,7 +115,7 @@ pub fn reads_stream(sql: &str) -> bool {
         && match parse(sql) {
             Ok(Statement::Copy(copy)) => copy.reads_stream(),
             Ok(_) => false,
-            // One with a fault: its rows follow it all the same.
+            // A statement with an error: its data follow all the same.
             Err(_) => is_copy_from_stdin(sql),
         }
 }
@@ -126,7 +126,7 @@ fn is_copy_from_stdin(sql: &str) -> bool {
     words.first().is_some_and(|word| word == "copy") && words.windows(2).any(is_from)
 }
 
-/// ABORT, which the parser does not know, is PostgreSQL's other word for ROLLBACK.
+/// ABORT, which the parser does not know, is PostgreSQL's synonym of ROLLBACK.
 fn abort_is_rollback(tokens: &mut [TokenWithSpan]) {
     let first = tokens.iter_mut().find(|token| !matches!(token.token, Token::Whitespace(_)));
     if let Some(first) = first
@@ -174,8 +174,8 @@ fn one_of(mut tokens: Vec<TokenWithSpan>) -> Result<DfStatement, Error> {
     Ok(statement)
 }
 
-/// Takes the sign of a path off a name, as in `doc#>>'{a}'`: names may end with one. Beside a number it is a
-/// comparison of such a name.
+/// Splits the sign of a path from a name, as in `doc#>>'{a}'`: names may end with one. Before a number
+/// it is a comparison of such a name.
 fn split_paths(tokens: &mut [TokenWithSpan]) {
     let mut at = 0;
     while at + 2 < tokens.len() {
@@ -202,8 +202,8 @@ fn split_paths(tokens: &mut [TokenWithSpan]) {
     }
 }
 
-/// Takes signs off operators, as in `a>-1`: as in PostgreSQL an operator ends with one only if it has
-/// another character that no comparison has.
+/// Splits trailing signs from operators, as in `a>-1`: as in PostgreSQL, an operator ends with a sign
+/// only if it contains a character that no comparison has.
 fn split_signs(tokens: &mut Vec<TokenWithSpan>) {
     let mut at = 0;
     while at < tokens.len() {
@@ -264,14 +264,14 @@ fn syntax_of(error: &datafusion::error::DataFusionError) -> Error {
     }
 }
 
-/// Tokens without blanks and comments, and a place among them.
+/// Tokens without blanks and comments, and a position among them.
 struct Cursor<'a> {
     tokens: Vec<&'a TokenWithSpan>,
     at: usize,
     end: Position,
 }
 
-/// Reads the rest of a statement whose first words are known.
+/// Parses the rest of a statement whose first words are known.
 type Rest<'a> = fn(&mut Cursor<'a>) -> Result<Statement, Error>;
 
 impl<'a> Cursor<'a> {
@@ -294,7 +294,7 @@ impl<'a> Cursor<'a> {
         }
         let own = self.set_schema().or_else(|| self.owner_to());
         if let Some(statement) = own {
-            // Nothing but semicolons is behind it.
+            // Only semicolons follow.
             self.at = self.tokens.len();
             return Ok(Some(statement));
         }
@@ -341,7 +341,7 @@ impl<'a> Cursor<'a> {
         Ok(None)
     }
 
-    /// A statement, if nothing comes behind it.
+    /// A statement, if nothing follows it.
     fn at_its_end(&mut self, statement: Statement) -> Result<Statement, Error> {
         while self.accept(&Token::SemiColon) {}
         match self.at < self.tokens.len() {
@@ -397,7 +397,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The name of a group, disk or failure group: upper-cased, as they are stored.
+    /// The name of a group, disk or failure group, in upper case, as stored.
     fn storage_name(&mut self, what: &str) -> Result<String, Error> {
         Ok(self.name(what)?.to_uppercase())
     }
@@ -609,7 +609,7 @@ impl<'a> Cursor<'a> {
             return Ok(GroupAction::Dismount { force: self.force() });
         }
         if self.accept_word("CHECK") {
-            // Everything is checked, whether or not that is said.
+            // Everything is checked, requested or not.
             self.accept_word("ALL");
             let repair = !self.accept_word("NOREPAIR") && self.accept_word("REPAIR");
             return Ok(GroupAction::Check { repair });

@@ -1,5 +1,5 @@
-//! Pushdown of partial aggregations into the scan below them: a cell does them on encoded columns, a scan of the
-//! heap on rows as they are stored.
+//! Pushdown of partial aggregations into the scan below them: a cell computes them on encoded columns, a
+//! heap scan on rows as they are stored.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl PhysicalOptimizerRule for AggregateInScan {
 /// Expressions.
 type Exprs = Vec<Arc<dyn PhysicalExpr>>;
 
-/// A scan that can do an aggregation itself.
+/// A scan that can aggregate itself.
 enum Scan {
     Cell(CellScanExec),
     Heap(Box<HeapScanExec>),
@@ -79,7 +79,7 @@ impl Scan {
         })
     }
 
-    /// Whether its rows come in an order, or only some of them do.
+    /// Whether its rows come in an order, or are only some of the rows.
     fn is_bound(&self) -> bool {
         match self {
             Scan::Cell(scan) => scan.is_bound() || scan.is_ordered(),
@@ -102,7 +102,7 @@ impl Scan {
         }
     }
 
-    /// Whether it can compute that.
+    /// Whether it can compute an aggregation.
     fn check(&self, wanted: &Aggregate) -> Result<(), Reason> {
         match self {
             Scan::Cell(scan) if scan.table().fits(wanted) => Ok(()),
@@ -120,10 +120,10 @@ impl Scan {
     }
 }
 
-/// What comes out of a plan, as expressions over a scan below it; or what is between.
+/// The output of a plan, as expressions over a scan below it; or the operator that is in between.
 fn over_scan(plan: &Arc<dyn ExecutionPlan>, exprs: Exprs) -> Result<Result<(Scan, Exprs), Reason>> {
     if let Some(scan) = Scan::of(plan) {
-        // Groups come in no order, and somebody may count on that of the rows.
+        // Groups come in no order, and a consumer may rely on that of the rows.
         if scan.is_bound() {
             return Ok(Err("the rows of the scan are bound to an order or a number".to_owned()));
         }
@@ -139,7 +139,7 @@ fn over_scan(plan: &Arc<dyn ExecutionPlan>, exprs: Exprs) -> Result<Result<(Scan
         let below = |expr: Arc<dyn PhysicalExpr>| {
             let replace = |expr: Arc<dyn PhysicalExpr>| {
                 Ok(match expr.downcast_ref::<Column>() {
-                    // What is put in is over the input: it is not looked into again.
+                    // What is substituted is over the input: it is not visited again.
                     Some(column) => Transformed::new(
                         Arc::clone(&projection.expr()[column.index()].expr),
                         true,
@@ -153,7 +153,7 @@ fn over_scan(plan: &Arc<dyn ExecutionPlan>, exprs: Exprs) -> Result<Result<(Scan
         let exprs = exprs.into_iter().map(below).collect::<Result<_>>()?;
         return over_scan(projection.input(), exprs);
     }
-    // What hands rows on as they are: an instrument, for one.
+    // An operator that passes rows on unchanged: an instrument, for one.
     if let [below] = plan.children()[..]
         && Arc::ptr_eq(plan.properties(), below.properties())
     {
@@ -165,7 +165,7 @@ fn over_scan(plan: &Arc<dyn ExecutionPlan>, exprs: Exprs) -> Result<Result<(Scan
     }))
 }
 
-/// What an aggregation comes after, in words.
+/// The operator between an aggregation and its scan, in words.
 fn after(plan: &Arc<dyn ExecutionPlan>) -> Option<&'static str> {
     if plan.downcast_ref::<AggregateExec>().is_some() {
         return Some("another aggregation");
@@ -194,12 +194,12 @@ fn after(plan: &Arc<dyn ExecutionPlan>) -> Option<&'static str> {
     }
 }
 
-/// Why a cell does not do an aggregation that it could be asked for.
+/// Why a cell does not compute an aggregation that could be pushed down.
 pub(crate) fn why_not(aggregate: &AggregateExec) -> Option<Reason> {
     moved(aggregate).ok().and_then(Result::err)
 }
 
-/// What an aggregation has that no cell does.
+/// A feature of an aggregation that no cell supports.
 fn beyond_cells(aggregate: &AggregateExec) -> Option<&'static str> {
     let calls = aggregate.aggr_expr();
     let group = aggregate.group_expr();
@@ -224,7 +224,7 @@ fn beyond_cells(aggregate: &AggregateExec) -> Option<&'static str> {
     (group.is_empty() && calls.is_empty()).then_some("it computes nothing")
 }
 
-/// The scan that does a partial aggregation itself; or why it stays where it is.
+/// The scan that computes a partial aggregation itself; or why it stays where it is.
 fn moved(aggregate: &AggregateExec) -> Result<Result<Arc<dyn ExecutionPlan>, Reason>> {
     if let Some(reason) = beyond_cells(aggregate) {
         return Ok(Err(reason.to_owned()));
@@ -249,7 +249,7 @@ fn moved(aggregate: &AggregateExec) -> Result<Result<Arc<dyn ExecutionPlan>, Rea
         return Ok(Err(format!("the key {} is computed", words(key, &names))));
     }
     let keys: Vec<usize> = keys.iter().filter_map(column_of).collect();
-    // Of packed values a cell knows only whether they are there.
+    // Of packed values a cell knows only whether they are null.
     if let Some(key) = keys.iter().find(|key| is_packed(schema.field(**key).data_type())) {
         return Ok(Err(format!("the key {} is packed", schema.field(*key).name())));
     }
@@ -291,7 +291,7 @@ fn column_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     expr.downcast_ref::<Column>().map(Column::index)
 }
 
-/// What is below the cast that makes a number a floating-point number. Other casts may change values.
+/// What is below the cast of a number to a floating-point number. Other casts may change values.
 fn below_cast(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
     match expr.downcast_ref::<CastExpr>() {
         Some(cast) => cast.expr(),
@@ -299,13 +299,13 @@ fn below_cast(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
     }
 }
 
-/// Whether the cell can give what it knows of a call in this type.
+/// Whether the cell can return the state of a call in this type.
 fn can_be(data_type: &DataType) -> bool {
-    // Sums for an average of many digits have 256 bits.
+    // The sums for an average of many digits have 256 bits.
     !matches!(data_type, DataType::Decimal256(_, _))
 }
 
-/// What the cell computes for a call, and which parts of it the states of the call are.
+/// What the cell computes for a call, and which parts of it are the states of the call.
 fn call_of(
     call: &AggregateFunctionExpr,
     arguments: &[Arc<dyn PhysicalExpr>],
@@ -347,7 +347,7 @@ fn sum_of(argument: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Call, Rea
         let own = schema.field(at).data_type();
         return match kind_of(own) {
             Some(Kind::Float32 | Kind::Float64) => Ok(Call::SumFloat(at)),
-            // An average of whole numbers; of what else becomes a number, DataFusion knows how.
+            // An average of integers; other conversions to numbers are left to DataFusion.
             _ if own.is_integer() => {
                 let (expr, _) = arithmetic(column, schema)?;
                 Ok(Call::Sum(expr))

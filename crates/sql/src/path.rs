@@ -19,10 +19,10 @@ pub struct GroupPath {
 }
 
 impl GroupPath {
-    /// Reads `+DATA/dir/file`; `None` if the text does not start with `+`.
+    /// Parses `+DATA/dir/file`; `None` if the text does not start with `+`.
     ///
     /// # Errors
-    /// 15124 if it starts so and is no path.
+    /// 15124 if it starts with `+` and is not a valid path.
     pub fn read(text: &str) -> Result<Option<GroupPath>, Error> {
         let Some(path) = text.strip_prefix('+') else {
             return Ok(None);
@@ -69,7 +69,7 @@ fn escape(text: &str) -> String {
     out
 }
 
-/// The URL of a group path; any other text as it is.
+/// The URL of a group path; any other text unchanged.
 pub(crate) fn to_url(text: &str) -> Result<String, Error> {
     Ok(GroupPath::read(text)?.map_or_else(|| text.to_string(), |path| path.url()))
 }
@@ -79,7 +79,7 @@ pub(crate) fn group_of_host(host: &str) -> String {
     host.replace("%24", "$").replace("%23", "#").to_uppercase()
 }
 
-/// How a file's name ends, in lower case: with what it is packed by, behind what is in it.
+/// The extension of a file, in lower case: that of the content, then that of the compression.
 pub fn ending(path: &FilePath) -> String {
     let of = |path: &FilePath| {
         path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()

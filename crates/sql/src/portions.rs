@@ -1,8 +1,8 @@
 //! Small batches in place of large ones, below sorts that have little memory.
 //!
-//! A scan hands on a row group at a time, and when a batch is split over two partitions both halves keep
-//! all its texts. A sort takes twice the memory of each batch that it is given, and cannot spill before
-//! it has one: the share of each concurrent sort must be larger than that.
+//! A scan passes on a row group at a time, and when a batch is split over two partitions both halves
+//! keep all its texts. A sort takes twice the memory of each batch that it is given, and cannot spill
+//! before it has one: the share of each concurrent sort must be larger than that.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::walk::Walk;
 
-/// What a portion holds, about.
+/// About how many bytes a portion has.
 const BYTES: usize = 256 << 10;
 
-/// The same plan, whose sorts are given portions.
+/// The same plan, with portions as the input of its sorts.
 pub(crate) fn below_sorts(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let change = |plan: Arc<dyn ExecutionPlan>| {
         let Some(input) = sorted(&plan) else { return Ok(Transformed::no(plan)) };
@@ -38,7 +38,7 @@ pub(crate) fn below_sorts(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execut
     Ok(plan.map_up(change)?.data)
 }
 
-/// How many sorts of a plan may run at once that keep all rows.
+/// The number of sorts of a plan that may run at once and that keep all rows.
 pub(crate) fn sorts(plan: &Arc<dyn ExecutionPlan>) -> usize {
     let mut found = 0;
     // The closure reports no error.
@@ -51,7 +51,7 @@ pub(crate) fn sorts(plan: &Arc<dyn ExecutionPlan>) -> usize {
     found
 }
 
-/// What a sort sorts, of those that keep all rows and may spill.
+/// The input of a sort that keeps all rows and may spill.
 fn sorted(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
     plan.downcast_ref::<SortExec>().filter(|sort| sort.fetch().is_none()).map(SortExec::input)
 }
@@ -134,7 +134,7 @@ impl ExecutionPlan for PortionsExec {
     }
 }
 
-/// How many rows of a batch have [`BYTES`], not more than `most`.
+/// The number of rows of a batch that take [`BYTES`], at most `most`.
 fn portion_rows(batch: &RecordBatch, most: usize) -> usize {
     let bytes: usize = batch.columns().iter().map(bytes).sum();
     let row = (bytes / batch.num_rows().max(1)).max(1);
@@ -146,7 +146,7 @@ fn bytes(array: &ArrayRef) -> usize {
     match array.data_type() {
         DataType::Utf8View => 16 * array.len() + array.as_string_view().total_buffer_bytes_used(),
         DataType::BinaryView => 16 * array.len() + array.as_binary_view().total_buffer_bytes_used(),
-        // Of a type that cannot say, all that it holds.
+        // For a type that cannot tell, all that it holds.
         _ => array
             .to_data()
             .get_slice_memory_size()
@@ -157,7 +157,7 @@ fn bytes(array: &ArrayRef) -> usize {
 /// A copy of some rows of a batch.
 fn portion(batch: &RecordBatch, start: usize, rows: usize) -> Result<RecordBatch> {
     let end = batch.num_rows().min(start + rows);
-    // A batch has not more rows than that: its arrays are smaller than the memory.
+    // A batch has no more rows than that: its arrays are smaller than the memory.
     let places: UInt32Array = (start..end).map(|row| row as u32).collect::<Vec<_>>().into();
     let columns: Result<Vec<ArrayRef>> =
         batch.columns().iter().map(|column| copied(column, &places)).collect();

@@ -52,13 +52,13 @@ impl std::fmt::Display for Cell {
 /// The right answer to a query, rows in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Where it is from.
+    /// Its origin.
     pub origin: Origin,
     /// Its rows.
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// Where an answer is from.
+/// The origin of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// From the answer set that TPC publishes for scale 1.
@@ -140,7 +140,7 @@ struct Sums {
 #[derive(Debug, Default)]
 struct Totals {
     groups: BTreeMap<(String, String), Sums>,
-    /// Of Q6, ten thousandths.
+    /// For Q6, in ten thousandths.
     revenue: i128,
 }
 
@@ -234,29 +234,29 @@ fn totals_of(scale: f64, part: i32, parts: i32) -> Totals {
     totals
 }
 
-/// `value / divisor` to the nearest whole number, halves away from zero.
+/// `value / divisor` to the nearest integer, halves away from zero.
 fn rounded(value: i128, divisor: i128) -> i128 {
     assert!(divisor > 0, "a group has rows");
     let half = if value < 0 { -divisor / 2 } else { divisor / 2 };
     (value + half) / divisor
 }
 
-/// The first place where a result is not the answer.
+/// The first difference between a result and the answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("row {row}, column {column}: expected {expected}, found {found}")]
 pub struct Difference {
     /// The row, from 1; 0 when the shape differs.
     pub row: usize,
-    /// The name of the column, or what about the shape differs.
+    /// The name of the column, or the difference in shape.
     pub column: String,
-    /// What the answer has.
+    /// The value in the answer.
     pub expected: String,
-    /// What the result has.
+    /// The value in the result.
     pub found: String,
 }
 
-/// Whether a result is the answer. Sums, counts and averages are compared after the specification's
-/// rounding to two digits, more strictly than it asks (it allows 1 %).
+/// Compares a result with the answer. Sums, counts and averages are compared after the specification's
+/// rounding to two digits, more strictly than it requires (it allows 1 %).
 ///
 /// # Errors
 /// The first difference.
@@ -291,7 +291,7 @@ pub fn compare(result: &[RecordBatch], answer: &Answer) -> Result<(), Difference
     Ok(())
 }
 
-/// What the result holds, in the form of the answer's cell.
+/// The value of the result, in the form of the answer's cell.
 fn cell_of(column: &dyn Array, at: usize, like: &Cell) -> Option<Cell> {
     if column.is_null(at) {
         return None;

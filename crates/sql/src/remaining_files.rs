@@ -5,7 +5,7 @@ use cellar_instance::tables::external::ExternalFiles;
 
 use crate::host::TableDefinition;
 
-/// What to tell of the files of `dropped`, which the tables of `others` may read too.
+/// The notices about the files of `dropped`, which the tables of `others` may read too.
 pub fn files_that_stay(dropped: &[&TableDefinition], others: &[TableDefinition]) -> Vec<String> {
     let mut read = ExternalFiles::default();
     others.iter().for_each(|table| table.add_to(&mut read));
@@ -42,7 +42,7 @@ fn on_the_host(location: &str) -> String {
     let file = std::path::Path::new(path);
     match file.is_file() {
         true => format!("{path} stays; to remove it, in a shell: {}", commands::remove(file)),
-        // What else is in a directory is not ours to speak of.
+        // Other files in a directory are not ours to mention.
         false => format!("{path} stays as it is"),
     }
 }

@@ -10,8 +10,8 @@ use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDFImpl, TableScan};
 
 use crate::walk::{Walk, WalkPlan};
 
-/// Changes the expressions of one plan, from below, each with the columns that it is over. What the plan
-/// returns keeps its names.
+/// Changes the expressions of one plan, bottom up, each with the columns of its input. The output of the
+/// plan keeps its names.
 pub(crate) fn each_expression(
     plan: LogicalPlan,
     change: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
@@ -27,15 +27,16 @@ pub(crate) fn each_expression(
         Ok(expr.update_data(|expr| name.restore(expr)))
     };
     plan.map_own(|expr| match expr {
-        // Each member has its name: an alias of the whole is none of its columns.
+        // Each member is named: an alias of the whole is not one of its columns.
         Expr::GroupingSet(_) => expr.map_children(changed),
         other => changed(other),
     })
 }
 
-/// Bounds of what a function gives, where nothing is known but its type.
+/// Bounds of a function's result, of which only the type is known.
 ///
-/// DataFusion's own answer has no type, and then refuses to sort by functions of ours in its functions.
+/// DataFusion's own default has no type, and then refuses to sort by functions of ours within its
+/// functions.
 pub(crate) fn unbounded(function: &impl ScalarUDFImpl, inputs: &[&Interval]) -> Result<Interval> {
     let types: Vec<DataType> = inputs.iter().map(|input| input.data_type()).collect();
     Interval::make_unbounded(&function.return_type(&types)?)

@@ -1,4 +1,4 @@
-//! `x < ANY (S)` and `x <> ALL (S)` wherever a condition may stand, as `IN` or as `EXISTS`.
+//! `x < ANY (S)` and `x <> ALL (S)` wherever a condition may stand, rewritten as `IN` or `EXISTS`.
 //!
 //! DataFusion rewrites them as `EXISTS` too, but late, after its rules for the select list, GROUP BY and
 //! aggregates have run, and under names that the operators above do not know.
@@ -15,7 +15,7 @@ use crate::in_subquery::exists;
 use crate::rules::each_expression;
 use crate::walk::WalkPlan;
 
-/// The rule. It comes before those for `IN` and `EXISTS`.
+/// The rule. It runs before those for `IN` and `EXISTS`.
 #[derive(Debug)]
 pub(crate) struct SetComparisons;
 
@@ -43,7 +43,7 @@ fn comparison(own: SetComparison, schema: &DFSchema) -> Result<Expr> {
         (Operator::Eq, true) | (Operator::NotEq, false) => return Ok(Expr::InSubquery(rows)),
         _ => {}
     }
-    // What one row decides, of ANY by being true, of ALL by being false.
+    // The rows that decide alone: for ANY by being true, for ALL by being false.
     let deciding = match is_any {
         true => Some(op),
         false => op.negate(),

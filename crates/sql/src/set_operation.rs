@@ -21,7 +21,7 @@ use crate::walk::WalkPlan;
 const NUMBER: &str = "__equal_row";
 const OTHER_NUMBER: &str = "__equal_row_of_other";
 
-/// The rule. It comes before types are chosen: it puts in keys of a join.
+/// The rule. It runs before types are chosen, because it adds join keys.
 #[derive(Debug, Default)]
 pub(crate) struct CountEqualRows;
 
@@ -55,8 +55,8 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(rewritten))
 }
 
-/// Whether a join is what DataFusion makes of `EXCEPT ALL` or `INTERSECT ALL`: nulls are equal only there
-/// before plans are optimized. Where the left rows are distinct, no number is above 1.
+/// Whether a join is DataFusion's plan for `EXCEPT ALL` or `INTERSECT ALL`: only there do nulls equal
+/// each other before plans are optimized. If the left rows are distinct, no number is above 1.
 fn is_of_all(join: &Join) -> bool {
     let pairs = join.on.iter().map(|(left, right)| (left.clone(), right.clone()));
     let expr = |columns: Vec<Column>| columns.into_iter().map(Expr::Column);

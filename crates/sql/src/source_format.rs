@@ -10,24 +10,24 @@ use crate::path::ending;
 /// How a source file is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceFormat {
-    /// Parquet: taken over byte for byte after its footer was read.
+    /// Parquet: taken over byte for byte after its footer was checked.
     Parquet,
-    /// A segment of a columnar table, as rescue or a copy gave it.
+    /// A segment of a columnar table, as written by rescue or a copy.
     Segment,
-    /// CSV; types are found by reading the whole file once.
+    /// CSV; types are inferred by reading the whole file once.
     Csv {
-        /// How it is written.
+        /// Its form.
         form: Box<CsvForm>,
-        /// Where rows go that cannot be taken; else nothing of the file is.
+        /// Where invalid rows go; without it, one such row fails the whole file.
         rejects: Option<Rejects>,
     },
 }
 
 impl SourceFormat {
-    /// The format that a file's name promises.
+    /// The format that a file's name implies.
     ///
     /// # Errors
-    /// 70010 when its ending is none of those known.
+    /// 70010 if its extension is unknown.
     pub fn of(path: &FilePath) -> Result<SourceFormat, Error> {
         let csv = |delimiter| SourceFormat::Csv {
             form: Box::new(CsvForm::new(delimiter)),

@@ -1,9 +1,9 @@
 //! Spill files of queries that exceed their memory: DataFusion's, as TEMPFILEs of a disk group.
 //!
-//! Bytes gather into pieces of 1 MiB. A few of those are in flight to the disks while the query goes on;
-//! a writer that is further ahead waits. A reader finds pieces that are not on the disks yet in memory: it
-//! waits for reads only, and a few of these are issued ahead. Nothing is made durable: nobody needs it
-//! after a crash, when files without a name are removed.
+//! Bytes are gathered into pieces of 1 MiB. A few of those are in flight to the disks while the query
+//! goes on; a writer that is further ahead waits. A reader finds pieces that are not on the disks yet in
+//! memory: it waits for reads only, and a few of these are issued ahead. Nothing is made durable: nobody
+//! needs it after a crash, when files without a name are removed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -29,22 +29,21 @@ use crate::error::Error;
 
 /// Bytes that are written at once.
 const PIECE: usize = 1 << 20;
-/// Pieces of a file that are written at once.
+/// Pieces of a file that are in flight at once.
 const PIECES: usize = 4;
-/// How long a writer waits for others' pieces to be written before it goes on all the same. DataFusion's
-/// RepartitionExec has a lock meanwhile that its readers wait for: should these be all that could write,
-/// nothing would ever be written.
+/// How long a writer waits for pieces of others to be written before it goes on all the same.
+/// DataFusion's RepartitionExec holds a lock meanwhile that its readers wait for: if these were the only
+/// ones that could write, nothing would ever be written.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Bytes that are read at once: less than is written, as many files are read beside each other to merge
-/// them.
+/// Bytes that are read at once: fewer than are written, because a merge reads many files in parallel.
 const READ: u64 = 256 << 10;
-/// Reads that are ahead of a reader.
+/// Reads that are issued ahead of a reader.
 const AHEAD: usize = 2;
-/// What is smaller stays in memory.
+/// Smaller files stay in memory.
 const SMALL: usize = 64 << 10;
-/// Bytes that a reader is given at once of what is in memory still.
+/// Bytes that a reader is given at once from memory.
 const GIVEN: usize = 128 << 10;
-/// Room that a file is given at first; then always as much again as it has, or the most.
+/// The space that a file is given at first; later it gets as much again as it has, up to `MORE_ROOM`.
 const FIRST_ROOM: u64 = 4 << 20;
 const MORE_ROOM: u64 = 64 << 20;
 
@@ -54,14 +53,14 @@ pub struct TempFiles {
     on_way: Arc<OnWay>,
 }
 
-/// What is on its way to the disks, of all files.
+/// Bytes in flight to the disks, of all files.
 struct OnWay {
     bytes: Mutex<usize>,
     less: Condvar,
     most: usize,
 }
 
-/// A piece of it.
+/// A piece in flight.
 struct Counted(Arc<OnWay>, usize);
 
 impl OnWay {
@@ -79,7 +78,7 @@ impl OnWay {
         Counted(Arc::clone(self), more)
     }
 
-    /// Waits until there is room, but not for ever.
+    /// Waits until there is room, but only for a limited time.
     fn wait(&self, more: usize) {
         let is_full = |bytes: &mut usize| *bytes > 0 && *bytes + more > self.most;
         let waited = self.less.wait_timeout_while(self.bytes(), PATIENCE, is_full);
@@ -95,7 +94,7 @@ impl Drop for Counted {
 }
 
 impl TempFiles {
-    /// In the groups of a database, with the waits of a session.
+    /// For the groups of a database, with the waits of a session.
     pub fn new(columnar: Columnar) -> TempFiles {
         let budget = columnar.io_buffers() / 4;
         let most = usize::try_from(budget).unwrap_or(usize::MAX).clamp(PIECES * PIECE, 32 * PIECE);
@@ -119,23 +118,23 @@ struct Spill(Arc<Shared>);
 struct Shared {
     columnar: Columnar,
     on_way: Arc<OnWay>,
-    /// Made with the first piece.
+    /// Created with the first piece.
     file: OnceLock<TempFile>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Bytes that are not on their way yet, from `tail_at` on.
+    /// Bytes that are not in flight yet, from `tail_at` on.
     tail: Vec<u8>,
     tail_at: u64,
-    /// Those that are, by where they begin.
+    /// Pieces in flight, by offset.
     under_way: BTreeMap<u64, Bytes>,
-    /// What went wrong with a write.
+    /// The error of a write.
     failed: Option<Error>,
-    /// Where pieces go to be written.
+    /// The channel for pieces to be written.
     pieces: Option<UnboundedSender<Piece>>,
-    /// Room that the file has.
+    /// The space that the file has.
     allocated: u64,
 }
 
@@ -148,7 +147,7 @@ struct Piece {
 /// Where a reader finds the next bytes.
 enum Part {
     Memory(Bytes),
-    /// Whole blocks, the first bytes of which are not wanted.
+    /// In whole blocks, of which the first bytes are not wanted.
     Disk {
         at: u64,
         length: u64,
@@ -171,14 +170,14 @@ impl Shared {
         self.columnar.begin_wait(event, p)
     }
 
-    /// Waits for what is on its way, if that is much.
+    /// Waits for writes in flight, if they are many.
     fn wait_for_room(&self, at: u64, length: usize) {
         if !self.on_way.is_full(length) {
             return;
         }
         let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
         if !matches!(flavor, Ok(RuntimeFlavor::MultiThread)) {
-            // Nobody else could write meanwhile: then more is on its way.
+            // Nobody else could write meanwhile: so more is put in flight.
             return;
         }
         let wait = self.begin(Event::DIRECT_PATH_WRITE_TEMP, at, length as u64);
@@ -186,7 +185,7 @@ impl Shared {
         wait.end(self.columnar.now());
     }
 
-    /// Sends the first bytes of what is gathered on their way.
+    /// Sends the first gathered bytes to be written.
     fn send(self: &Arc<Self>, length: usize) -> io::Result<()> {
         let at = self.state().tail_at;
         self.wait_for_room(at, length);
@@ -209,7 +208,7 @@ impl Shared {
         };
         let _counted = self.on_way.take(length);
         if pieces.send(Piece { at, bytes, _counted }).is_err() {
-            // The writer is gone, and has not said why; it may be about to.
+            // The writer task is gone without an error; it may be about to report one.
             let stopped = Error::new(1013, "57014", "the statement was stopped");
             return Err(io::Error::other(state.failed.get_or_insert(stopped).clone()));
         }
@@ -217,7 +216,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Where the bytes are that begin at `at`; `None` at the end of what was written so far.
+    /// Where the bytes at `at` are; `None` at the end of what was written so far.
     fn part(&self, at: u64) -> Result<Option<Part>> {
         let state = self.state();
         if let Some(error) = &state.failed {
@@ -233,7 +232,7 @@ impl Shared {
             && at < start + bytes.len() as u64
         {
             let rest = &bytes[(at - start) as usize..];
-            // A copy of a little of it, or whoever has that little keeps all of it.
+            // A copy of a small part; otherwise its holder would keep all of it in memory.
             let part = &rest[..rest.len().min(GIVEN)];
             return Ok(Some(Part::Memory(Bytes::copy_from_slice(part))));
         }
@@ -251,7 +250,7 @@ impl Drop for Shared {
     }
 }
 
-/// What could not be written, as the query tells it.
+/// The error of a write, as the query reports it.
 fn no_room(error: &Error) -> Error {
     let text = "what a query has no memory for cannot be written to temporary files";
     Error::new(1652, "53100", text)
@@ -259,14 +258,14 @@ fn no_room(error: &Error) -> Error {
         .caused_by(error.clone())
 }
 
-/// Gives a file room up to `end`.
+/// Extends a file up to `end`.
 async fn make_room(file: &TempFile, room: &mut u64, end: u64) -> Result<(), Error> {
     if end <= *room {
         return Ok(());
     }
     let more = end.next_multiple_of(FIRST_ROOM).max(*room + (*room).min(MORE_ROOM));
     *room = more;
-    // A group that has not so much room may have as much as is needed.
+    // A group without room for that much may have room for what is needed.
     if file.make_room(more).await.is_err() {
         *room = end;
         file.make_room(end).await?;
@@ -274,7 +273,7 @@ async fn make_room(file: &TempFile, room: &mut u64, end: u64) -> Result<(), Erro
     Ok(())
 }
 
-/// Writes pieces as they come, until nobody wants the file any more or something goes wrong.
+/// Writes pieces as they come, until nobody needs the file any more or a write fails.
 async fn write_pieces(
     columnar: Columnar,
     shared: Weak<Shared>,
@@ -324,7 +323,7 @@ async fn write_pieces(
     }
 }
 
-/// The piece keeps its room until it is written.
+/// The piece counts as in flight until it is written.
 async fn write(file: TempFile, piece: Piece) -> Result<u64, Error> {
     file.write(piece.at, piece.bytes.clone()).await?;
     Ok(piece.at)
@@ -359,7 +358,7 @@ impl io::Write for Writer {
             }
             let tail = &mut state.tail;
             let bytes = &bytes[..bytes.len().min(PIECE - tail.len())];
-            // Never room for more than a piece, which doubling might give.
+            // Never room for more than a piece, which doubling might allocate.
             if tail.capacity() - tail.len() < bytes.len() {
                 let room = (tail.len() + bytes.len()).max(2 * tail.len()).clamp(4096, PIECE);
                 let more = room - tail.len();
@@ -374,7 +373,7 @@ impl io::Write for Writer {
         Ok(taken)
     }
 
-    /// Readers find in memory what is not on its way yet.
+    /// Readers find bytes that are not in flight yet in memory.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -383,7 +382,7 @@ impl io::Write for Writer {
 impl SpillWriter for Writer {
     fn finish(&mut self) -> Result<()> {
         let gathered = self.0.state().tail.len();
-        // Whole blocks, so that none is written twice should more be appended.
+        // Whole blocks, so that none is written twice if more is appended.
         let blocks = gathered - gathered % BLOCK as usize;
         if gathered >= SMALL {
             self.0.send(blocks).map_err(|error| external(crate::failure::from_any(&error)))?;
@@ -414,7 +413,7 @@ impl SpillFile for Spill {
 /// Reads a spill file from its beginning.
 struct Reader {
     shared: Arc<Shared>,
-    /// Behind what is being read.
+    /// The offset after what is being read.
     next: u64,
     ahead: VecDeque<Coming>,
 }
@@ -435,7 +434,7 @@ impl Reader {
                 }
                 Part::Disk { at, length, skip } => {
                     self.next = at + length;
-                    // There since the first piece was written; pieces that are not are in memory.
+                    // It exists since the first piece was written; unwritten pieces are in memory.
                     let Some(file) = self.shared.file.get().cloned() else { break };
                     Coming::Read(tokio::spawn(read(file, at, length, skip)), at)
                 }

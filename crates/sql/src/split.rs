@@ -19,11 +19,11 @@ pub struct Split<'a> {
     /// What follows, if it is more than blanks and comments: a statement without its semicolon, or
     /// one whose quote or comment is still open.
     pub rest: Option<Piece<'a>>,
-    /// What is open at the end of the text.
+    /// The construct that is unclosed at the end of the text.
     pub open: Option<Open>,
 }
 
-/// What a text may leave open.
+/// Constructs that a text may leave unclosed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
     /// A `'` quote.
@@ -36,7 +36,7 @@ pub enum Open {
     Dollar,
 }
 
-/// Cuts `text` at the semicolons that stand outside quotes and comments. Takes any text.
+/// Splits `text` at the semicolons outside quotes and comments. Accepts any text.
 pub fn split(text: &str) -> Split<'_> {
     let mut complete = Vec::new();
     let mut start = 0;
@@ -63,7 +63,8 @@ pub fn split(text: &str) -> Split<'_> {
     Split { complete, rest, open }
 }
 
-/// The first statement of `text` that ends with a semicolon, and where that is; what follows is not looked at.
+/// The first statement of `text` that ends with a semicolon, and the semicolon's position; the rest is
+/// not examined.
 pub fn first(text: &str) -> Option<(Piece<'_>, usize)> {
     let (mut start, mut at, mut code) = (0, 0, false);
     while let Some(c) = text[at..].chars().next() {
@@ -79,8 +80,8 @@ pub fn first(text: &str) -> Option<(Piece<'_>, usize)> {
     None
 }
 
-/// Where the rows end that follow a COPY FROM STDIN in a text, which begin at its next line: behind the line `\.`, and
-/// before it.
+/// The rows that follow a COPY FROM STDIN in a text, from its next line to before the line `\.`; and the
+/// position after that line.
 pub fn rows(text: &str) -> (std::ops::Range<usize>, usize) {
     let begin = text.find('\n').map_or(text.len(), |at| at + 1);
     let mut at = begin;
@@ -123,7 +124,7 @@ fn token_length(rest: &str, prefix: &str) -> Token {
     match bytes[0] {
         b';' => Token { kind: Kind::Semicolon, length: 1, open: None },
         b'\'' => {
-            // E'..' knows the backslash; a plain quote does not.
+            // In E'..' a backslash escapes; in a plain quote it does not.
             let escapes = matches!(before, Some('e' | 'E'))
                 && !prefix.chars().rev().nth(1).is_some_and(is_name_part);
             quoted(quote_length(bytes, b'\'', escapes), Open::Quote)

@@ -19,13 +19,13 @@ pub enum Statement {
     Command(Command),
     /// `SHOW PARAMETER [pattern]`.
     ShowParameter(Option<String>),
-    /// `EXPLAIN WORK FOR ALTER DISKGROUP ...`: tells what would be done, and does nothing.
+    /// `EXPLAIN WORK FOR ALTER DISKGROUP ...`: reports what would be done, and does nothing.
     ExplainWork(WorkRequest),
     /// `EXPLAIN` of a statement for DataFusion.
     Explain(ExplainOptions, Box<datafusion::sql::parser::Statement>),
-    /// For the engine: what DataFusion's parser does not know of what defines something.
+    /// For the engine: definitions that DataFusion's parser does not know.
     Define(Define),
-    /// COPY as PostgreSQL has it.
+    /// COPY as in PostgreSQL.
     Copy(Box<crate::copy::Copy>),
     /// SET, RESET or SHOW of a setting of the session.
     Setting(Setting),
@@ -45,7 +45,7 @@ pub enum Setting {
     },
     /// RESET ALL.
     ResetAll,
-    /// SHOW of one.
+    /// SHOW of one setting.
     Show(String),
     /// SHOW ALL.
     ShowAll,
@@ -61,9 +61,9 @@ pub enum Setting {
 /// The role that a session is to act as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Assume {
-    /// As this one; `None`: as the role of the session.
+    /// Act as this one; `None`: as the role of the session.
     Role(Option<String>),
-    /// The role of the session is this one; `None`: the one that has connected.
+    /// Change the role of the session to this one; `None`: to the one that connected.
     Session(Option<String>),
 }
 
@@ -90,7 +90,7 @@ pub enum RoleName {
     Public,
 }
 
-/// What a statement says of a role.
+/// The options of a role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoleOptions {
     /// SUPERUSER.
@@ -109,9 +109,9 @@ pub struct RoleOptions {
     pub valid_until: Option<String>,
     /// IN ROLE.
     pub in_roles: Vec<RoleName>,
-    /// ROLE: who is to be a member of it.
+    /// ROLE: the roles that become its members.
     pub members: Vec<RoleName>,
-    /// ADMIN.
+    /// ADMIN: the roles that become members with the admin option.
     pub admins: Vec<RoleName>,
 }
 
@@ -122,21 +122,21 @@ pub enum RoleStatement {
     Create {
         /// Its name.
         name: String,
-        /// What is said of it.
+        /// Its options.
         options: RoleOptions,
     },
     /// ALTER ROLE.
     Alter {
         /// Its name.
         name: RoleName,
-        /// What is said of it.
+        /// Its options.
         options: RoleOptions,
     },
     /// ALTER ROLE .. RENAME TO.
     Rename {
         /// Its name.
         name: RoleName,
-        /// What it is to be called.
+        /// The new name.
         to: String,
     },
     /// DROP ROLE.
@@ -150,7 +150,7 @@ pub enum RoleStatement {
     Grant {
         /// The roles.
         roles: Vec<RoleName>,
-        /// Who is to be a member of each.
+        /// The roles that become members of each.
         to: Vec<RoleName>,
         /// WITH ADMIN OPTION.
         is_admin: bool,
@@ -159,14 +159,14 @@ pub enum RoleStatement {
     Revoke {
         /// The roles.
         roles: Vec<RoleName>,
-        /// Who is to be no member any more.
+        /// The roles that cease to be members.
         from: Vec<RoleName>,
         /// ADMIN OPTION FOR.
         only_admin: bool,
     },
 }
 
-/// The column that a sequence goes with.
+/// The column that owns a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedBy {
     /// None.
@@ -175,7 +175,7 @@ pub enum OwnedBy {
     Column(TableReference, String),
 }
 
-/// What kind of object a statement says that one is.
+/// The kind of object that a statement names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A table.
@@ -186,7 +186,7 @@ pub enum Kind {
     Sequence,
 }
 
-/// What a comment is about.
+/// The object of a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum About {
     /// A schema.
@@ -208,7 +208,7 @@ pub enum About {
 }
 
 impl Define {
-    /// Whether it is about what a catalog in a file has not.
+    /// Whether it is about an object that a catalog in a file does not have.
     pub(crate) fn needs_heap(&self) -> bool {
         matches!(
             self,
@@ -227,7 +227,7 @@ impl Define {
     }
 }
 
-/// The indexes that REINDEX builds anew.
+/// The indexes that REINDEX rebuilds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reindexed {
     /// One.
@@ -236,11 +236,11 @@ pub enum Reindexed {
     Table(TableReference),
     /// All of a schema.
     Schema(String),
-    /// All of the database, by its name where that was said.
+    /// All of the database, with its name if given.
     Database(Option<String>),
 }
 
-/// What LIKE takes of a table beside its columns.
+/// What LIKE copies from a table besides its columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of the statement")]
 pub struct LikeOptions {
@@ -256,7 +256,7 @@ pub struct LikeOptions {
     pub comments: bool,
 }
 
-/// What ALTER TYPE does.
+/// The actions of ALTER TYPE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnumChange {
     /// ADD VALUE.
@@ -265,14 +265,14 @@ pub enum EnumChange {
         label: String,
         /// IF NOT EXISTS.
         if_not_exists: bool,
-        /// Beside which one: before it, or behind it.
+        /// Its neighbour, and whether it comes before it or after it.
         before: Option<(bool, String)>,
     },
     /// RENAME VALUE.
     RenameLabel {
-        /// As it is.
+        /// The present value.
         from: String,
-        /// As it is to be.
+        /// The new value.
         to: String,
     },
     /// RENAME TO.
@@ -290,7 +290,7 @@ pub enum Define {
         name: String,
         /// IF NOT EXISTS.
         if_not_exists: bool,
-        /// AUTHORIZATION: who is to own it.
+        /// AUTHORIZATION: the owner.
         owner: Option<RoleName>,
     },
     /// DROP SCHEMA.
@@ -299,36 +299,36 @@ pub enum Define {
         names: Vec<String>,
         /// IF EXISTS.
         if_exists: bool,
-        /// CASCADE: with what is in it.
+        /// CASCADE: with all that it contains.
         cascades: bool,
     },
     /// ALTER SCHEMA .. RENAME TO.
     RenameSchema {
         /// Its name.
         name: String,
-        /// What it is to be called.
+        /// The new name.
         to: String,
     },
     /// About roles.
     Role(Box<RoleStatement>),
-    /// About what roles may do, and what they own.
+    /// About the rights of roles, and about ownership.
     Rights(Box<RightsStatement>),
     /// COMMENT ON.
     Comment {
-        /// What it is about.
+        /// The object.
         about: About,
-        /// What it says; `None`: there is to be none.
+        /// The text; `None`: the comment is removed.
         text: Option<String>,
     },
     /// ALTER .. SET SCHEMA.
     SetSchema {
-        /// What it is.
+        /// The kind of object.
         kind: Kind,
         /// Its name.
         name: TableReference,
         /// IF EXISTS.
         if_exists: bool,
-        /// Where it is to be.
+        /// The new schema.
         schema: String,
     },
     /// CREATE TABLE (LIKE ..).
@@ -337,7 +337,7 @@ pub enum Define {
         name: TableReference,
         /// IF NOT EXISTS.
         if_not_exists: bool,
-        /// The table that it is to be like.
+        /// The table whose columns are copied.
         source: TableReference,
         /// INCLUDING and EXCLUDING.
         options: LikeOptions,
@@ -353,7 +353,7 @@ pub enum Define {
     AlterEnum {
         /// Its name.
         name: TableReference,
-        /// What is done.
+        /// The action.
         change: EnumChange,
     },
     /// DROP TYPE.
@@ -362,7 +362,7 @@ pub enum Define {
         names: Vec<TableReference>,
         /// IF EXISTS.
         if_exists: bool,
-        /// CASCADE: with the columns that have it.
+        /// CASCADE: with the columns of this type.
         cascades: bool,
     },
     /// DROP FOREIGN TABLE: of external tables.
@@ -380,18 +380,18 @@ pub enum Define {
         name: TableReference,
         /// IF NOT EXISTS.
         if_not_exists: bool,
-        /// What is said of it.
+        /// Its options.
         options: SequenceOptions,
         /// OWNED BY.
         owned_by: Option<OwnedBy>,
     },
     /// ALTER .. OWNER TO.
     SetOwner {
-        /// What it is about.
+        /// The object.
         of: About,
         /// IF EXISTS.
         if_exists: bool,
-        /// Who is to own it.
+        /// The new owner.
         role: RoleName,
     },
     /// ALTER TABLE .. ADD GENERATED, with the name of the sequence.
@@ -404,7 +404,7 @@ pub enum Define {
         is_always: bool,
         /// The name of the sequence.
         sequence: TableReference,
-        /// What is said of it.
+        /// Its options.
         options: SequenceOptions,
     },
     /// VACUUM, or ANALYZE.
@@ -432,7 +432,7 @@ pub enum Define {
     Lock {
         /// The tables.
         tables: Vec<TableReference>,
-        /// How.
+        /// The lock mode.
         lock: TableLock,
         /// NOWAIT.
         is_nowait: bool,
@@ -443,7 +443,7 @@ pub enum Define {
         name: TableReference,
         /// IF EXISTS.
         if_exists: bool,
-        /// What is said of it.
+        /// Its options.
         options: SequenceOptions,
         /// OWNED BY.
         owned_by: Option<OwnedBy>,

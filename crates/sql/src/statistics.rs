@@ -1,8 +1,8 @@
-//! Answers from statistics, only where these are of the values themselves.
+//! Answers from statistics, only where these describe the values themselves.
 //!
 //! For the minimum and maximum of a cast column, DataFusion 55 casts those of the column
-//! (`project_column_statistics_through_expr`): of '9' and '10' as numbers the maximum was 9, and a text
-//! that is no number went unnoticed.
+//! (`project_column_statistics_through_expr`): for '9' and '10' as numbers the maximum was 9, and a text
+//! that is not a number went unnoticed.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use crate::walk::Walk;
 
-/// The rule that answers from statistics, for operators that have no casts below.
+/// The rule that answers from statistics, for operators without casts below.
 #[derive(Debug)]
 pub(crate) struct OfValues(pub(crate) Arc<dyn PhysicalOptimizerRule + Send + Sync>);
 

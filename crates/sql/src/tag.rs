@@ -1,7 +1,7 @@
-//! The words by which PostgreSQL says that a statement is done: its command tag, without the count.
+//! PostgreSQL's command tags, which report the end of a statement; without the count.
 
-/// The command tag of a statement: `INSERT`, `CREATE TABLE`. Of a WITH, that of what follows it. Words that are none
-/// of ours come as they are, in capitals.
+/// The command tag of a statement: `INSERT`, `CREATE TABLE`. For a WITH, that of the statement after it.
+/// Unknown words are returned as they are, in capitals.
 ///
 /// Source: the tags of PostgreSQL's `CommandComplete` and its `cmdtaglist.h`.
 pub fn tag(sql: &str) -> String {
@@ -32,12 +32,12 @@ pub fn tag(sql: &str) -> String {
     }
 }
 
-/// A query without the parentheses that it begins with, as the first half of a UNION may.
+/// A query without its leading parentheses, which the first half of a UNION may have.
 fn without_opening(sql: &str) -> &str {
     sql.trim_start_matches(|c: char| c == '(' || c.is_whitespace())
 }
 
-/// What is made, altered or dropped.
+/// The kind of object that is created, altered or dropped.
 fn object(words: &mut Words<'_>) -> String {
     let before = [
         "OR",
@@ -74,7 +74,7 @@ impl Words<'_> {
         self.rest = self.rest.get(bytes..).unwrap_or_default();
     }
 
-    /// Skips what ends with `end`, which begins behind `from` bytes.
+    /// Skips a construct that ends with `end` and begins after `from` bytes.
     fn skip_to(&mut self, from: usize, end: &str) {
         let inner = self.rest.get(from..).unwrap_or_default();
         self.skip(inner.find(end).map_or(self.rest.len(), |at| from + at + end.len()));

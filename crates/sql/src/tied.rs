@@ -18,7 +18,7 @@ use datafusion::optimizer::AnalyzerRule;
 use crate::mark_joins::Names;
 use crate::walk::{Walk, WalkPlan};
 
-/// The rule. It comes before subqueries become joins.
+/// The rule. It runs before subqueries become joins.
 #[derive(Debug, Default)]
 pub(crate) struct TiedColumns;
 
@@ -44,8 +44,8 @@ impl AnalyzerRule for TiedColumns {
     }
 }
 
-/// A condition that a column outside equals itself, which DataFusion leaves out when it makes a join of a
-/// subquery, as what it is for null.
+/// A condition that an outer column equals itself, rewritten to show that it is null for null: DataFusion
+/// drops it when it makes a join of a subquery.
 fn with_itself(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Filter(mut filter) = plan else { return Ok(Transformed::no(plan)) };
     let spelt_out = |expr: Expr| match expr {
@@ -75,7 +75,7 @@ fn with_own_names(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<Lo
     })
 }
 
-/// Names that a subquery gives to what it computes.
+/// Names that a subquery gives to computed columns.
 fn names_given(plan: &LogicalPlan) -> Result<BTreeSet<String>> {
     let mut given = BTreeSet::new();
     plan.each(|plan| {

@@ -62,7 +62,7 @@ impl TpchTable {
         }
     }
 
-    /// How many rows it has at scale 1; of lineitem, which is random, about.
+    /// The number of rows at scale 1; for lineitem, which is random, approximately.
     pub fn rows_at_scale_1(self) -> u64 {
         match self {
             TpchTable::Region => 5,
@@ -105,7 +105,7 @@ impl TpchTable {
     pub fn batches(self, scale: f64, part: i32, parts: i32) -> Batches {
         assert!((1..=parts).contains(&part), "parts are counted from 1");
         match self {
-            // The generator knows no parts of these two.
+            // The generator does not divide these two into parts.
             TpchTable::Region if part == 1 => {
                 batches(RegionGenerator::new(scale, 1, 1).iter(), region)
             }

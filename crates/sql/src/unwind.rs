@@ -19,7 +19,7 @@ fn error_of(panic: &(dyn Any + Send)) -> Error {
         .next("this is a defect: please report it with the statement; other sessions go on")
 }
 
-/// What a future gives, or the error that its panic is.
+/// The result of a future, or its panic as an error.
 ///
 /// # Errors
 /// Its own, or 00600.

@@ -17,7 +17,7 @@ use datafusion::physical_plan::ExecutionPlan;
 /// What a column of a view holds. Every column may be null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A whole number.
+    /// An integer.
     Integer,
     /// A number with a fraction.
     Real,
@@ -25,7 +25,7 @@ pub enum Kind {
     Text,
     /// True or false.
     Boolean,
-    /// A moment, UTC.
+    /// A point in time, in UTC.
     Time,
 }
 
@@ -41,7 +41,7 @@ pub struct Column {
 /// One field of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Nothing known.
+    /// Null.
     Null,
     /// For [`Kind::Integer`].
     Integer(i64),
@@ -55,13 +55,13 @@ pub enum Value {
     Time(i64),
 }
 
-/// A view: a name, columns, and rows as they are now.
+/// A view: a name, columns, and its current rows.
 pub trait ViewSource: Send + Sync + std::fmt::Debug + 'static {
     /// Its name with the `v$`, lower-case.
     fn name(&self) -> &'static str;
     /// Its columns, in order.
     fn columns(&self) -> &'static [Column];
-    /// Its rows now. Each has a value for every column, of the column's kind or null.
+    /// Its current rows. Each has a value for every column, of the column's kind or null.
     fn rows(&self) -> Vec<Vec<Value>>;
 }
 

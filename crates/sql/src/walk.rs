@@ -1,8 +1,8 @@
 //! Walks over plans, expressions and statements, compiled once for all callers.
 //!
-//! The walks of DataFusion and of the parser are generic over the action at a node: for each closure some
-//! hundred functions are compiled. Here the action is behind a reference. Without that, copies of the
-//! walks were half of what the compiler had to make of this crate.
+//! The walks of DataFusion and of the parser are generic over the action at a node: for each closure
+//! some hundred functions are compiled. Here the action is behind a reference. Without that, copies of
+//! the walks were half of what the compiler had to generate for this crate.
 
 use std::ops::ControlFlow;
 
@@ -14,11 +14,11 @@ use datafusion::sql::sqlparser::ast::{
     VisitMut, Visitor, VisitorMut,
 };
 
-/// What a change of a node gives.
+/// The result of changing a node.
 type Changed<T> = Result<Transformed<T>>;
 
-/// Walks over a tree of plans or expressions. Each is called as DataFusion's, with `map` for its
-/// `transform`, `each` for its `apply`, `any` for its `exists`.
+/// Walks over a tree of plans or expressions. They correspond to DataFusion's: `map` to its `transform`,
+/// `each` to its `apply`, `any` to its `exists`.
 pub(crate) trait Walk: TreeNode {
     /// Changes the nodes from the leaves up.
     fn map_up(self, mut f: impl FnMut(Self) -> Changed<Self>) -> Changed<Self> {
@@ -32,7 +32,7 @@ pub(crate) trait Walk: TreeNode {
         self.transform_down(f)
     }
 
-    /// Looks at the nodes from the root down.
+    /// Visits the nodes from the root down.
     fn each<'n>(
         &'n self,
         mut f: impl FnMut(&'n Self) -> Result<TreeNodeRecursion>,
@@ -41,7 +41,7 @@ pub(crate) trait Walk: TreeNode {
         self.apply(f)
     }
 
-    /// Whether a node is one for which `f` is true.
+    /// Whether `f` is true for some node.
     fn any(&self, mut f: impl FnMut(&Self) -> Result<bool>) -> Result<bool> {
         let mut found = false;
         self.each(|node| {
@@ -56,10 +56,10 @@ impl<T: TreeNode> Walk for T {}
 
 /// Walks over a plan with the plans of its subqueries, and over its own expressions.
 pub(crate) trait WalkPlan: Sized {
-    /// Changes the nodes from the leaves up, with those of subqueries.
+    /// Changes the nodes from the leaves up, including those of subqueries.
     fn map_up_with_subqueries(self, f: impl FnMut(Self) -> Changed<Self>) -> Changed<Self>;
 
-    /// Changes the nodes from the root down, with those of subqueries.
+    /// Changes the nodes from the root down, including those of subqueries.
     fn map_down_with_subqueries(self, f: impl FnMut(Self) -> Changed<Self>) -> Changed<Self>;
 
     /// Changes the expressions of this one node.
@@ -83,7 +83,7 @@ impl WalkPlan for LogicalPlan {
     }
 }
 
-/// Whether what expressions take from outside are columns of these rows; else they are further out.
+/// Whether all outer references in expressions are columns of these rows; otherwise some are further out.
 pub(crate) fn are_of(exprs: &[Expr], rows: &DFSchema) -> Result<bool> {
     for expr in exprs {
         let is_other = |expr: &Expr| {
@@ -96,7 +96,7 @@ pub(crate) fn are_of(exprs: &[Expr], rows: &DFSchema) -> Result<bool> {
     Ok(true)
 }
 
-/// Has a visitor change a part of a statement.
+/// Applies a mutating visitor to a part of a statement.
 pub(crate) fn visit<V: VisitorMut>(
     part: &mut impl VisitMut,
     visitor: &mut V,
@@ -106,14 +106,14 @@ pub(crate) fn visit<V: VisitorMut>(
     held.found.map_or(ControlFlow::Continue(()), ControlFlow::Break)
 }
 
-/// Has a visitor look at a part of a statement.
+/// Applies a visitor to a part of a statement.
 pub(crate) fn look<V: Visitor>(part: &impl Visit, visitor: &mut V) -> ControlFlow<V::Break> {
     let mut held = Held { visitor, found: None };
     let _ = part.visit(&mut Behind(&mut held));
     held.found.map_or(ControlFlow::Continue(()), ControlFlow::Break)
 }
 
-/// Looks at the expressions of a part of a statement, the outer before the inner.
+/// Visits the expressions of a part of a statement, the outer before the inner.
 pub(crate) fn each_expr(part: &impl Visit, mut f: impl FnMut(&SqlExpr)) {
     any_expr(part, |expr| {
         f(expr);
@@ -146,7 +146,7 @@ pub(crate) fn map_exprs(part: &mut impl VisitMut, f: impl FnMut(&mut SqlExpr)) {
     let _: ControlFlow<()> = visit(part, &mut Map(f));
 }
 
-/// A visitor, and what it ended with.
+/// A visitor, and the value that it stopped with.
 struct Held<'a, V, B> {
     visitor: &'a mut V,
     found: Option<B>,
@@ -158,13 +158,13 @@ impl<V, B> Held<'_, V, B> {
     }
 }
 
-/// Any visitor that looks, as one type.
+/// Any read-only visitor, as one type.
 struct Behind<'a>(&'a mut dyn Visitor<Break = ()>);
 
-/// Any visitor that changes, as one type.
+/// Any mutating visitor, as one type.
 struct BehindMut<'a>(&'a mut dyn VisitorMut<Break = ()>);
 
-/// The methods of both kinds of visitor, each once for the one type and once for what is behind it.
+/// The methods of both kinds of visitor, each forwarded from the wrapper to the visitor behind it.
 macro_rules! handed_on {
     ($($name:ident: $node:ty),* $(,)?) => {
         impl Visitor for Behind<'_> {

@@ -19,10 +19,10 @@ use datafusion::physical_plan::expressions::{
 use crate::numbers::checked::Checked;
 use crate::numbers::float::Canonical;
 
-/// Values of a list that are shown; of more, how many there are.
+/// The most values of a list that are shown; beyond that, their number.
 const LISTED: usize = 8;
 
-/// How a column is called.
+/// A function from columns to their names.
 pub(crate) type Names<'a> = &'a dyn Fn(&Column) -> String;
 
 /// A column by its own name.
@@ -30,7 +30,7 @@ pub(crate) fn own_name(column: &Column) -> String {
     column.name().to_owned()
 }
 
-/// An expression whose columns are called so.
+/// An expression with its columns named by `names`.
 pub(crate) fn words(expr: &Arc<dyn PhysicalExpr>, names: Names<'_>) -> String {
     if let Some(column) = expr.downcast_ref::<Column>() {
         return names(column);
@@ -114,7 +114,7 @@ fn case_words(case: &CaseExpr, names: Names<'_>) -> String {
 
 type Operand = Arc<dyn PhysicalExpr>;
 
-/// What is computed of two operands, also where a function of ours does it.
+/// The operation on two operands, even if a function of ours computes it.
 fn operation(expr: &Operand) -> Option<(&Operand, Operator, &Operand)> {
     if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
         return Some((binary.left(), *binary.op(), binary.right()));
@@ -134,7 +134,7 @@ fn function_words(function: &ScalarFunctionExpr, names: Names<'_>) -> String {
         [only] if inner.downcast_ref::<Checked>().is_some() => {
             format!("-{}", closed(only, names))
         }
-        // It gives equal numbers equal bits: nobody asked for it.
+        // It gives equal numbers equal bits: no user wrote it.
         [only] if inner.downcast_ref::<Canonical>().is_some() => words(only, names),
         arguments => {
             let arguments: Vec<String> =
@@ -144,7 +144,7 @@ fn function_words(function: &ScalarFunctionExpr, names: Names<'_>) -> String {
     }
 }
 
-/// An operand: in parentheses where it would bind less than what it is in.
+/// An operand: in parentheses if it binds less tightly than its context.
 fn inside(
     expr: &Arc<dyn PhysicalExpr>,
     outer: &Operator,
@@ -162,7 +162,7 @@ fn inside(
     if is_open && of_inner > 0 { text } else { format!("({text})") }
 }
 
-/// An operand of what binds more than any operator.
+/// An operand in a context that binds more tightly than any operator.
 fn closed(expr: &Arc<dyn PhysicalExpr>, names: Names<'_>) -> String {
     let text = words(expr, names);
     let is_open = operation(expr).is_some()
@@ -261,7 +261,7 @@ fn is_constant(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.downcast_ref::<Literal>().is_some()
 }
 
-/// Names of columns of a table.
+/// The names of a table's columns.
 pub(crate) fn of_schema(schema: &Schema) -> impl Fn(&Column) -> String + '_ {
     |column| match schema.fields().get(column.index()) {
         Some(field) => field.name().clone(),

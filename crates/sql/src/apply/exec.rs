@@ -26,18 +26,18 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::node::Gives;
 use crate::one_row::several_rows;
 
-/// The most bytes of results kept for later rows.
+/// The most bytes of results that are kept for later rows.
 const KEPT_BYTES: usize = 16 << 20;
 
-/// Rows that come out at once, about.
+/// About how many rows come out at once.
 const ROWS: usize = 8192;
 
-/// A subquery, and what it takes of each row.
+/// A subquery, and what it takes from each row.
 pub(super) struct Each {
     /// Optimized, with placeholders.
     pub plan: LogicalPlan,
     pub state: SessionState,
-    /// What the placeholders are called.
+    /// The names of the placeholders.
     pub names: Vec<String>,
     pub values: Vec<Arc<dyn PhysicalExpr>>,
     pub guard: Option<Arc<dyn PhysicalExpr>>,
@@ -50,12 +50,12 @@ impl fmt::Debug for Each {
     }
 }
 
-/// Rows with what a subquery gives for each of them.
+/// Rows, each with the result of a subquery.
 #[derive(Debug)]
 pub(crate) struct ApplyExec {
     input: Arc<dyn ExecutionPlan>,
     each: Arc<Each>,
-    /// The columns that come in addition.
+    /// The additional columns.
     own: SchemaRef,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
@@ -140,12 +140,12 @@ impl ExecutionPlan for ApplyExec {
     }
 }
 
-/// What runs for one part of the rows.
+/// The state of one partition.
 struct Running {
     each: Arc<Each>,
     own: SchemaRef,
     schema: SchemaRef,
-    /// What the subquery gave for values that were met.
+    /// Results of the subquery for the values met so far.
     kept: HashMap<Vec<ScalarValue>, RecordBatch>,
     bytes: usize,
 }
@@ -191,7 +191,7 @@ impl Running {
         Ok(all)
     }
 
-    /// The rows of a batch with what was found for them.
+    /// The rows of a batch with the results found for them.
     fn beside(&self, batch: &RecordBatch, found: Found) -> Result<RecordBatch> {
         let count = found.outside.len();
         let outside = UInt64Array::from(found.outside);
@@ -204,7 +204,7 @@ impl Running {
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }
 
-    /// What the subquery gives for these values.
+    /// The result of the subquery for these values.
     async fn rows(&mut self, values: Vec<ScalarValue>) -> Result<RecordBatch> {
         if let Some(rows) = self.kept.get(&values) {
             return Ok(rows.clone());
@@ -230,7 +230,7 @@ impl Running {
     }
 }
 
-/// Numbers of rows outside, each beside a row of the subquery.
+/// Numbers of outer rows, each beside a row of the subquery.
 #[derive(Default)]
 struct Found {
     outside: Vec<u64>,
@@ -254,7 +254,7 @@ fn nulls(schema: &SchemaRef) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
 }
 
-/// Rows with the types that were told before they were planned.
+/// Rows with the types that were announced at planning time.
 fn typed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields());
     let columns = columns.map(|(column, field)| Ok(cast(column, field.data_type())?));

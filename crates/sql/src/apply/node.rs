@@ -15,28 +15,28 @@ use datafusion::logical_expr::{
 /// What is put beside a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd)]
 pub(crate) enum Gives {
-    /// The value of the only row that there is, or null.
+    /// The value of the only row, or null.
     Value,
-    /// All rows; none: the row outside goes.
+    /// All rows; if there are none, the outer row is dropped.
     Rows,
-    /// All rows; none: the row outside stays alone.
+    /// All rows; if there are none, the outer row stays alone.
     RowsOrNone,
 }
 
-/// Rows with what a subquery gives for each of them.
+/// Rows, each with the result of a subquery.
 #[derive(Clone, Debug)]
 pub(crate) struct Apply {
     pub input: LogicalPlan,
-    /// The subquery, with placeholders for what it takes of the row.
+    /// The subquery, with placeholders for what it takes from the row.
     pub subquery: Arc<LogicalPlan>,
     pub gives: Gives,
-    /// What the placeholders are called.
+    /// The names of the placeholders.
     pub names: Vec<String>,
-    /// What stands for them: columns of the row, or what comes from further outside.
+    /// Their values: columns of the row, or values from further outside.
     pub values: Vec<Expr>,
-    /// For which rows the value is wanted; `None`: for all.
+    /// The rows for which the value is wanted; `None`: all.
     pub guard: Option<Expr>,
-    /// The columns that come in addition.
+    /// The additional columns.
     pub own: DFSchemaRef,
     schema: DFSchemaRef,
 }
@@ -58,7 +58,7 @@ impl Apply {
         LogicalPlan::Extension(Extension { node: Arc::new(self) })
     }
 
-    /// The operator that a plan is.
+    /// The operator at the root of a plan.
     pub fn of(plan: &LogicalPlan) -> Option<&Apply> {
         match plan {
             LogicalPlan::Extension(own) => Apply::of_node(own.node.as_ref()),

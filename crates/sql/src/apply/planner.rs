@@ -14,7 +14,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 use super::exec::{ApplyExec, Each};
 use super::{Apply, optimized};
 
-/// DataFusion's planner, which knows the operator of ours too.
+/// DataFusion's planner, extended by this operator.
 #[derive(Debug)]
 pub(crate) struct ApplyPlanner;
 

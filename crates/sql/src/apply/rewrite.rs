@@ -1,4 +1,4 @@
-//! Subqueries of a plan as operators that run them for each row.
+//! Subqueries of a plan, replaced by operators that run them for each row.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,19 +24,19 @@ use crate::mark_joins::{handing_on, outer_columns};
 use crate::set_comparison::SetComparisons;
 use crate::walk::{Walk, WalkPlan};
 
-/// How many subqueries of a plan are tied to a row outside.
+/// The number of subqueries of a plan that are correlated with an outer row.
 pub(super) fn tied(plan: &LogicalPlan) -> Result<usize> {
     let mut pick = Pick { only: Some(usize::MAX), seen: 0 };
     pick.of_plan(plan)?;
     Ok(pick.seen)
 }
 
-/// A plan in which its tied subqueries, or one of them, are operators.
+/// A plan in which its correlated subqueries, or one of them, are replaced by operators.
 pub(super) fn applied(plan: &LogicalPlan, only: Option<usize>) -> Result<LogicalPlan> {
     Pick { only, seen: 0 }.of_plan(plan)
 }
 
-/// Which subqueries are changed, in the order in which they are met.
+/// The subqueries to replace, in the order in which they are met.
 struct Pick {
     only: Option<usize>,
     seen: usize,
@@ -45,11 +45,12 @@ struct Pick {
 impl Pick {
     fn of_plan(&mut self, plan: &LogicalPlan) -> Result<LogicalPlan> {
         let plan = SetComparisons.analyze(plan.clone(), &ConfigOptions::default())?;
-        // From outside: what is within a subquery that is run for each row is planned when that is.
+        // From outside in: what is within a subquery that is run for each row is planned together with
+        // that subquery.
         Ok(plan.map_down_with_subqueries(|plan| self.of_node(plan))?.data)
     }
 
-    /// Whether a subquery is to be changed.
+    /// Whether a subquery is to be replaced.
     fn takes(&mut self, subquery: &LogicalPlan) -> Result<bool> {
         let mut values = Values::of(Arc::new(DFSchema::empty()));
         values.settle(subquery.clone(), &[])?;
@@ -72,7 +73,7 @@ impl Pick {
         }
     }
 
-    /// An inner join with a subquery in its condition: the condition is one over the join.
+    /// An inner join with a subquery in its condition: the condition becomes a filter over the join.
     fn joined(&mut self, mut join: Join) -> Result<Transformed<LogicalPlan>> {
         let has_any =
             join.filter.as_ref().map_or(Ok(false), |own| own.any(|e| Ok(is_subquery(e))))?;
@@ -87,7 +88,7 @@ impl Pick {
         Ok(Transformed::yes(new.data))
     }
 
-    /// Subqueries among the expressions of an operator: columns that are put beside its rows before.
+    /// Subqueries among the expressions of an operator: they become columns, added to its rows below it.
     fn values(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let [input] = plan.inputs()[..] else { return Ok(Transformed::no(plan)) };
         let mut has_any = false;
@@ -114,7 +115,7 @@ impl Pick {
         let new = plan.with_new_exprs(exprs, vec![input])?;
         let new = match new.schema().columns() == columns {
             true => new,
-            // What passes on all columns that it is over.
+            // Operators that pass on all columns of their input.
             false => {
                 let columns = columns.into_iter().map(Expr::Column);
                 LogicalPlanBuilder::from(new).project(columns)?.build()?
@@ -128,14 +129,15 @@ fn is_subquery(expr: &Expr) -> bool {
     matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_))
 }
 
-/// The rows of an operator, with more and more columns beside them.
+/// The input of an operator, to which columns are added one by one.
 struct Lift<'a> {
     input: LogicalPlan,
     pick: &'a mut Pick,
 }
 
 impl Lift<'_> {
-    /// An expression with columns in the place of its subqueries. `guard`: of which rows it is asked for.
+    /// An expression with columns in the place of its subqueries. `guard`: the rows for which it is
+    /// evaluated.
     fn of(&mut self, expr: Expr, guard: Option<&Expr>) -> Result<Expr> {
         match expr {
             Expr::ScalarSubquery(own) if self.pick.takes(&own.subquery)? => {
@@ -161,7 +163,7 @@ impl Lift<'_> {
         }
     }
 
-    /// Each branch is asked for its own rows alone.
+    /// Each branch is evaluated for its own rows alone.
     fn case(&mut self, own: Case, guard: Option<&Expr>) -> Result<Expr> {
         let base = own.expr.map(|own| self.of(*own, guard)).transpose()?;
         let mut before: Vec<Expr> = guard.cloned().into_iter().collect();
@@ -184,7 +186,7 @@ impl Lift<'_> {
         Ok(Expr::Case(Case { expr, when_then_expr, else_expr }))
     }
 
-    /// `x IN (S)`: 2 where a row is equal, 1 where one may be, else 0; without rows nothing.
+    /// `x IN (S)`: 2 where a row is equal, 1 where one may be, else 0; null if there are no rows.
     fn is_among(&mut self, own: InSubquery, guard: Option<&Expr>) -> Result<Expr> {
         let InSubquery { expr, subquery, negated } = own;
         let expr = self.of(*expr, guard)?;
@@ -277,11 +279,11 @@ fn lateral(join: Join, own: &Subquery) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(Apply::new(input, (plan, gives), taken, None, own)?.plan()))
 }
 
-/// What a subquery takes of the row outside.
+/// What a subquery takes from the outer row.
 struct Values {
     outside: DFSchemaRef,
     names: Vec<String>,
-    /// Whatever stands for them.
+    /// The expressions that provide them.
     exprs: Vec<Expr>,
     fields: Vec<FieldRef>,
 }
@@ -303,7 +305,7 @@ impl Values {
         Expr::Placeholder(Placeholder::new_with_field(self.names[at].clone(), field))
     }
 
-    /// Names and values, with those that the plan takes from further outside already.
+    /// Names and values, with those that the plan already takes from further outside.
     fn finish(mut self, plan: &LogicalPlan) -> Result<(Vec<String>, Vec<Expr>)> {
         for own in placeholders(plan)? {
             if let Expr::Placeholder(other) = &own
@@ -316,11 +318,11 @@ impl Values {
         Ok((self.names, self.exprs))
     }
 
-    /// A plan with placeholders for what it takes from outside. `near`: what is outside of it, and within the
-    /// subquery.
+    /// A plan with placeholders for what it takes from outside. `near`: the schemas outside of it that
+    /// still lie within the subquery.
     fn settle(&mut self, plan: LogicalPlan, near: &[DFSchemaRef]) -> Result<LogicalPlan> {
         let plan = match plan {
-            // What is on the left is outside of what is run for each of its rows.
+            // The left side is outside of what is run for each of its rows.
             LogicalPlan::Join(join) if lateral_of(&join).is_some() => {
                 let left = self.settle(Arc::unwrap_or_clone(Arc::clone(&join.left)), near)?;
                 let mut nearer = near.to_vec();
@@ -332,7 +334,7 @@ impl Values {
             LogicalPlan::Subquery(own) => {
                 let plan = self.settle(Arc::unwrap_or_clone(own.subquery), near)?;
                 let outer_ref_columns = plan.all_out_ref_exprs();
-                // Nothing of it depends on a row any more.
+                // Nothing in it depends on a row any more.
                 if outer_ref_columns.is_empty() {
                     return Ok(plan);
                 }

@@ -1,4 +1,4 @@
-//! PostgreSQL's array functions, where DataFusion has none or has them under other names.
+//! PostgreSQL's array functions that DataFusion lacks, or has under other names.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-/// What is asked.
+/// The functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Asked {
     /// `a[n]`.
@@ -40,7 +40,7 @@ pub(super) enum Asked {
     Replace,
 }
 
-/// Each function with its names: that of a column first.
+/// Each function with its names: the first is also the name of its column.
 const CALLS: &[(Asked, &str, &[&str])] = &[
     (Asked::At, "array_subscript", &[]),
     (Asked::Slice, "array_subscripts", &[]),
@@ -82,7 +82,7 @@ impl ArrayCall {
         ScalarUDF::new_from_impl(ArrayCall { asked: *asked, name, aliases, signature })
     }
 
-    /// How many arguments it takes.
+    /// The number of its arguments.
     fn counts(&self) -> std::ops::RangeInclusive<usize> {
         match self.asked {
             Asked::Dimensions | Asked::Count => 1..=1,
@@ -92,7 +92,7 @@ impl ArrayCall {
         }
     }
 
-    /// Which of its arguments are items, and which arrays; the others are whole numbers.
+    /// Which of its arguments are items, and which are arrays; the others are integers.
     fn kind(&self, at: usize) -> Kind {
         match (self.asked, at) {
             (Asked::Any, 0) => Kind::Item,
@@ -126,7 +126,7 @@ fn item_of(data_type: &DataType) -> Option<&FieldRef> {
     }
 }
 
-/// Whether items at two places are equal, NULL too if `with_null`.
+/// Whether the items at two places are equal; with `with_null`, NULL equals NULL.
 type Same<'a> = Box<dyn Fn(usize, usize) -> bool + 'a>;
 
 fn same<'a>(one: &'a ArrayRef, other: &'a ArrayRef, with_null: bool) -> Result<Same<'a>> {
@@ -150,7 +150,7 @@ fn count(length: usize) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX)
 }
 
-/// Lists of items at these places of another array.
+/// Lists of the items at these places of another array.
 fn gathered(items: &ArrayRef, item: &FieldRef, rows: Vec<Option<Vec<usize>>>) -> Result<ArrayRef> {
     let offsets =
         OffsetBuffer::from_lengths(rows.iter().map(|row| row.as_ref().map_or(0, Vec::len)));
@@ -163,7 +163,7 @@ fn gathered(items: &ArrayRef, item: &FieldRef, rows: Vec<Option<Vec<usize>>>) ->
 }
 
 impl ArrayCall {
-    /// Whether something is so of the arrays of a row; `None`: it is not known.
+    /// A test of the arrays of each row; `None`: unknown.
     fn truths(&self, args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
         if self.asked == Asked::Any {
             let (wanted, lists) = (&args[0], args[1].as_list::<i32>());
@@ -184,7 +184,7 @@ impl ArrayCall {
             Asked::Contained => (args[1].as_list::<i32>(), args[0].as_list::<i32>()),
             _ => (args[0].as_list::<i32>(), args[1].as_list::<i32>()),
         };
-        // NULL is equal to nothing here, not to NULL.
+        // Here NULL equals nothing, not even NULL.
         let is_same = same(one.values(), other.values(), false)?;
         let each = (0..rows).map(|row| {
             let is_known = one.is_valid(row) && other.is_valid(row);
@@ -197,7 +197,7 @@ impl ArrayCall {
         Ok(Arc::new(each.collect::<BooleanArray>()))
     }
 
-    /// A whole number of the array of a row.
+    /// An integer derived from the array of each row.
     fn numbers(&self, args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
         let lists = args[0].as_list::<i32>();
         let is_of_lists = lists.value_type().is_nested();
@@ -229,7 +229,7 @@ impl ArrayCall {
         Ok(Arc::new((0..rows).map(each).collect::<Result<Int32Array>>()?))
     }
 
-    /// Where an item is.
+    /// The position of an item.
     fn positions(&self, args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
         let lists = args[0].as_list::<i32>();
         let is_same = same(lists.values(), &args[1], true)?;
@@ -260,7 +260,7 @@ impl ArrayCall {
         Ok(Arc::new(ListArray::try_new(item, offsets, Arc::new(values), Some(nulls))?))
     }
 
-    /// Arrays without, or with others in the place of, an item.
+    /// Arrays from which an item is removed, or in which it is replaced.
     fn changed(&self, args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
         let lists = args[0].as_list::<i32>();
         let is_same = same(lists.values(), &args[1], true)?;
@@ -281,7 +281,7 @@ impl ArrayCall {
         gathered(&items, &item(lists), each.collect())
     }
 
-    /// An item, or those of a range.
+    /// An item, or the items of a range.
     fn parts(&self, args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
         let lists = args[0].as_list::<i32>();
         let is_known =

@@ -28,10 +28,11 @@ pub(crate) fn is_to_text(from: &DataType, to: &DataType) -> bool {
     matches!(from, DataType::List(_)) && is_text(to)
 }
 
-/// Arrays of their texts; `read` makes items of theirs. With `is_try` those that are none are null.
+/// Arrays from their texts; `read` makes items from theirs. With `is_try`, texts that are not arrays
+/// become null.
 ///
 /// # Errors
-/// 22P02; those of items.
+/// 22P02; those of the items.
 pub(crate) fn arrays_of(
     texts: &ArrayRef,
     item: &FieldRef,
@@ -62,7 +63,7 @@ pub(crate) fn arrays_of(
 /// Arrays with other items.
 ///
 /// # Errors
-/// Those of items.
+/// Those of the items.
 pub(crate) fn with_items(
     lists: &ArrayRef,
     item: &FieldRef,
@@ -77,7 +78,7 @@ pub(crate) fn with_items(
 /// The texts of arrays.
 ///
 /// # Errors
-/// An item has none.
+/// An item has no text.
 pub(crate) fn texts_of(lists: &ArrayRef) -> Result<StringArray, arrow::error::ArrowError> {
     let options = FormatOptions::new().with_display_error(false);
     let shown = Shown::of(lists, &options)?;

@@ -1,4 +1,4 @@
-//! PostgreSQL's operators of arrays.
+//! PostgreSQL's array operators.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::call::{ArrayCall, Asked};
 use crate::rules::each_expression;
 use crate::walk::WalkPlan;
 
-/// Reads operators, subscripts and ARRAY[..] so.
+/// Plans operators, subscripts and ARRAY[..] as PostgreSQL does.
 #[derive(Debug)]
 pub(crate) struct ArrayOperators;
 
@@ -41,14 +41,15 @@ fn is_null(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(value, _) if value.is_null())
 }
 
-/// A whole number of the statement as an integer of 32 bits, where it fits.
+/// An integer literal of the statement as a 32-bit integer, if it fits.
 fn integer(expr: &Expr) -> Option<Expr> {
     let Expr::Literal(ScalarValue::Int64(Some(number)), metadata) = expr else { return None };
     let number = i32::try_from(*number).ok()?;
     Some(Expr::Literal(ScalarValue::Int32(Some(number)), metadata.clone()))
 }
 
-/// The other side of an operator of an array, as one reads what has no type of its own: a text is one of an array.
+/// The other operand of an array operator, with the type that an untyped one takes: a text is read as an
+/// array.
 fn beside(expr: Expr, item: &FieldRef) -> Expr {
     if is_text(&expr) || is_null(&expr) {
         return cast(expr, DataType::List(Arc::clone(item)));
@@ -123,7 +124,7 @@ impl ExprPlanner for ArrayOperators {
     }
 }
 
-/// `x = ANY(array)` with NULL where it is not known, which DataFusion's function has not.
+/// `x = ANY(array)` with NULL where the result is unknown, which DataFusion's function lacks.
 #[derive(Debug, Default)]
 pub(crate) struct AnyOfArray;
 
@@ -138,7 +139,7 @@ impl AnalyzerRule for AnyOfArray {
     }
 }
 
-/// A CASE of arrays and texts without a type, which are arrays: `CASE WHEN .. THEN list ELSE '{}' END`.
+/// A CASE over arrays and untyped texts, which are read as arrays: `CASE WHEN .. THEN list ELSE '{}' END`.
 fn case_of_lists(mut case: Case, schema: &DFSchema) -> Case {
     let values = case.when_then_expr.iter().map(|(_, own)| own).chain(&case.else_expr);
     let Some(item) = values.into_iter().find_map(|own| list_item(own, schema)) else { return case };
@@ -152,7 +153,7 @@ fn case_of_lists(mut case: Case, schema: &DFSchema) -> Case {
 fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let is_constant = |expr: &Expr| !expr.any_column_refs() && !expr.contains_outer();
     match expr {
-        // A constant becomes a list, for which an index can be used.
+        // A constant becomes a list, so that an index can be used.
         Expr::ScalarFunction(ScalarFunction { func, mut args })
             if func.name() == "array_has" && args.len() == 2 && !is_constant(&args[0]) =>
         {

@@ -1,4 +1,4 @@
-//! Values as the texts that PostgreSQL has for them.
+//! Values as PostgreSQL's texts.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -24,13 +24,13 @@ pub(crate) enum Shown<'a> {
     Binary(ArrayRef),
     Time(ArrayRef, Option<Tz>),
     Interval(ArrayRef),
-    /// Items, and where those of each row end.
+    /// Items, and where the items of each row end.
     List(Box<Shown<'a>>, Option<NullBuffer>, &'a [i32]),
     Other(ArrayFormatter<'a>),
 }
 
 impl<'a> Shown<'a> {
-    /// Those of an array.
+    /// The values of an array.
     ///
     /// # Errors
     /// They cannot be shown.
@@ -135,8 +135,9 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// A float of the fewest digits that give it again, as PostgreSQL writes it: with an exponent where it has more than
-/// `most` digits before the point, or four zeros behind it. `scientific`: its digits, as Rust writes them.
+/// A float with the fewest digits that give it back, as PostgreSQL writes it: with an exponent if it has
+/// more than `most` digits before the point, or four zeros after it. `scientific`: its digits, as Rust
+/// writes them.
 fn float(out: &mut Vec<u8>, value: f64, scientific: &str, most: i32) -> std::io::Result<()> {
     if value.is_nan() {
         return out.write_all(b"NaN");

@@ -2,10 +2,10 @@
 
 use crate::error::Error;
 
-/// Characters of a text that an error shows.
+/// The most characters of a text that an error shows.
 const SHOWN: usize = 60;
 
-/// A blank, as PostgreSQL has it in such a text.
+/// A blank, as PostgreSQL defines it in such a text.
 fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r' | '\u{b}' | '\u{c}')
 }
@@ -16,11 +16,11 @@ fn malformed(text: &str) -> Error {
         .next("items with commas between them in braces: '{1,2,NULL}'")
 }
 
-/// An item that is read.
+/// An item being read.
 #[derive(Default)]
 struct Item {
     text: String,
-    /// What is behind the last letter that is no bare blank is cut off.
+    /// What follows the last letter that is not an unquoted blank is cut off.
     end: usize,
     is_quoted: bool,
     has_escape: bool,
@@ -45,10 +45,10 @@ impl Item {
     }
 }
 
-/// The items of an array by its text; `None`: NULL.
+/// The items of an array from its text; `None`: NULL.
 ///
 /// # Errors
-/// 22P02 it is no such text; 0A000 it is an array of arrays.
+/// 22P02 it is not an array; 0A000 it is an array of arrays.
 pub(crate) fn items_of(text: &str) -> Result<Vec<Option<String>>, Error> {
     let wrong = || malformed(text);
     let inner = text.trim_matches(is_blank).strip_prefix('{').ok_or_else(wrong)?;
@@ -83,7 +83,7 @@ fn item(rest: &mut std::str::Chars<'_>, whole: &str) -> Result<(Item, bool), Err
                 item.push(c, true);
             }
             Some('"') if is_open => is_open = false,
-            // Quotes stand around all of an item.
+            // Quotes must enclose the whole of an item.
             Some('"') if item.end > 0 || item.is_quoted => return Err(malformed(whole)),
             Some('"') => {
                 (is_open, item.is_quoted) = (true, true);
@@ -103,7 +103,7 @@ fn item(rest: &mut std::str::Chars<'_>, whole: &str) -> Result<(Item, bool), Err
     }
 }
 
-/// Adds an item to the text of an array: in quotes where it would be read as another else.
+/// Adds an item to the text of an array: in quotes if it would otherwise be read differently.
 pub(super) fn quote(item: &[u8], out: &mut Vec<u8>) {
     let is_special =
         |byte: &u8| matches!(byte, b'{' | b'}' | b',' | b'"' | b'\\' | b' ' | b'\t'..=b'\r');

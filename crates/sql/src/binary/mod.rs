@@ -1,4 +1,4 @@
-//! Values in PostgreSQL's binary formats, and the types that they have there: on the wire and in COPY.
+//! Values in PostgreSQL's binary formats, and their types there: on the wire and in COPY.
 
 mod numeric;
 mod origin;
@@ -12,7 +12,7 @@ pub(crate) use origin::with_origin;
 pub use types::PgType;
 pub use write::{Binary, EPOCH_DAYS, EPOCH_MICROS};
 
-/// Bytes that are no value of a type.
+/// Bytes that are not a value of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// 22P03, 22003, 22021.
@@ -22,7 +22,7 @@ pub struct Malformed {
 }
 
 impl Malformed {
-    /// Bytes that are not those of a value.
+    /// Bytes that are not a valid value.
     pub const INCORRECT: Malformed =
         Malformed { sqlstate: "22P03", message: "incorrect binary data format" };
 }

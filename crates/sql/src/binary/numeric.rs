@@ -12,10 +12,10 @@ const NAN: u16 = 0xc000;
 const INFINITY: u16 = 0xd000;
 const MINUS_INFINITY: u16 = 0xf000;
 
-/// Digits behind the point at most, and groups before it: what our numbers can have, and more.
+/// The most digits after the point, and the most groups before it: what our numbers can have, and more.
 const GROUPS_MAX: u16 = 100;
 
-/// Writes a decimal as its text is: `-12.340`.
+/// Writes a decimal from its text: `-12.340`.
 pub(super) fn write(text: &str, out: &mut impl BufMut) {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (NEGATIVE, rest),
@@ -54,16 +54,16 @@ fn number(text: &str) -> u16 {
     text.parse().unwrap_or(0)
 }
 
-/// Four digits; fewer have zeros behind them.
+/// Four digits; if there are fewer, zeros are appended.
 fn group(digits: &[u8]) -> u16 {
     let value = digits.iter().fold(0u16, |value, digit| value * 10 + u16::from(digit - b'0'));
     value * 10u16.pow(4 - digits.len() as u32)
 }
 
-/// Reads one, as a text.
+/// Reads a numeric, as a text.
 ///
 /// # Errors
-/// 22P03 it is none; 22003 it is larger than numbers here can be.
+/// 22P03 it is not a numeric; 22003 it is larger than numbers here can be.
 pub fn read(mut bytes: &[u8]) -> Result<String, Malformed> {
     if bytes.len() < 8 || !bytes.len().is_multiple_of(2) {
         return Err(Malformed::INCORRECT);

@@ -1,5 +1,5 @@
 //! Values that arrive in binary, turned into texts: the code that reads texts of any type then reads
-//! these too.
+//! these as well.
 //!
 //! Source: the `*_recv` functions of PostgreSQL.
 
@@ -22,31 +22,31 @@ type Read<T> = Result<T, Malformed>;
 /// The most dimensions of an array, as in PostgreSQL.
 const DIMENSIONS_MAX: i32 = 6;
 
-/// A value of so many bytes.
+/// A value of exactly so many bytes.
 fn exactly<const N: usize>(bytes: &[u8]) -> Read<[u8; N]> {
     bytes.try_into().map_err(|_| Malformed::INCORRECT)
 }
 
-/// A whole number.
+/// A 16-bit integer.
 pub(crate) fn i16_of(bytes: &[u8]) -> Read<i16> {
     exactly(bytes).map(i16::from_be_bytes)
 }
 
-/// A whole number.
+/// A 32-bit integer.
 pub(crate) fn i32_of(bytes: &[u8]) -> Read<i32> {
     exactly(bytes).map(i32::from_be_bytes)
 }
 
-/// A whole number.
+/// A 64-bit integer.
 pub(crate) fn i64_of(bytes: &[u8]) -> Read<i64> {
     exactly(bytes).map(i64::from_be_bytes)
 }
 
-/// A day, counted from 1970.
+/// A date, in days from 1970.
 pub(crate) fn day_of(bytes: &[u8]) -> Read<i32> {
     let beyond = Malformed { sqlstate: "22008", message: "date out of range" };
     match i32_of(bytes)? {
-        // Infinity, which dates here cannot be.
+        // Infinity, which is not supported for dates here.
         i32::MIN | i32::MAX => Err(beyond),
         days => days.checked_add(EPOCH_DAYS).ok_or(beyond),
     }
@@ -74,7 +74,7 @@ fn shown(array: ArrayRef, out: &mut Vec<u8>) -> Read<()> {
 /// Writes a value of a type as its text.
 ///
 /// # Errors
-/// 22P03 it is none of the type; 22003, 22008 there is no such value here.
+/// 22P03 it is not a value of the type; 22003, 22008 there is no such value here.
 pub(crate) fn text_of(bytes: &[u8], oid: u32, out: &mut Vec<u8>) -> Read<()> {
     let mut add = |text: String| out.extend_from_slice(text.as_bytes());
     match oid {
@@ -128,7 +128,7 @@ pub(crate) fn text_of(bytes: &[u8], oid: u32, out: &mut Vec<u8>) -> Read<()> {
             }
         },
         oid if types::element(oid).is_some() => list(bytes, oid, out)?,
-        // Texts are what they are.
+        // Texts are sent as they are.
         _ => out.extend_from_slice(bytes),
     }
     Ok(())
@@ -142,7 +142,7 @@ fn length(bytes: &mut &[u8]) -> Read<i32> {
 fn list(mut bytes: &[u8], oid: u32, out: &mut Vec<u8>) -> Read<()> {
     let (dimensions, _has_nulls) = (length(&mut bytes)?, length(&mut bytes)?);
     let item = length(&mut bytes)?.cast_unsigned();
-    // Texts come as other types of texts, too.
+    // Texts are also sent as other text types.
     let is_text = |oid: u32| matches!(oid, types::TEXT | types::VARCHAR | types::BPCHAR);
     let known = types::element(oid).unwrap_or(types::TEXT);
     if known != item && !(is_text(known) && is_text(item)) {

@@ -5,14 +5,14 @@
 use crate::columnar::table::{arrays_of_enum, enum_of, length_of, type_of_texts};
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 
-/// A type as a row's description has it.
+/// A type as in a row description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PgType {
-    /// Its number.
+    /// Its oid.
     pub oid: u32,
-    /// Bytes of a value; -1: it has any length.
+    /// The bytes of a value; -1: its length varies.
     pub size: i16,
-    /// What stands in parentheses behind its name; -1: nothing.
+    /// The type modifier: what stands in parentheses after the name; -1: nothing.
     pub modifier: i32,
 }
 
@@ -132,21 +132,21 @@ impl PgType {
         }
     }
 
-    /// Texts of so many characters at most.
+    /// Texts of at most so many characters.
     fn of_length(length: usize) -> PgType {
-        // With the four bytes that PostgreSQL's own rows have before the text.
+        // Plus the four-byte length header in front of the text in PostgreSQL's rows.
         let modifier = i32::try_from(length).map_or(-1, |length| length.saturating_add(4));
         PgType { oid: VARCHAR, size: -1, modifier }
     }
 
-    /// The type of values of a type.
+    /// The PostgreSQL type of values of an Arrow type.
     pub fn of(data_type: &DataType) -> PgType {
         let (oid, size) = match data_type {
             DataType::Boolean => (BOOL, 1),
             DataType::Int8 | DataType::Int16 | DataType::UInt8 => (INT2, 2),
             DataType::Int32 | DataType::UInt16 => (INT4, 4),
             DataType::Int64 => (INT8, 8),
-            // What the catalogs have for oids.
+            // The type of oids in the catalogs.
             DataType::UInt32 => (OID, 4),
             DataType::UInt64 => (NUMERIC, -1),
             DataType::Float16 | DataType::Float32 => (FLOAT4, 4),
@@ -184,7 +184,8 @@ impl PgType {
     }
 }
 
-/// The type of a parameter that a client names; `None`: it is found out as if it had named none.
+/// The type of a parameter for which a client names an oid; `None`: it is inferred as if the client had
+/// named none.
 pub fn data_type(oid: u32) -> Option<DataType> {
     plain(oid, false)
 }
@@ -193,7 +194,8 @@ fn list_of(element: u32) -> Option<DataType> {
     plain(element, true).map(|own| DataType::new_list(own, true))
 }
 
-/// `is_element`: of an array, whose texts are texts; alone they may be whatever they are compared with.
+/// `is_element`: of an array, whose texts are texts; a single text may take the type of whatever it is
+/// compared with.
 fn plain(oid: u32, is_element: bool) -> Option<DataType> {
     Some(match oid {
         BOOL => DataType::Boolean,

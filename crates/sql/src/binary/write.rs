@@ -42,12 +42,12 @@ enum Column {
     Time(ArrayRef),
     Timestamp(ArrayRef),
     Interval(ArrayRef),
-    /// What is sent as its text, or as something that is made of it.
+    /// Values that are sent as their text, or as something made from it.
     Text(ArrayRef, u32),
     List(ArrayRef, Box<Values>, u32),
 }
 
-/// Values, and which of them are NULL.
+/// Values, and their null mask.
 struct Values {
     nulls: Option<NullBuffer>,
     own: Column,
@@ -195,7 +195,7 @@ impl Values {
         Ok(Values { nulls: array.logical_nulls(), own: Column::of(array, own)? })
     }
 
-    /// An array of one dimension, whose first element has the number 1.
+    /// An array of one dimension, with lower bound 1.
     fn write_list(
         &self,
         rows: std::ops::Range<usize>,

@@ -1,8 +1,8 @@
 //! NOT IN over columns without nulls, planned as a plain anti join.
 //!
-//! DataFusion plans `x NOT IN (SELECT y ...)` to look for a null on either side: it keeps all rows of `x`
-//! until those of `y` have passed, in one task. Where no row group has a null, that work is for nothing,
-//! and the smaller side may be the one that is kept. TPC-H's query 16 at scale 1: 59 -> 40 ms.
+//! DataFusion plans `x NOT IN (SELECT y ...)` to look for a null on either side: it keeps all rows of
+//! `x` until those of `y` have passed, in one task. If no row group has a null, that work is wasted, and
+//! the smaller side could be the build side instead. TPC-H's query 16 at scale 1: 59 -> 40 ms.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use crate::columnar::exec::CellScanExec;
 use crate::walk::Walk;
 
-/// The rule. It comes before the one that chooses the side of a join that is kept.
+/// The rule. It runs before the one that chooses the build side of a join.
 #[derive(Debug, Default)]
 pub struct PlainAntiJoins;
 
@@ -66,7 +66,7 @@ fn is_never_null(plan: &Arc<dyn ExecutionPlan>, expr: &Arc<dyn PhysicalExpr>) ->
     expr.downcast_ref::<Column>().is_some_and(|column| has_no_null(plan, column.index()))
 }
 
-/// Whether a column of a plan has no null in any row, whichever of them pass.
+/// Whether a column of a plan has no null, whichever rows pass.
 fn has_no_null(plan: &Arc<dyn ExecutionPlan>, column: usize) -> bool {
     if let Some(scan) = plan.downcast_ref::<CellScanExec>() {
         let known = scan.column(column).filter(|_| !scan.gives_groups());
@@ -95,7 +95,7 @@ fn has_no_null(plan: &Arc<dyn ExecutionPlan>, column: usize) -> bool {
     }
 }
 
-/// Only joins that put no nulls in the place of rows without a partner.
+/// Only joins that do not put nulls in the place of rows without a partner.
 fn has_no_null_of_join(join: &HashJoinExec, column: usize) -> bool {
     let column = match &join.projection {
         Some(projection) => projection.get(column).copied(),

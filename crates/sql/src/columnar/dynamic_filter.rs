@@ -1,4 +1,4 @@
-//! Filters that become narrower while a query runs: DataFusion's dynamic filters, as a cell asks them.
+//! Filters that become narrower while a query runs: DataFusion's dynamic filters, as predicates for a cell.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,11 +18,11 @@ use crate::columnar::keys::{JoinKeys, columns_of};
 use crate::columnar::table::OpenTable;
 use crate::columnar::translate::{Reason, predicate};
 
-/// Numbers that a filter is asked about beforehand, at most.
+/// The most values that a filter is evaluated on in advance.
 const DOMAIN_MAX: u64 = 1 << 22;
 /// And at most one per this many rows: a test must cost less than it saves.
 const ROWS_A_NUMBER: u64 = 4;
-/// Numbers that it is asked about at once.
+/// Values that are evaluated at once.
 const ASKED_AT_ONCE: usize = 1 << 14;
 
 /// A dynamic filter over the columns of a table.
@@ -30,14 +30,14 @@ const ASKED_AT_ONCE: usize = 1 << 14;
 pub struct NarrowingFilter {
     expr: Arc<dyn PhysicalExpr>,
     table: Arc<OpenTable>,
-    /// If it is the filter of a join: the keys.
+    /// The keys, if it is the filter of a join.
     keys: Option<JoinKeys>,
-    /// What it asked as of a generation: all workers of a scan ask the same.
+    /// Its predicates as of a generation: all workers of a scan use the same.
     known: Mutex<Option<(u64, Vec<Predicate>)>>,
 }
 
 impl NarrowingFilter {
-    /// A filter over the columns of a table; `keys` if it is that of a join and they will be known.
+    /// A filter over the columns of a table; `keys` if it is the filter of a join and they will be known.
     pub fn new(
         expr: Arc<dyn PhysicalExpr>,
         table: Arc<OpenTable>,
@@ -46,7 +46,7 @@ impl NarrowingFilter {
         NarrowingFilter { expr, table, keys, known: Mutex::default() }
     }
 
-    /// The keys of a join, of its columns of whole numbers.
+    /// The keys of a join, for its integer columns.
     fn members(&self) -> Vec<Predicate> {
         let known = columns_of(&self.expr, self.keys.as_ref()).into_iter();
         let known = known.filter_map(|(column, keys)| {
@@ -65,7 +65,7 @@ impl DynamicFilter for NarrowingFilter {
 
     fn predicates(&self) -> Vec<Predicate> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        // Before the filter is looked at: what changes meanwhile is looked at again.
+        // Read before the filter is examined: if it changes meanwhile, it is examined again.
         let generation = self.generation();
         if let Some((of, predicates)) = &*known
             && *of == generation
@@ -78,7 +78,7 @@ impl DynamicFilter for NarrowingFilter {
             predicate(expr, false, table.schema()).and_then(|known| table.fitting(known))
         };
         understood(&self.expr, &know, &mut out, &mut rest);
-        // A filter has what is not understood only when all keys are in it.
+        // A filter contains a part that is not understood only when all keys are known.
         if !rest.is_empty() {
             let members = self.members();
             if !members.is_empty() {
@@ -98,7 +98,7 @@ impl DynamicFilter for NarrowingFilter {
     }
 }
 
-/// A filter that asks each part of the rows something else: what any of the parts is asked. So it is
+/// A filter with a different condition for each partition of the rows: their disjunction. It occurs
 /// where both sides of a join are divided among the workers by a hash that only DataFusion knows.
 fn any_branch(expr: &Arc<dyn PhysicalExpr>, know: Know<'_>) -> Option<Predicate> {
     let case = expr.downcast_ref::<CaseExpr>()?;
@@ -112,7 +112,7 @@ fn any_branch(expr: &Arc<dyn PhysicalExpr>, know: Know<'_>) -> Option<Predicate>
         understood(then, know, &mut all, &mut Vec::new());
         match all.iter().any(|one| matches!(one, Predicate::None)) {
             true => {}
-            // A part that is asked nothing that is understood may have any row.
+            // A partition without a condition that is understood may have any row.
             false if all.is_empty() => return None,
             false => any.push(Predicate::And(all)),
         }
@@ -120,9 +120,9 @@ fn any_branch(expr: &Arc<dyn PhysicalExpr>, know: Know<'_>) -> Option<Predicate>
     Some(if any.is_empty() { Predicate::None } else { Predicate::Or(any) })
 }
 
-/// A filter over one column of whole numbers that are close to each other, asked once about each number
-/// rather than about each row: so it is that the keys of a join, whose hash table only DataFusion can
-/// look into, become a bitmap.
+/// A filter over one integer column with a narrow range of values, evaluated once for each value rather
+/// than for each row: this turns the keys of a join, whose hash table only DataFusion can look into,
+/// into a bitmap.
 fn by_domain(
     expr: &Arc<dyn PhysicalExpr>,
     table: &OpenTable,
@@ -180,11 +180,11 @@ fn by_domain(
     }
 }
 
-/// What an expression asks of rows of a table; or why that is not understood.
+/// The predicate that an expression stands for on rows of a table; or why it is not understood.
 pub(crate) type Know<'a> = &'a dyn Fn(&Arc<dyn PhysicalExpr>) -> Result<Predicate, Reason>;
 
-/// Those parts of a filter that are understood. The others only leave more rows than need be: whoever
-/// made the filter asks each row again.
+/// The parts of a filter that are understood. The others only leave more rows than necessary: the owner
+/// of the filter tests each row again.
 pub(crate) fn understood(
     expr: &Arc<dyn PhysicalExpr>,
     know: Know<'_>,

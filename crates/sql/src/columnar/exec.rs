@@ -1,5 +1,5 @@
-//! The leaf of a plan that scans a columnar table: what it hands to the cell, and what it reports about
-//! the scan.
+//! The leaf of a plan that scans a columnar table: what it pushes down to the cell, and what it reports
+//! about the scan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -49,9 +49,9 @@ use crate::words::{of_schema, words};
 pub struct Partial {
     /// What the cell computes.
     pub aggregate: Aggregate,
-    /// The columns that come of it: the keys, then what is known of each call.
+    /// The resulting columns: the keys, then the partial state of each call.
     pub schema: SchemaRef,
-    /// Of each column behind the keys, which call it is of, and which part of what is known of it.
+    /// For each column after the keys: the call it belongs to, and which part of its state it is.
     pub parts: Vec<(usize, Part)>,
     /// Each call that the query makes, in words.
     pub calls: Vec<String>,
@@ -80,10 +80,10 @@ impl Partial {
     }
 }
 
-/// A part of what is known of a call.
+/// A part of the partial state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// How many rows counted.
+    /// The number of rows counted.
     Rows,
     /// The sum, or the least or greatest value.
     Value,
@@ -93,17 +93,17 @@ pub enum Part {
 #[derive(Clone, Debug)]
 pub struct CellScanExec {
     table: Arc<OpenTable>,
-    /// Columns of the table that come out, unless groups do.
+    /// Columns of the table that come out, unless the result is groups.
     projection: Vec<usize>,
     schema: SchemaRef,
     /// Filters over the table's columns.
     filters: Vec<Arc<dyn PhysicalExpr>>,
     dynamic: Vec<Arc<dyn PhysicalExpr>>,
-    /// Keys of joins, by the numbers of the filters that have them.
+    /// Keys of joins, by the numbers of their filters.
     keys: Arc<Mutex<BTreeMap<u64, JoinKeys>>>,
     fetch: Option<usize>,
     first: Option<(usize, bool)>,
-    /// Whether its rows come in the order that its properties say: those of one worker.
+    /// Whether its rows come in the order that its properties declare: those of one worker.
     ordered: bool,
     partial: Option<Arc<Partial>>,
     properties: Arc<PlanProperties>,
@@ -111,7 +111,7 @@ pub struct CellScanExec {
     run: Arc<Mutex<Run>>,
 }
 
-/// A run of the plan: the scan that all its partitions work on, begun by the first that asks.
+/// A run of the plan: the scan that all its partitions work on, started by the first that needs it.
 #[derive(Debug, Default)]
 struct Run {
     scan: Arc<OnceLock<Arc<Scan>>>,
@@ -157,7 +157,7 @@ impl CellScanExec {
         })
     }
 
-    /// The same scan as if it had not been run.
+    /// The same scan, as if it had not been run.
     fn anew(&self) -> CellScanExec {
         CellScanExec { stats: Arc::default(), run: Arc::default(), ..self.clone() }
     }
@@ -192,7 +192,8 @@ impl CellScanExec {
         self.projection.get(at).copied()
     }
 
-    /// Whether both give the same: of the same segments, the same groups or all rows of the same columns.
+    /// Whether both have the same result: from the same segments, the same groups or all rows of the
+    /// same columns.
     pub fn is_same(&self, other: &CellScanExec) -> bool {
         let segments = (self.table.segments(), other.table.segments());
         let partial = match (&self.partial, &other.partial) {
@@ -223,12 +224,12 @@ impl CellScanExec {
         self.partial.is_some()
     }
 
-    /// Whether it returns groups, or not all rows.
+    /// Whether it returns groups, or only some of the rows.
     pub fn is_bound(&self) -> bool {
         self.partial.is_some() || self.fetch.is_some()
     }
 
-    /// Tells where the keys of joins will be known, by the numbers of the filters that have them.
+    /// Sets where the keys of joins will be found, by the numbers of their filters.
     pub fn know_keys(&self, filters: &BTreeMap<u64, JoinKeys>) {
         let ids = self.dynamic.iter().filter_map(|expr| expr.expression_id());
         let own = ids.filter_map(|id| Some((id, Arc::clone(filters.get(&id)?))));
@@ -241,27 +242,27 @@ impl CellScanExec {
         self.partial.as_deref()
     }
 
-    /// The conditions that are known before it runs, and what becomes of each.
+    /// The conditions that are known before it runs, and the outcome of each.
     pub fn told(&self) -> Vec<FilterOutcome> {
         self.split().2
     }
 
-    /// The filters that are known only while it runs, over the columns of the table.
+    /// The filters that become known only while it runs, over the columns of the table.
     pub fn dynamic(&self) -> &[Arc<dyn PhysicalExpr>] {
         &self.dynamic
     }
 
-    /// Which column its row groups come first by, and whether with the greatest values.
+    /// The column that orders its row groups, and whether the greatest values come first.
     pub fn first(&self) -> Option<(usize, bool)> {
         self.first
     }
 
-    /// What it did so far.
+    /// What it has done so far.
     pub fn totals(&self) -> Totals {
         self.stats.totals()
     }
 
-    /// Row groups of the table that may have rows that pass, as their headers say.
+    /// Row groups of the table that may have matching rows, according to their headers.
     pub fn row_groups_left(&self) -> usize {
         self.table.row_groups_after(&self.split().0)
     }
@@ -295,7 +296,7 @@ impl CellScanExec {
         self.ordered
     }
 
-    /// What the cell evaluates itself, and what is left: with the reasons.
+    /// What the cell evaluates itself, and what is left, with the reasons.
     fn split(&self) -> (Vec<Predicate>, Vec<Arc<dyn PhysicalExpr>>, Vec<FilterOutcome>) {
         let (mut conjuncts, mut residual, mut told) = (Vec::new(), Vec::new(), Vec::new());
         for filter in &self.filters {
@@ -347,8 +348,8 @@ impl CellScanExec {
         (request, told)
     }
 
-    /// The run that an execution of a partition belongs to. A partition that is executed once more
-    /// gives all its rows once more: that is a new run.
+    /// The run that an execution of a partition belongs to. A partition that is executed again returns
+    /// all its rows again: that is a new run.
     fn run(&self, partition: usize) -> Arc<OnceLock<Arc<Scan>>> {
         let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
         if !run.executed.insert(partition) {
@@ -465,7 +466,7 @@ impl ExecutionPlan for CellScanExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        // Also the dynamic ones: a join fills only a filter that it finds here.
+        // The dynamic filters as well: a join fills only a filter that it finds here.
         for expr in self.filters.iter().chain(&self.dynamic) {
             if f(expr)? == TreeNodeRecursion::Stop {
                 return Ok(TreeNodeRecursion::Stop);
@@ -491,7 +492,7 @@ impl ExecutionPlan for CellScanExec {
     fn execute(&self, at: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let (plan, partial) = (self.clone(), self.partial.clone());
         let run = self.run(at);
-        // Begun when rows are asked for: by then the other side of a join has said which.
+        // Started when rows are first requested: by then the other side of a join has determined its keys.
         let worker = None::<cellar_cell::Worker>;
         let stream = futures_util::stream::unfold((plan, worker), move |(plan, worker)| {
             let (partial, run) = (partial.clone(), Arc::clone(&run));
@@ -554,7 +555,7 @@ impl ExecutionPlan for CellScanExec {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        // Each worker gives what it finds first; which rows those are is nobody's concern.
+        // Each worker returns the first rows it finds; which ones those are does not matter.
         match self.partial {
             Some(_) => None,
             None => Some(Arc::new(CellScanExec { fetch: limit, ..self.anew() })),
@@ -581,7 +582,7 @@ impl ExecutionPlan for CellScanExec {
         }
         let mut plan = self.anew();
         let mut answers = Vec::with_capacity(asked.len());
-        // Of groups only those conditions are conditions on rows that ask their keys.
+        // Over groups, only conditions on the keys are conditions on rows.
         let is_of_rows = |filter: &Arc<dyn PhysicalExpr>| {
             let columns = collect_columns(filter);
             let mut own = columns.iter().map(|column| self.source_column(column.index()));
@@ -598,7 +599,7 @@ impl ExecutionPlan for CellScanExec {
                     plan.filters.push(own);
                     answers.push(PushedDown::Yes);
                 }
-                // The scan may leave rows out safely; the consumer tests each row again all the same.
+                // The scan may leave out rows safely, and the consumer tests each row again anyway.
                 FilterPushdownPhase::Post => {
                     plan.dynamic.push(own);
                     answers.push(PushedDown::No);
@@ -617,15 +618,15 @@ impl ExecutionPlan for CellScanExec {
         let Some(column) = column.and_then(|column| self.column(column.index())) else {
             return Ok(SortOrderPushdownResult::Unsupported);
         };
-        // The bytes of packed values have another order than the values.
+        // The bytes of packed values do not sort as the values do.
         let is_packed = is_packed(self.table.schema().field(column).data_type());
         if self.is_bound() || is_packed {
             return Ok(SortOrderPushdownResult::Unsupported);
         }
         let greatest = order[0].options.descending;
         let first = Some((column, greatest));
-        // One worker that gives all rows is less work than to sort them. Where few of them are wanted,
-        // several find those sooner.
+        // If all rows are wanted, one worker in order is less work than a sort. If only few are wanted,
+        // several workers find them sooner.
         if !greatest && self.filters.is_empty() && self.dynamic.is_empty() {
             let own = order_of(self.table.segments(), column);
             if own == Order::Strict || (own == Order::Ascending && order.len() == 1) {
@@ -639,13 +640,13 @@ impl ExecutionPlan for CellScanExec {
 }
 
 impl CellScanExec {
-    /// The column of the table that comes out as column `at`, be it as the key of groups.
+    /// The column of the table that comes out as column `at`, whether as a column or as a group key.
     fn source_column(&self, at: usize) -> Option<usize> {
         let all = self.partial.as_ref().map_or(&self.projection, |own| &own.aggregate.keys);
         all.get(at).copied()
     }
 
-    /// An expression over what comes out as one over the table's columns.
+    /// An expression over the output, as one over the table's columns.
     pub fn over_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         use datafusion::common::tree_node::Transformed;
         let of_table = |expr: Arc<dyn PhysicalExpr>| {
@@ -660,8 +661,7 @@ impl CellScanExec {
         Ok(Arc::clone(expr).map_up(of_table)?.data)
     }
 
-    /// About how many rows pass: those of the row groups that are left, of which each filter takes
-    /// some.
+    /// About how many rows pass: the rows of the remaining row groups, reduced by each filter.
     fn rows_left(&self) -> usize {
         let (conjuncts, residual, _) = self.split();
         let rows = self.table.rows_after(&conjuncts) as f64;
@@ -671,7 +671,7 @@ impl CellScanExec {
 
     fn failed(&self, error: CellError) -> DataFusionError {
         let error = match error {
-            // What DataFusion could not compute is told as if it had been asked itself.
+            // What DataFusion could not compute is reported as if DataFusion had evaluated it itself.
             CellError::Residual(error) => match error.downcast::<DataFusionError>() {
                 Ok(own) => return *own,
                 Err(error) => CellError::Residual(error),

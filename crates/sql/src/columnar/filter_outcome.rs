@@ -1,6 +1,6 @@
 //! The report of a scan on each condition: pushed down, or why not.
 
-/// A condition of a query, and what became of it.
+/// A condition of a query, and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterOutcome {
     /// The condition, as DataFusion writes it.

@@ -18,7 +18,7 @@ use datafusion::error::{DataFusionError, Result};
 
 use crate::columnar::exec::{Part, Partial};
 
-/// A batch of partial results: the keys of each group, then what is known of it.
+/// A batch of partial results: the keys of each group, then its partial states.
 pub fn to_batch(groups: Groups, partial: &Partial) -> Result<RecordBatch> {
     let fields = partial.schema.fields();
     let keys = partial.aggregate.keys.len();
@@ -41,7 +41,7 @@ pub fn to_batch(groups: Groups, partial: &Partial) -> Result<RecordBatch> {
         .map_err(DataFusionError::from)
 }
 
-/// The batch of groups that come as columns.
+/// The batch for groups that come as columns.
 pub fn columns_to_batch(groups: Columns, partial: &Partial) -> Result<RecordBatch> {
     let fields = partial.schema.fields();
     let keys = groups.keys.iter().map(|key| match key.data_type() {
@@ -63,12 +63,12 @@ pub fn columns_to_batch(groups: Columns, partial: &Partial) -> Result<RecordBatc
         .map_err(DataFusionError::from)
 }
 
-/// -0 and 0 are one group, 0.
+/// -0 and 0 form one group, 0.
 fn of_zeros<T: ArrowPrimitiveType>(keys: &PrimitiveArray<T>, zero: T::Native) -> ArrayRef {
     Arc::new(keys.unary::<_, T>(|key| if key == zero { zero } else { key }))
 }
 
-/// A part of what is known of a call, of each group.
+/// A part of the partial state of a call, for each group.
 fn known_array(known: &Known, part: Part, data_type: &DataType) -> Result<ArrayRef> {
     let valid = |rows: &[u64]| {
         let nulls = NullBuffer::from_iter(rows.iter().map(|rows| *rows > 0));
@@ -80,14 +80,14 @@ fn known_array(known: &Known, part: Part, data_type: &DataType) -> Result<ArrayR
     };
     let counts = match (known, part) {
         (Known::Count(rows), Part::Rows) => counts(rows, None),
-        // As in an average of no rows: a zero there would be a divisor.
+        // As in an average over no rows: a zero here would be a divisor.
         (Known::Sum { rows, .. } | Known::Float { rows, .. }, Part::Rows) => {
             counts(rows, valid(rows))
         }
         (Known::Sum { sums, rows }, Part::Value) => {
             let nulls = valid(rows);
             return Ok(match data_type {
-                // An average of whole numbers: DataFusion sums up floating-point numbers.
+                // An average of integers: DataFusion sums up floating-point numbers.
                 DataType::Float64 => {
                     let sums: Vec<f64> = sums.iter().map(|sum| *sum as f64).collect();
                     Arc::new(Float64Array::new(sums.into(), nulls))
@@ -119,17 +119,17 @@ fn known_array(known: &Known, part: Part, data_type: &DataType) -> Result<ArrayR
     }
 }
 
-/// A value that makes a group: of -0 and 0, which are one group, 0.
+/// The key value of a group: -0 and 0 form one group, 0.
 fn key_scalar(value: Option<&Value>, data_type: &DataType) -> Result<ScalarValue> {
     let zero = Value::Number(0);
     let is_zero = data_type.is_floating() && value == Some(&Value::Number(-1));
     scalar_of(if is_zero { Some(&zero) } else { value }, data_type)
 }
 
-/// A part of what is known of a call.
+/// A part of the partial state of a call.
 fn known(state: &State, part: Part, data_type: &DataType) -> Result<ScalarValue> {
     match (state, part) {
-        // As in an average of no rows: a zero there would be a divisor.
+        // As in an average over no rows: a zero here would be a divisor.
         (State::Sum { rows: 0, .. } | State::Float { rows: 0, .. }, _) => {
             scalar_of(None, data_type)
         }
@@ -137,7 +137,7 @@ fn known(state: &State, part: Part, data_type: &DataType) -> Result<ScalarValue>
             scalar_of(Some(&Value::Number((*rows).into())), data_type)
         }
         (State::Sum { sum, .. }, Part::Value) => match data_type {
-            // An average of whole numbers: DataFusion sums up floating-point numbers.
+            // An average of integers: DataFusion sums up floating-point numbers.
             DataType::Float64 => Ok(ScalarValue::Float64(Some(*sum as f64))),
             _ => scalar_of(Some(&Value::Number(*sum)), data_type),
         },

@@ -13,17 +13,17 @@ use cellar_format::KeyFilter;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::expressions::Column;
 
-/// More keys than these are not gathered: a set of them is too large for a processor's cache.
+/// More keys than these are not collected: a set of them would not fit a processor's cache.
 const KEYS_MAX: usize = 2 << 20;
 
-/// The most keys of which a list is kept: so many may be looked up in an index.
+/// The most keys that are kept as a list: so many may be looked up in an index.
 const LISTED_MAX: usize = 1 << 16;
 
-/// What is known of keys.
+/// The collected keys.
 #[derive(Debug)]
 struct Known {
     filter: Arc<KeyFilter>,
-    /// Each of them, rising; `None`: they are too many.
+    /// Each of them, in ascending order; `None`: there are too many.
     list: Option<Arc<[i64]>>,
 }
 
@@ -36,21 +36,21 @@ impl BuildKeys {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of them; `None`: they are not known, or not yet.
+    /// All of them; `None`: they are unknown, or not known yet.
     pub fn all(&self) -> Option<Arc<KeyFilter>> {
         self.state().as_ref().map(|known| Arc::clone(&known.filter))
     }
 
-    /// Each of them, rising, where they are known and few.
+    /// Each of them, in ascending order, if they are known and few.
     pub fn list(&self) -> Option<Arc<[i64]>> {
         self.state().as_ref().and_then(|known| known.list.clone())
     }
 }
 
-/// The keys of a join, those of each of its columns apart; `None`: they are not gathered.
+/// The keys of a join, separately for each of its columns; `None`: they are not collected.
 pub type JoinKeys = Arc<[Option<Arc<BuildKeys>>]>;
 
-/// The columns that the filter of a join asks, each with the keys that are gathered for it.
+/// The columns that the filter of a join tests, each with the keys that are collected for it.
 pub fn columns_of(
     filter: &Arc<dyn PhysicalExpr>,
     keys: Option<&JoinKeys>,
@@ -63,24 +63,24 @@ pub fn columns_of(
     columns.filter_map(of).collect()
 }
 
-/// Gathers keys from the rows of one run.
+/// Collects keys from the rows of one run.
 #[derive(Debug)]
 pub struct Gather {
     column: usize,
     found: Arc<BuildKeys>,
-    /// `None`: there are too many, or they are no whole numbers.
+    /// `None`: there are too many, or they are not integers.
     keys: Option<Vec<i64>>,
 }
 
 impl Gather {
-    /// From a column of the rows.
+    /// Collects from a column of the rows.
     pub fn new(column: usize, found: Arc<BuildKeys>) -> Gather {
-        // What an earlier run found is not what this one will.
+        // The keys of an earlier run do not apply to this one.
         *found.state() = None;
         Gather { column, found, keys: Some(Vec::new()) }
     }
 
-    /// Takes those of a batch. One that is null equals none.
+    /// Takes the keys of a batch. A null key equals nothing.
     pub fn take(&mut self, batch: &RecordBatch) {
         let Some(keys) = &mut self.keys else { return };
         let numbers = cast(batch.column(self.column), &DataType::Int64);

@@ -1,4 +1,4 @@
-//! Columnar tables: written whole by a load or a query, scanned by a cell.
+//! Columnar tables: written as a whole by a load or a query, scanned by a cell.
 
 pub mod anti_join;
 pub mod dynamic_filter;

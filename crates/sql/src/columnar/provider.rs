@@ -1,4 +1,4 @@
-//! A columnar table as DataFusion plans with it.
+//! A columnar table as DataFusion sees it in planning.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::columnar::tables::Columnar;
 use crate::error::Error;
 use crate::instants::zoned::fields_in_zone;
 
-/// A columnar table by its name; each scan takes the segments that it has then.
+/// A columnar table by its name; each scan takes the segments that it has at that time.
 pub struct ColumnarTable {
     name: String,
-    /// The columns as they are kept.
+    /// The columns as they are stored.
     kept: SchemaRef,
     /// The same with timestamps in the time zone of the session.
     schema: SchemaRef,
@@ -36,7 +36,7 @@ impl std::fmt::Debug for ColumnarTable {
 }
 
 impl ColumnarTable {
-    /// The table of that name of the catalog, which has these columns.
+    /// The catalog's table of that name, which has these columns.
     pub fn new(name: String, schema: SchemaRef, tables: Columnar) -> ColumnarTable {
         ColumnarTable { name, kept: Arc::clone(&schema), schema, tables }
     }
@@ -47,7 +47,7 @@ impl ColumnarTable {
         ColumnarTable { schema: fields_in_zone(&self.kept, zone), ..self }
     }
 
-    /// Whether columns that an expression names are kept in another type.
+    /// Whether an expression names columns that are stored as another type.
     fn names_other(&self, expr: &Expr) -> bool {
         expr.column_refs().iter().any(|column| {
             let kept = self.kept.field_with_name(column.name()).ok();
@@ -71,7 +71,7 @@ impl TableProvider for ColumnarTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        // The cell asks each row: on encoded columns, or DataFusion's own expression on decoded ones.
+        // The cell tests each row: on encoded columns, or by DataFusion's own expression on decoded ones.
         let push = |filter: &&Expr| match self.names_other(filter) {
             true => TableProviderFilterPushDown::Unsupported,
             false => TableProviderFilterPushDown::Exact,
@@ -88,7 +88,7 @@ impl TableProvider for ColumnarTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let table = self.tables.open(&self.name).await;
         let table = table.map_err(|e| DataFusionError::External(Box::new(e)))?;
-        // A view, a prepared statement or another session knew a table that has gone since.
+        // A view, a prepared statement or another session knew a table that has been dropped since.
         if *table.schema() != self.kept {
             let text = format!("table \"{}\" has other columns than it had", self.name);
             let error = Error::new(942, "42P01", text)

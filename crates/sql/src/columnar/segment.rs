@@ -15,7 +15,7 @@ use crate::columnar::table::schema_of_text;
 use crate::error::Error;
 use crate::failure::from_arrow;
 
-/// Reads so many bytes from an offset on.
+/// Reads so many bytes from an offset.
 pub(super) trait Read: Fn(u64, usize) -> Result<Vec<u64>, Error> + Send {}
 
 impl<T: Fn(u64, usize) -> Result<Vec<u64>, Error> + Send> Read for T {}
@@ -24,16 +24,16 @@ fn damaged(what: &str, damage: Damage) -> Error {
     Error::new(70124, "XX001", format!("{what} of the segment is damaged: {damage:?}"))
 }
 
-/// The columns of a segment of `length` bytes, and its rows. `read` gives so many bytes from an offset
-/// on, aligned as columns are.
+/// The columns of a segment of `length` bytes, and its rows. `read` returns so many bytes from an
+/// offset, aligned as columns are.
 ///
 /// # Errors
-/// It is none, or damaged, and what reading it reports.
+/// It is not a segment, or is damaged; what reading it reports.
 pub(super) fn segment_rows(
     read: impl Read,
     length: u64,
 ) -> Result<(SchemaRef, impl Iterator<Item = Result<RecordBatch, ArrowError>> + Send), Error> {
-    // A copy may have been filled up behind its end.
+    // A copy may have been padded at its end.
     let length = length / PAGE as u64 * PAGE as u64;
     let last = read(length.saturating_sub(PAGE as u64), PAGE)?;
     let tail = Tail::decode(bytemuck::cast_slice(&last)).map_err(|e| damaged("the end", e))?;

@@ -1,8 +1,8 @@
 //! Small inserts into a columnar table: merged with the small segments at the end of the table.
 //!
-//! Each segment takes at least one allocation unit, so single rows would fill a group. A segment much
-//! larger than the new rows stays as it is: a row is rewritten only each time the end of the table has
-//! doubled.
+//! Each segment takes at least one allocation unit, so single rows would soon fill a group. A segment
+//! much larger than the new rows stays as it is: a row is rewritten only each time the end of the table
+//! has doubled.
 
 use std::sync::Arc;
 
@@ -19,23 +19,23 @@ use crate::error::Error;
 use crate::error::stopped;
 use crate::files::csv_format::external;
 
-/// Rows and bytes, not compressed, of which it is told that they are few.
+/// Up to so many rows, and uncompressed bytes, an insert counts as small.
 const FEW_ROWS: usize = 8192;
 const FEW_BYTES: usize = 1 << 20;
-/// A segment of fewer rows and bytes is always written anew.
+/// A segment of fewer rows and bytes is always rewritten.
 const SMALL_ROWS: u64 = 4096;
 const SMALL_BYTES: u64 = 256 << 10;
 
-/// Rows as they came.
+/// The rows that came in.
 pub(super) enum Came {
     /// All of them.
     Few(Vec<RecordBatch>),
-    /// Others will come.
+    /// More will come.
     Many(Batches),
 }
 
 impl Came {
-    /// Looks how many there are.
+    /// Finds out how many there are.
     pub async fn of(mut rows: Batches) -> DataFusionResult<Came> {
         let (mut came, mut count, mut bytes) = (Vec::new(), 0, 0);
         while let Some(batch) = rows.try_next().await? {
@@ -60,7 +60,7 @@ impl Came {
     }
 }
 
-/// The segments at the end of a table that are written anew with what comes.
+/// The segments at the end of a table that are rewritten with the new rows.
 pub(super) fn small_end<'a>(segments: &'a [Segment], came: &[RecordBatch]) -> &'a [Segment] {
     let mut rows: u64 = came.iter().map(|batch| batch.num_rows() as u64).sum();
     let mut bytes: u64 = came.iter().map(|batch| bytes_of(batch) as u64).sum();
@@ -81,7 +81,7 @@ pub(super) fn small_end<'a>(segments: &'a [Segment], came: &[RecordBatch]) -> &'
     &segments[from..]
 }
 
-/// The rows of a segment, of its bytes.
+/// The rows of a segment, from its bytes.
 ///
 /// # Errors
 /// It is damaged.
@@ -102,7 +102,7 @@ pub(super) async fn rows_of(all: Vec<u8>) -> Result<Vec<RecordBatch>, Error> {
     tokio::task::spawn_blocking(decode).await.map_err(|_| stopped())?
 }
 
-/// Rows of several sources as a table has them.
+/// Rows of several sources, with the table's schema.
 pub(super) fn together(batches: Vec<RecordBatch>, schema: SchemaRef) -> Batches {
     let as_table = move |batch: RecordBatch| as_table(&batch, &schema).map_err(external);
     Box::pin(stream::iter(batches.into_iter().map(as_table)))

@@ -43,12 +43,12 @@ impl std::fmt::Debug for OpenTable {
 /// The schema that a table of such rows has.
 ///
 /// # Errors
-/// 00902 for a column of a type that columnar tables have not.
+/// 00902 for a column of a type that columnar tables do not have.
 pub fn table_schema(rows: &Schema) -> Result<SchemaRef, Error> {
     let field = |field: &Arc<Field>| match column_type(field.data_type()) {
         Some(data_type) => {
             let made = Field::new(field.name(), data_type, true);
-            // Other forms are said by the statement that makes the table.
+            // Other forms are set by the statement that makes the table.
             Ok(with_enum_of(made, field))
         }
         None => {
@@ -76,8 +76,8 @@ pub fn table_schema(rows: &Schema) -> Result<SchemaRef, Error> {
     Ok(Arc::new(schema))
 }
 
-/// The columns of a table as the catalog keeps them: names and types of Arrow, the characters that
-/// VARCHAR(n) takes, and what DEFAULT says, as JSON.
+/// The columns of a table as the catalog stores them: Arrow names and types, the length of VARCHAR(n),
+/// and the DEFAULT, as JSON.
 pub fn schema_text(schema: &Schema) -> String {
     let column = |field: &Arc<Field>| {
         let mut column = serde_json::json!({
@@ -99,7 +99,7 @@ pub fn schema_text(schema: &Schema) -> String {
     serde_json::Value::Array(schema.fields().iter().map(column).collect()).to_string()
 }
 
-/// Refuses columns whose types the catalog would not give back as they are.
+/// Refuses columns whose types the catalog would not return unchanged.
 ///
 /// # Errors
 /// 00902 with the column.
@@ -123,40 +123,40 @@ pub fn check_kept(schema: &Schema) -> Result<(), Error> {
     }
 }
 
-/// What says in a field, and in the catalog, how many characters a value has at most.
+/// The metadata key, in a field and in the catalog, for the most characters of a value.
 const LENGTH: &str = "length";
 
-/// The characters that a value of a column has at most, if that is said.
+/// The most characters of a value of the column, if declared.
 pub fn length_of(field: &Field) -> Option<usize> {
     field.metadata().get(LENGTH)?.parse().ok()
 }
 
-/// A field whose values have so many characters at most.
+/// A field whose values have at most so many characters.
 pub fn with_length(field: Field, length: usize) -> Field {
     with(field, LENGTH, &length.to_string())
 }
 
-/// How texts of a column are kept, if that is said.
+/// How texts of a column are stored, if declared.
 pub(crate) fn form_of(field: &Field) -> Option<Form> {
     Form::of(field.metadata().get(FORM)?)
 }
 
-/// The type of which the texts of a column are, if that is said: `uuid`, `json`, `jsonb`.
+/// The type that the texts of a column stand for, if declared: `uuid`, `json`, `jsonb`.
 pub fn type_of_texts(field: &Field) -> Option<&str> {
     field.metadata().get(FORM).map(String::as_str)
 }
 
-/// The number of the enum type of which texts are, if that is said.
+/// The oid of the enum type of the texts, if declared.
 pub fn enum_of(field: &Field) -> Option<u32> {
     type_of_texts(field).and_then(enum_of_form)
 }
 
-/// The number of the type of arrays of an enum type.
+/// The oid of the array type of an enum type.
 pub fn arrays_of_enum(oid: u32) -> u32 {
     array_of(oid)
 }
 
-/// A field that says the enum type of another one, if that has any.
+/// A field with the enum type of another one, if that has any.
 pub(crate) fn with_enum_of(field: Field, other: &Field) -> Field {
     match type_of_texts(other).filter(|form| enum_of_form(form).is_some()) {
         Some(form) => with(field, FORM, form),
@@ -164,25 +164,25 @@ pub(crate) fn with_enum_of(field: Field, other: &Field) -> Field {
     }
 }
 
-/// A field whose texts are kept so.
+/// A field whose texts are stored so.
 pub(crate) fn with_form(field: Field, form: Form) -> Field {
     with(field, FORM, form.name())
 }
 
-/// What says in a field, and in the catalog, what a column gets that is not named, as it was written.
+/// The metadata key, in a field and in the catalog, for the DEFAULT of a column, as it was written.
 const DEFAULT: &str = "default";
 
-/// What a column gets that is not named, if that is said.
+/// The DEFAULT of a column, if declared.
 pub fn default_of(field: &Field) -> Option<&str> {
     field.metadata().get(DEFAULT).map(String::as_str)
 }
 
-/// A field with what it gets when it is not named.
+/// A field with a DEFAULT.
 pub fn with_default(field: Field, value: &str) -> Field {
     with(field, DEFAULT, value)
 }
 
-/// A field that gets nothing when it is not named.
+/// A field without a DEFAULT.
 pub fn without_default(field: Field) -> Field {
     let mut metadata = field.metadata().clone();
     metadata.remove(DEFAULT);
@@ -276,7 +276,7 @@ impl OpenTable {
     pub fn depth(&self) -> usize {
         let depth = self.instance.parameters().integer(SCAN_DEPTH);
         let depth = usize::try_from(depth).unwrap_or(usize::MAX).saturating_mul(self.disks.max(1));
-        // Where there is little memory, not more than it has room for, each up to a row group.
+        // If memory is short, only as many as it has room for, each up to a row group.
         let room = self.instance.budget().limit(Consumer::IoBuffers) / REGION as u64;
         depth.min(usize::try_from(room).unwrap_or(usize::MAX)).max(2)
     }
@@ -286,12 +286,12 @@ impl OpenTable {
         self.segments.iter().map(|segment| segment.headers().len()).sum()
     }
 
-    /// Whose time it is that a scan waits.
+    /// The session and the event that a scan's waits are charged to.
     pub fn waits(&self) -> (Session, Event) {
         (self.session.0.clone(), Event::CELL_SMART_TABLE_SCAN)
     }
 
-    /// What is known of all its rows: exact, for rows do not change.
+    /// Statistics of all its rows: exact, because rows do not change.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
@@ -300,12 +300,12 @@ impl OpenTable {
         self.segments.iter().flat_map(|segment| segment.headers())
     }
 
-    /// The rows that it has.
+    /// The number of its rows.
     pub fn rows(&self) -> u64 {
         rows_of(&self.segments)
     }
 
-    /// The smallest and the largest number of a column; `None`: it has none, or strings.
+    /// The smallest and the largest number of a column; `None`: it has none, or is of strings.
     pub fn range(&self, column: usize) -> Option<(i128, i128)> {
         let ends = self.segments.iter().filter_map(|segment| {
             let (low, high) = segment.summary().columns.get(column)?.ends.as_ref()?;
@@ -314,7 +314,7 @@ impl OpenTable {
         ends.reduce(|(low, high), (min, max)| (low.min(min), high.max(max)))
     }
 
-    /// A predicate, unless what is computed for it may go beyond 128 bits: then the reason.
+    /// A predicate, or the reason against it if its computation may exceed 128 bits.
     pub fn fitting(&self, predicate: Predicate) -> Result<Predicate, Reason> {
         match self.headers().all(|header| predicate.fits(header)) {
             true => Ok(predicate),
@@ -327,7 +327,7 @@ impl OpenTable {
         aggregate.fits(self.headers())
     }
 
-    /// Rows of the row groups that the storage index does not leave out.
+    /// Rows of the row groups that the storage index does not exclude.
     pub fn rows_after(&self, conjuncts: &[Predicate]) -> u64 {
         let none = |header: &&Header| {
             conjuncts.iter().any(|conjunct| conjunct.of_header(header) == Verdict::None)
@@ -335,7 +335,7 @@ impl OpenTable {
         self.headers().filter(|header| !none(header)).map(|header| u64::from(header.rows)).sum()
     }
 
-    /// Row groups that the storage index does not leave out.
+    /// Row groups that the storage index does not exclude.
     pub fn row_groups_after(&self, conjuncts: &[Predicate]) -> usize {
         let none = |header: &&Header| {
             conjuncts.iter().any(|conjunct| conjunct.of_header(header) == Verdict::None)
@@ -343,7 +343,7 @@ impl OpenTable {
         self.headers().filter(|header| !none(header)).count()
     }
 
-    /// Begins a scan, and remembers it for v$cell_scan.
+    /// Begins a scan, and records it for v$cell_scan.
     pub fn begin_scan(
         &self,
         request: Request,
@@ -367,7 +367,7 @@ impl OpenTable {
         Arc::new(Scan::new(request, scans.cache().clone(), env, stats))
     }
 
-    /// What a scan reports, as an error of ours.
+    /// An error of a scan as an error of ours.
     pub fn failed(&self, error: &cellar_cell::Error) -> Error {
         Error::from(scan_error(&self.name, error))
     }
@@ -377,7 +377,7 @@ fn statistics_of(schema: &Schema, segments: &[Arc<Segment>]) -> Statistics {
     let column = |(at, field): (usize, &Arc<Field>)| {
         let of = |segment: &Arc<Segment>| segment.summary().columns.get(at).cloned();
         let known = segments.iter().filter_map(of).reduce(|a, b| a.with(&b));
-        // A string known only by its beginning is no exact bound.
+        // A string known only by its prefix is not an exact bound.
         let ends = known.as_ref().filter(|known| known.is_exact).and_then(|k| k.ends.as_ref());
         let end = |value: Option<&Value>| {
             let scalar = scalar_of(Some(value?), field.data_type()).ok();

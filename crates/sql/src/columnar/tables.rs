@@ -1,4 +1,4 @@
-//! The columnar tables of a database: opened for scans, made, added to, emptied, dropped.
+//! The columnar tables of a database: opened for scans, created, extended, truncated, dropped.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::columnar::table::{OpenTable, check_kept, checked_schema, schema_of_te
 use crate::columnar::write::{Batches, Tell, Writing, write_segment};
 use crate::error::Error;
 
-/// The number of a table that was dropped, or has lost a segment, since the catalog was asked.
+/// The error number for a table that was dropped, or has lost a segment, since the catalog was read.
 const DROPPED: u32 = 942;
 
 /// The columnar tables, as one session sees them.
@@ -61,7 +61,7 @@ impl Columnar {
         catalog.columnar_tables().map(|table| table.name.clone()).collect()
     }
 
-    /// Whether there is one of that name.
+    /// Whether there is a table of that name.
     pub fn has(&self, name: &str) -> bool {
         let catalog = self.catalog.current();
         catalog.table(name).is_some_and(|table| table.kind == TableKind::Columnar)
@@ -70,7 +70,7 @@ impl Columnar {
     /// The columns of a table.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// There is no table of that name.
     pub fn schema(&self, name: &str) -> Result<SchemaRef, Error> {
         schema_of_text(&self.catalog.current().columnar(name)?.schema)
     }
@@ -78,7 +78,7 @@ impl Columnar {
     /// Opens a table for a query.
     ///
     /// # Errors
-    /// There is none, its group is not mounted, a segment is missing or damaged.
+    /// There is no such table, its group is not mounted, a segment is missing or damaged.
     pub async fn open(&self, name: &str) -> Result<Arc<OpenTable>, Error> {
         let (table, schema, segments) = self.whole(name).await?;
         let group = self.database.group(table.group().unwrap_or_default())?;
@@ -92,7 +92,7 @@ impl Columnar {
         )))
     }
 
-    /// A table as it is now, its columns, and all of its segments, opened.
+    /// A table in its current state, its columns, and all of its segments, opened.
     async fn whole(&self, name: &str) -> Result<(Table, SchemaRef, Vec<Arc<Segment>>), Error> {
         loop {
             let catalog = self.catalog.current();
@@ -100,14 +100,14 @@ impl Columnar {
             let schema = schema_of_text(&table.schema)?;
             match self.database.tables().segments(table, schema.fields().len()).await {
                 Ok(segments) => return Ok((table.clone(), schema, segments)),
-                // Rows that came meanwhile were put together with its last ones.
+                // Rows added meanwhile were merged with its last segments.
                 Err(error) if error.number() == DROPPED && self.has_changed(table) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Whether a table is still there, with other segments.
+    /// Whether a table still exists, but with other segments.
     fn has_changed(&self, before: &Table) -> bool {
         let catalog = self.catalog.current();
         let now = catalog.columnar(&before.name);
@@ -127,12 +127,12 @@ impl Columnar {
         self.database.is_writable()
     }
 
-    /// Bytes that buffers for reads and writes may take.
+    /// The bytes that buffers for reads and writes may take.
     pub fn io_buffers(&self) -> u64 {
         self.database.instance().budget().limit(Consumer::IoBuffers)
     }
 
-    /// What was done with temporary data.
+    /// Statistics of temporary data.
     pub fn temp(&self) -> &TempSpace {
         self.database.instance().temp()
     }
@@ -142,7 +142,7 @@ impl Columnar {
         self.session.waits().begin_owned(event, p, self.now())
     }
 
-    /// Now, as waits count.
+    /// The current time, as waits measure it.
     pub fn now(&self) -> u64 {
         self.database.env().now().0
     }
@@ -158,10 +158,11 @@ impl Columnar {
         Writing { table, segment, schema: Arc::clone(schema), threads, tell }
     }
 
-    /// Makes a table in a group, with these rows, if any come. There is all of it, durably, or nothing.
+    /// Creates a table in a group, with these rows, if any. It is created as a whole, durably, or not at
+    /// all.
     ///
     /// # Errors
-    /// The name is used, no room, and what the rows report.
+    /// The name is taken, no room, and what the rows report.
     pub async fn create(
         &self,
         name: &str,
@@ -192,10 +193,10 @@ impl Columnar {
         Ok(written)
     }
 
-    /// Adds rows to a table. There are all of them, durably, or none.
+    /// Adds rows to a table: all of them, durably, or none.
     ///
     /// # Errors
-    /// There is no such table, it has other columns, no room, and what the rows report.
+    /// There is no such table, its columns differ, no room, and what the rows report.
     pub async fn append(
         &self,
         name: &str,
@@ -203,7 +204,7 @@ impl Columnar {
         rows: Batches,
         (threads, tell): (usize, Option<Tell>),
     ) -> Result<Written, Error> {
-        // No rows go where the others are lost.
+        // No rows are added if the others are lost.
         let (table, ..) = self.whole(name).await?;
         let schema = checked_schema(&table.schema)?;
         check_columns(name, columns, &schema)?;
@@ -228,8 +229,8 @@ impl Columnar {
         Ok(Written { rows: figures.rows, bytes: figures.bytes })
     }
 
-    /// Adds few rows together with the small segments that a table ends with; `None`: there are none, or
-    /// they cannot be read, or written anew.
+    /// Adds a few rows together with the small segments at the end of a table; `None`: there are none,
+    /// or they cannot be read or rewritten.
     async fn merged(
         &self,
         table: &Table,
@@ -269,7 +270,7 @@ impl Columnar {
         Ok(merged.then_some(written))
     }
 
-    /// Takes all rows from a table; how many they were.
+    /// Removes all rows from a table; returns how many there were.
     ///
     /// # Errors
     /// There is no such table.
@@ -281,7 +282,8 @@ impl Columnar {
     }
 }
 
-/// Refuses rows whose columns are not the table's, in their order: values would get wrong names.
+/// Refuses rows whose columns are not the table's, in the same order: values would end up in the wrong
+/// columns.
 fn check_columns(table: &str, rows: &SchemaRef, schema: &SchemaRef) -> Result<(), Error> {
     let names = |schema: &SchemaRef| {
         schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()

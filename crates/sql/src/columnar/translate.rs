@@ -1,6 +1,6 @@
-//! DataFusion's expressions as a cell understands them: predicates on encoded columns, and arithmetic on
-//! their integers. What the cell does not understand is reported in words, and evaluated on decoded
-//! columns.
+//! DataFusion's expressions in the form that a cell understands: predicates on encoded columns, and
+//! arithmetic on their integers. What the cell does not understand is reported in words, and evaluated
+//! on decoded columns.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -84,11 +84,11 @@ fn literal_of(expr: &Arc<dyn PhysicalExpr>) -> Option<&ScalarValue> {
     expr.downcast_ref::<Literal>().map(Literal::value)
 }
 
-/// -0 and 0 as columns of floating-point numbers order them. To DataFusion they are the same; all else
-/// it compares in the same order.
+/// -0 and 0 as floating-point columns order them. DataFusion treats them as equal; it compares
+/// everything else in the same order.
 const ZEROS: [i128; 2] = [-1, 0];
 
-/// A constant as columns of that type hold it; `None` is null.
+/// A constant as columns of that type store it; `None` is null.
 fn value_of(scalar: &ScalarValue, data_type: &DataType) -> Result<Option<Value>, Reason> {
     use ScalarValue as S;
     let is_text = matches!(data_type, DataType::Utf8View | DataType::Utf8 | DataType::LargeUtf8);
@@ -122,7 +122,7 @@ fn value_of(scalar: &ScalarValue, data_type: &DataType) -> Result<Option<Value>,
     Ok(Some(Value::Number(number)))
 }
 
-/// The whole number behind a constant.
+/// The integer that a constant stands for.
 fn number_of(scalar: &ScalarValue) -> Option<i128> {
     use ScalarValue as S;
     Some(match scalar {
@@ -187,7 +187,7 @@ fn in_list(list: &InListExpr, turned: bool, schema: &Schema) -> Result<Predicate
     strings.dedup();
     let is_string = matches!(data_type, DataType::Utf8View | DataType::BinaryView);
     Ok(match (list.negated() != turned, is_string) {
-        // Whatever is not in a list with a null in it may be that null.
+        // A value that is not in a list with a null in it may be that null.
         (true, _) if has_null => Predicate::None,
         (true, false) => test(column, Test::NumberNotIn(numbers)),
         (true, true) => test(column, Test::StringNotIn(strings)),
@@ -196,7 +196,7 @@ fn in_list(list: &InListExpr, turned: bool, schema: &Schema) -> Result<Predicate
     })
 }
 
-/// The comparison that holds where this one is false.
+/// The negation of a comparison.
 fn opposite(operator: Operator) -> Operator {
     match operator {
         Operator::Eq => Operator::NotEq,
@@ -272,7 +272,7 @@ fn binary_of(binary: &BinaryExpr, turned: bool, schema: &Schema) -> Result<Predi
     })
 }
 
-/// A column of 32-bit floating-point numbers that is compared in 64 bits.
+/// A column of 32-bit floating-point numbers that is compared as 64 bits.
 fn real_as_double(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<usize> {
     let cast = expr.downcast_ref::<CastExpr>()?;
     let column = cast.expr().downcast_ref::<Column>()?.index();
@@ -280,7 +280,7 @@ fn real_as_double(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<usize
     (is_real && *cast.cast_type() == DataType::Float64).then_some(column)
 }
 
-/// Such a column compared with a number that 32 bits may not hold: with its neighbours that they hold.
+/// Such a column compared with a number that may not fit 32 bits: with its nearest 32-bit neighbours.
 fn compared_real(
     column: usize,
     operator: Operator,
@@ -320,7 +320,7 @@ fn compared(
                 Operator::Eq => test(column, Test::Numbers(low, high)),
                 Operator::NotEq if low != high => test(column, Test::NumberNotIn(vec![low, high])),
                 Operator::NotEq => test(column, Test::NumberNotIn(vec![number])),
-                // Nothing is below the least of all numbers, nor above the greatest.
+                // Nothing is below the least number, nor above the greatest.
                 Operator::Lt => match low.checked_sub(1) {
                     Some(high) => test(column, Test::Numbers(i128::MIN, high)),
                     None => Predicate::None,
@@ -347,7 +347,7 @@ fn compared(
     })
 }
 
-/// Digits behind the point of a type whose values are whole numbers; `None`: they are none.
+/// The scale of a type whose values are stored as integers; `None`: they are not.
 fn scale_of(data_type: &DataType) -> Option<i8> {
     use DataType::*;
     match data_type {
@@ -366,7 +366,7 @@ fn scale_of(data_type: &DataType) -> Option<i8> {
     }
 }
 
-/// Digits before the point that every number of a type has room for, and whether it has negative ones.
+/// The number of digits before the point that a type can always hold, and whether it has negative numbers.
 fn room_of(data_type: &DataType) -> (i16, bool) {
     match data_type {
         DataType::Decimal128(precision, scale) => (i16::from(*precision) - i16::from(*scale), true),
@@ -381,12 +381,12 @@ fn room_of(data_type: &DataType) -> (i16, bool) {
     }
 }
 
-/// Whether every number of a type fits another of the same scale or a finer one.
+/// Whether every number of a type fits another of the same or a larger scale.
 fn widens(from: &DataType, to: &DataType) -> bool {
     let wider = |bits: Option<u8>, other: Option<u8>| bits.zip(other).is_some_and(|(a, b)| a >= b);
     let is_signed = |t: &DataType| room_of(t).1;
     match (from.is_integer(), to.is_integer()) {
-        // Into a signed type of more bits, or one of the same sign that has as many.
+        // Into a signed type of more bits, or one of the same signedness with at least as many.
         (true, true) if is_signed(from) == is_signed(to) => wider(bits_of(to), bits_of(from)),
         (true, true) => is_signed(to) && bits_of(to) > bits_of(from),
         _ => room_of(to).0 >= digits_of(from) && (room_of(to).1 || !is_signed(from)),
@@ -403,7 +403,7 @@ fn bits_of(data_type: &DataType) -> Option<u8> {
     })
 }
 
-/// Digits that whole numbers of a type can have before the point.
+/// The most digits before the point of an integer type.
 fn digits_of(data_type: &DataType) -> i16 {
     match data_type {
         DataType::Decimal128(precision, scale) => i16::from(*precision) - i16::from(*scale),
@@ -433,7 +433,7 @@ fn scaled(expr: Expr, by: i16) -> Result<Expr, Reason> {
     }
 }
 
-/// Arithmetic over whole numbers: the expression, and the digits behind its point.
+/// Arithmetic over integers: the expression, and its scale.
 ///
 /// # Errors
 /// In words, what in it is not understood.
@@ -454,7 +454,7 @@ pub fn arithmetic(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<(Expr
         let from_type = cast.expr().data_type(schema).map_err(|e| e.to_string())?;
         let is_decimal = matches!(data_type, DataType::Decimal128(_, _));
         let widens = widens(&from_type, &data_type) && scale >= from;
-        // A number that is written out does not grow; whether it fits can be seen.
+        // A literal does not grow; whether it fits is known.
         let fits = matches!(inner, Expr::Constant(_)) || widens;
         let is_whole = |t: &DataType| t.is_integer() || matches!(t, DataType::Decimal128(_, _));
         if !(fits
@@ -490,7 +490,7 @@ pub fn arithmetic(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<(Expr
     of_two(*binary.op(), binary.left(), binary.right(), (scale, schema))
 }
 
-/// The least and the greatest whole number that a type holds.
+/// The least and the greatest integer of a type.
 fn limits_of(data_type: &DataType) -> Option<(i128, i128)> {
     Some(match data_type {
         DataType::Int8 => (i8::MIN.into(), i8::MAX.into()),
@@ -508,7 +508,7 @@ fn limits_of(data_type: &DataType) -> Option<(i128, i128)> {
     })
 }
 
-/// Arithmetic of two numbers whose result has so many digits behind its point.
+/// Arithmetic of two numbers whose result has this scale.
 fn of_two(
     operator: Operator,
     left: &Arc<dyn PhysicalExpr>,

@@ -24,15 +24,16 @@ use crate::error::{Error, NextStep};
 use crate::json::form::Form;
 use crate::numbers::narrow::casted;
 
-/// Bytes that are gathered at most before they are cut and encoded, beside the batch that goes beyond.
+/// The most bytes that are gathered before they are cut and encoded, not counting the batch that exceeds
+/// them.
 const GATHERED_MAX: usize = 64 << 20;
 /// Rows of the first row group that is tried.
 const FIRST_ROWS: usize = 32 * 1024;
 
-/// Batches of rows, as they come.
+/// A stream of batches of rows.
 pub type Batches = Pin<Box<dyn Stream<Item = Result<RecordBatch, DataFusionError>> + Send>>;
 
-/// Told how many rows and bytes have been written so far.
+/// A callback, called with the rows and bytes written so far.
 pub type Tell = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// How a segment is written.
@@ -44,9 +45,9 @@ pub struct Writing {
     pub segment: u64,
     /// The table's columns.
     pub schema: SchemaRef,
-    /// Row groups that are encoded beside each other.
+    /// The number of row groups encoded in parallel.
     pub threads: usize,
-    /// Told how far it is.
+    /// The progress callback.
     pub tell: Option<Tell>,
 }
 
@@ -56,7 +57,7 @@ impl std::fmt::Debug for Writing {
     }
 }
 
-/// Batches put together until they are as many rows as a row group takes.
+/// Batches, concatenated until they have as many rows as a row group takes.
 struct Cutter {
     batches: Batches,
     waiting: Vec<RecordBatch>,
@@ -84,7 +85,7 @@ impl Cutter {
         if wanted == 0 {
             return Ok(None);
         }
-        // As much as the rows that go: it is known of all rows only.
+        // In proportion to the rows that go: the size is known for all rows only.
         self.bytes -= (self.bytes as u128 * wanted as u128 / self.rows as u128) as usize;
         self.rows -= wanted;
         let mut out = Vec::new();
@@ -102,7 +103,7 @@ impl Cutter {
     }
 }
 
-/// Bytes that the rows of a batch take: their own part of what they share with others.
+/// The bytes that the rows of a batch take: only their part of buffers that they share.
 pub(crate) fn bytes_of(batch: &RecordBatch) -> usize {
     let own = |array: &ArrayRef| match array.data_type() {
         DataType::Utf8View => array.as_string_view().lengths().map(|length| length as usize).sum(),
@@ -114,13 +115,13 @@ pub(crate) fn bytes_of(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(own).sum()
 }
 
-/// An array as a column of this type has it.
+/// An array with the type of a column.
 ///
 /// # Errors
-/// A value does not fit its type, or is longer than the column takes.
+/// A value does not fit its type, or is longer than the column allows.
 pub(crate) fn column_of(array: ArrayRef, field: &Field) -> Result<ArrayRef, Error> {
     let own = field.data_type();
-    // Strings come in three forms; all of them are columns as they are.
+    // Strings come in three layouts; all of them are accepted as they are.
     let as_it_is =
         is_taken(array.data_type()) && column_type(array.data_type()).as_ref() == Some(own);
     let mut array = match as_it_is {
@@ -144,7 +145,7 @@ pub(crate) fn column_of(array: ArrayRef, field: &Field) -> Result<ArrayRef, Erro
     if let DataType::List(item) = own
         && (length_of(field).is_some() || form_of(field).is_some())
     {
-        // What is said of texts is said of items.
+        // What applies to texts applies to items.
         let inner = Field::new(field.name(), item.data_type().clone(), true);
         let inner = inner.with_metadata(field.metadata().clone());
         let lists = array.as_list::<i32>();
@@ -181,7 +182,7 @@ fn columns_of(batches: &[RecordBatch], schema: &SchemaRef) -> Result<Vec<ArrayRe
     (0..schema.fields().len()).map(column).collect()
 }
 
-/// Texts as values of another type are kept.
+/// Texts in the form in which values of another type are stored.
 fn in_form(array: &ArrayRef, form: Form, field: &Field) -> Result<ArrayRef, Error> {
     let texts = cast_with_options(array, &DataType::Utf8View, &CastOptions::default());
     let texts = texts.map_err(|e| in_column(&e, field.name()))?;
@@ -204,13 +205,13 @@ fn in_form(array: &ArrayRef, form: Form, field: &Field) -> Result<ArrayRef, Erro
     kept.map_err(|e| in_column(&e, field.name()))
 }
 
-/// Refuses a text of more characters than its column takes. Blanks at its end that are too many are cut off, as
-/// in PostgreSQL: then it is another array.
+/// Refuses a text of more characters than its column takes. Excess blanks at its end are cut off, as in
+/// PostgreSQL: the result is then another array.
 fn check_lengths(array: &ArrayRef, most: usize, name: &str) -> Result<Option<ArrayRef>, Error> {
     let texts = cast_with_options(array, &DataType::Utf8View, &CastOptions::default());
     let texts = texts.map_err(|e| in_column(&e, name))?;
     let texts = texts.as_string_view();
-    // Of fewer bytes than `most` none has more characters.
+    // With fewer bytes than `most`, none can have more characters.
     let end = |text: &str| match text.len() > most {
         true => text.char_indices().nth(most).map(|(at, _)| at),
         false => None,
@@ -236,14 +237,14 @@ fn check_lengths(array: &ArrayRef, most: usize, name: &str) -> Result<Option<Arr
     cut.map(Some).map_err(|e| in_column(&e, name))
 }
 
-/// A value that is none of its column's type.
+/// The error for a value that is not of its column's type.
 pub(super) fn in_column(error: &ArrowError, name: &str) -> Error {
     let mut told = crate::failure::from_arrow(error);
     told.message = format!("column \"{name}\": {}", told.message);
     told
 }
 
-/// Rows that cannot be encoded, as the statement tells it.
+/// The error of the statement for rows that cannot be encoded.
 fn not_encoded(refused: Refused) -> Error {
     match refused {
         Refused::TooLarge { bytes, most } => {
@@ -259,10 +260,10 @@ fn not_encoded(refused: Refused) -> Error {
     }
 }
 
-/// Writes all rows of `batches` into a file of a group, durably; what was written.
+/// Writes all rows of `batches` into a file of a group, durably; returns what was written.
 ///
 /// # Errors
-/// What the batches report, a value that no column takes, no room.
+/// What the batches report, a value that the column does not take, no room.
 pub async fn write_segment(
     mut out: SegmentFile,
     batches: Batches,

@@ -1,4 +1,4 @@
-//! COPY in PostgreSQL's binary format: a signature, rows of values that each say their length, an end.
+//! COPY in PostgreSQL's binary format: a signature, rows of values, each with its length, and a trailer.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::error::Error;
 
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 
-/// Flags that a reader must know; there are none.
+/// Flags that a reader must understand; there are none.
 const CRITICAL: u32 = 0xffff_0000;
 
-/// What comes before the rows: no flags, and nothing more.
+/// The header before the rows: no flags, no extension.
 pub(super) fn header() -> Vec<u8> {
     [SIGNATURE, &[0; 8]].concat()
 }
 
-/// What comes behind them.
+/// The trailer after them.
 pub(super) fn trailer() -> Vec<u8> {
     (-1i16).to_be_bytes().to_vec()
 }
@@ -66,23 +66,23 @@ pub(super) struct Tuples {
     table: String,
     width: usize,
     bytes: Vec<u8>,
-    /// What was read of them.
+    /// The bytes read so far.
     at: usize,
-    /// Bytes of the header that are still to be passed over; `None`: it has not come yet.
+    /// Bytes of the header extension that are still to be skipped; `None`: it has not come yet.
     extension: Option<usize>,
-    /// Rows that were read.
+    /// Rows read so far.
     count: u64,
     is_over: bool,
 }
 
 impl Tuples {
-    /// For so many columns of a table.
+    /// For rows of so many columns of a table.
     pub fn new(table: &str, width: usize) -> Tuples {
         let (table, bytes) = (table.to_owned(), Vec::new());
         Tuples { table, width, bytes, at: 0, extension: None, count: 0, is_over: false }
     }
 
-    /// The data have ended: what comes behind is nobody's.
+    /// The data have ended: what follows is ignored.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
@@ -111,7 +111,7 @@ impl Tuples {
             let has_more = if is_begun { self.row(rows)? } else { self.begin()? };
             if !has_more && is_last {
                 match (is_begun, self.bytes.len() - self.at) {
-                    // Between two rows no mark of the end is needed: the client says that it has none left.
+                    // Between two rows the trailer is not needed: the client signals that it has no more.
                     (true, 0) => self.is_over = true,
                     (true, _) => return Err(self.wrong("unexpected EOF in COPY data")),
                     (false, _) => return Err(self.wrong("COPY file signature not recognized")),
@@ -124,7 +124,7 @@ impl Tuples {
         Ok(())
     }
 
-    /// Reads what comes before the rows; whether there was enough of it.
+    /// Reads the header; returns whether it was complete.
     fn begin(&mut self) -> Result<bool, Error> {
         let rest = &self.bytes[self.at..];
         if let Some(extension) = self.extension {
@@ -150,7 +150,7 @@ impl Tuples {
         Ok(true)
     }
 
-    /// Reads a row; whether there was enough of it.
+    /// Reads a row; returns whether it was complete.
     fn row(&mut self, rows: &mut Rows) -> Result<bool, Error> {
         let mark = rows.mark();
         let mut rest = &self.bytes[self.at..];
@@ -189,7 +189,7 @@ impl Tuples {
     }
 }
 
-/// A column of rows that came in binary.
+/// A column of rows in binary format.
 pub(super) struct Column<'a>(pub Fields<'a>);
 
 impl Column<'_> {
@@ -234,7 +234,7 @@ impl Column<'_> {
         column_of(array, field)
     }
 
-    /// Values of any other type, as their texts.
+    /// Values of any other type, through their texts.
     fn by_texts(&self) -> Result<ArrayRef, Error> {
         let own = PgType::of_field(self.0.field).oid;
         if matches!(own, types::TEXT | types::VARCHAR | types::JSON) {
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn what_is_no_file_is_refused() {
         let file = file();
-        // Between rows their end may come without its mark.
+        // Between rows the data may end without a trailer.
         let header = SIGNATURE.len() + 11;
         let whole = [header, header + 11, header + 23];
         for end in 0..file.len() - 1 {

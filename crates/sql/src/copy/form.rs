@@ -4,18 +4,18 @@ use encoding_rs::Encoding;
 
 use crate::error::Error;
 
-/// What the first line is.
+/// The kind of the first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     /// A row.
     No,
-    /// Names of columns, which nobody looks at.
+    /// Names of columns, which are ignored.
     Yes,
-    /// The names of the columns.
+    /// The names of the columns, which must match.
     Match,
 }
 
-/// Columns of an option.
+/// The columns that an option lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Columns {
     None,
@@ -24,7 +24,7 @@ pub(crate) enum Columns {
 }
 
 impl Columns {
-    /// Which of these it means.
+    /// The listed columns among these.
     ///
     /// # Errors
     /// 42703 one of its columns is not copied.
@@ -47,12 +47,12 @@ impl Columns {
 /// The form of a COPY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
-    /// PostgreSQL's binary format: nothing else is said then.
+    /// PostgreSQL's binary format: nothing else is set then.
     pub is_binary: bool,
     /// CSV, not PostgreSQL's text format.
     pub is_csv: bool,
     pub delimiter: u8,
-    /// What stands for NULL.
+    /// The text for NULL.
     pub null: Vec<u8>,
     pub header: Header,
     pub quote: u8,
@@ -87,7 +87,7 @@ impl Form {
         Form { is_csv: true, delimiter: b',', null: Vec::new(), ..Form::text() }
     }
 
-    /// Refuses what could not be told apart.
+    /// Refuses options that would make the text ambiguous.
     ///
     /// # Errors
     /// 22023, as PostgreSQL does.
@@ -100,7 +100,7 @@ impl Form {
         if self.null.iter().any(is_line_end) {
             return wrong("the COPY text for NULL has a line end".into());
         }
-        // What may stand behind a backslash, or in a value.
+        // What may follow a backslash, or occur in a value.
         let taken = b"\\.abcdefghijklmnopqrstuvwxyz0123456789";
         if !self.is_csv && taken.contains(&self.delimiter) {
             let text = format!("the COPY delimiter cannot be {:?}", char::from(self.delimiter));

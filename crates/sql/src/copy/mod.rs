@@ -28,16 +28,16 @@ pub struct Copy {
     pub(crate) form: Form,
 }
 
-/// What is copied.
+/// The source or the target in the database.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// A table as it is written, and columns of it; none: all.
+    /// A table, as named in the statement, and columns of it; none: all.
     Table { table: String, columns: Vec<String> },
     /// The rows of a query.
     Query(Box<DfStatement>),
 }
 
-/// From where, or to where.
+/// The other end.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     /// A file, as the statement names it.
@@ -57,7 +57,7 @@ impl Copy {
         self.form.is_binary
     }
 
-    /// Whether it is in the CSV format, not in that of texts.
+    /// Whether it is in CSV format, not text format.
     pub fn is_csv(&self) -> bool {
         self.form.is_csv
     }
@@ -70,17 +70,17 @@ pub type CopyInput = Pin<Box<dyn Stream<Item = Result<Bytes, Error>> + Send>>;
 pub struct CopyOutput {
     /// The bytes: whole lines.
     pub bytes: CopyInput,
-    /// Whether it is in the CSV format, not in that of texts.
+    /// Whether it is in CSV format, not text format.
     pub is_csv: bool,
     /// Whether it is in the binary format.
     pub is_binary: bool,
-    /// How many columns it has.
+    /// The number of its columns.
     pub columns: usize,
     pub(crate) rows: Arc<AtomicU64>,
 }
 
 impl CopyOutput {
-    /// How many rows there were so far.
+    /// Counts the rows so far.
     pub fn counter(&self) -> impl Fn() -> u64 + Send + 'static {
         let rows = Arc::clone(&self.rows);
         move || rows.load(Ordering::Relaxed)

@@ -16,15 +16,15 @@ use crate::error::Error;
 /// Rows of a batch.
 const ROWS: usize = 8192;
 
-/// Bytes of fields of a batch, beyond which it has no more rows.
+/// Bytes of the fields of a batch, after which it takes no more rows.
 const BYTES: usize = 4 << 20;
 
-/// Rows that are looked for at once.
+/// Rows that are parsed at once.
 const STEP: usize = 256;
 
-/// What makes rows of bytes.
+/// The parser of the bytes.
 enum Source {
-    /// Of the text format and CSV.
+    /// Of the text format and of CSV.
     Records(Box<Records>),
     /// Of the binary format.
     Tuples(Tuples),
@@ -61,18 +61,18 @@ pub(crate) struct Reader {
     rows: Rows,
     /// All columns of the table.
     schema: SchemaRef,
-    /// Which of them the fields are for.
+    /// The columns that the fields are for.
     places: Vec<usize>,
     table: String,
     has_ended: bool,
 }
 
 impl Reader {
-    /// For columns of a table, all of which `schema` has; `places`: those that are copied, in the order of the
-    /// fields.
+    /// For columns of a table, all of which are in `schema`; `places`: those that are copied, in the
+    /// order of the fields.
     ///
     /// # Errors
-    /// 42703 an option names another column.
+    /// 42703 an option names a column that is not copied.
     pub fn new(
         input: CopyInput,
         form: &Form,
@@ -98,7 +98,8 @@ impl Reader {
         })
     }
 
-    /// The next rows, all columns of the table: those that are not copied are NULL. `None`: there are no more.
+    /// The next rows, with all columns of the table: those that are not copied are NULL. `None`: there
+    /// are no more.
     ///
     /// # Errors
     /// Those of the input; 22P04, 22P02 .. with the line.
@@ -127,7 +128,7 @@ impl Reader {
         if self.rows.len() > 0 {
             return self.batch().map(Some);
         }
-        // Who sends more is read to the end: the next statement begins behind it.
+        // If the client sends more, it is read to the end: the next statement begins after it.
         while !self.has_ended {
             self.has_ended = match self.input.next().await {
                 None => true,
@@ -169,7 +170,7 @@ impl Reader {
             array.unwrap_or_else(|| new_null_array(fields[at].data_type(), count))
         };
         let arrays: Vec<ArrayRef> = arrays.into_iter().enumerate().map(null).collect();
-        // Texts and bytes come in several forms, all of which columns take.
+        // Texts and bytes come in several layouts, and columns take all of them.
         let plain = fields.iter().zip(&arrays).map(|(field, array)| {
             let data_type = array.data_type().clone();
             field.as_ref().clone().with_nullable(true).with_data_type(data_type)

@@ -1,4 +1,4 @@
-//! Records of a COPY FROM: the one place that knows where a field ends, in the text format and in CSV.
+//! Records of a COPY FROM: the one place that knows where a field ends, in text format and in CSV.
 
 use super::form::{Form, Header};
 use super::text::unescaped;
@@ -7,11 +7,11 @@ use crate::error::Error;
 /// Records that were read together, as a grid of fields.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    /// The fields, one right behind the other, as they mean.
+    /// The fields, unescaped, one right after the other.
     data: Vec<u8>,
     /// Where each field ends in them.
     ends: Vec<usize>,
-    /// Whether it stands for NULL.
+    /// Whether the field is NULL.
     nulls: Vec<bool>,
     /// The line in which each record begins.
     lines: Vec<u64>,
@@ -19,7 +19,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// None yet, of so many fields each.
+    /// An empty grid for records of so many fields.
     pub fn new(width: usize) -> Rows {
         Rows { width, ..Rows::default() }
     }
@@ -34,7 +34,7 @@ impl Rows {
         &self.data
     }
 
-    /// Takes all away, and keeps the room.
+    /// Removes all of them, and keeps the memory.
     pub fn clear(&mut self) {
         self.data.clear();
         self.ends.clear();
@@ -47,7 +47,7 @@ impl Rows {
         self.lines.get(row).copied().unwrap_or(0)
     }
 
-    /// Where a field is among all bytes; `None`: it is NULL.
+    /// The position of a field among all bytes; `None`: it is NULL.
     pub fn place(&self, row: usize, column: usize) -> Option<(usize, usize)> {
         let field = row * self.width + column;
         if self.nulls[field] {
@@ -69,17 +69,17 @@ impl Rows {
         self.end_field(bytes.is_none());
     }
 
-    /// Ends a record, which has its fields.
+    /// Ends a record whose fields have been added.
     pub fn end_row(&mut self, line: u64) {
         self.lines.push(line);
     }
 
-    /// A place to which the fields of a record can be taken back.
+    /// A mark to which the fields of a record can be rolled back.
     pub fn mark(&self) -> (usize, usize) {
         (self.data.len(), self.ends.len())
     }
 
-    /// Takes away the fields behind a place.
+    /// Removes the fields after a mark.
     pub fn back_to(&mut self, (data, fields): (usize, usize)) {
         self.data.truncate(data);
         self.ends.truncate(fields);
@@ -100,11 +100,11 @@ enum LineEnd {
     Both,
 }
 
-/// What is there at a place.
+/// What is found at a position.
 enum Step {
     /// A record, of so many bytes.
     Record(usize),
-    /// The end of the data, behind so many bytes.
+    /// The end of the data, after so many bytes.
     End,
     /// Less than a record.
     More,
@@ -119,11 +119,11 @@ pub(crate) struct Records {
     force_null: Vec<bool>,
     table: String,
     bytes: Vec<u8>,
-    /// What was read of them.
+    /// The bytes read so far.
     at: usize,
-    /// With fewer bytes behind `at` there is no whole record, as was seen before.
+    /// With fewer bytes than this after `at` there is no complete record, as found before.
     least: usize,
-    /// The line at that place.
+    /// The line at that position.
     line: u64,
     line_end: Option<LineEnd>,
     header: Header,
@@ -134,7 +134,7 @@ impl Records {
     /// For columns of a table.
     ///
     /// # Errors
-    /// 42703 an option names another column.
+    /// 42703 an option names a column that is not copied.
     pub fn new(form: &Form, table: &str, names: Vec<String>) -> Result<Records, Error> {
         Ok(Records {
             force_not_null: form.force_not_null.among(&names, "FORCE_NOT_NULL")?,
@@ -152,7 +152,7 @@ impl Records {
         })
     }
 
-    /// The data have ended: what comes behind is nobody's.
+    /// The data have ended: what follows is ignored.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
@@ -231,7 +231,7 @@ impl Records {
         }
     }
 
-    /// A record of the text format.
+    /// A record in text format.
     fn text(&mut self, rows: &mut Rows, is_last: bool) -> Result<Step, Error> {
         let delimiter = self.form.delimiter;
         let (from, end) = (self.at, self.bytes.len());
@@ -251,7 +251,7 @@ impl Records {
             match self.bytes[at] {
                 b'\\' => {
                     has_escape = true;
-                    // Whatever is behind it belongs to the field, also a line end.
+                    // Whatever follows it belongs to the field, even a line end.
                     match self.bytes.get(at + 1) {
                         None if !is_last => return Ok(Step::More),
                         None => at += 1,
@@ -360,7 +360,7 @@ impl Records {
         rows.end_field(is_null);
     }
 
-    /// The bytes of the line end at a place; `None`: it cannot be told yet.
+    /// The bytes of the line end at a position; `None`: not known yet.
     fn line_end_at(&mut self, at: usize, is_last: bool) -> Result<Option<usize>, Error> {
         let next = self.bytes.get(at + 1);
         let found = match (self.bytes[at], next) {

@@ -1,6 +1,6 @@
 //! Escapes of PostgreSQL's text format: the characters after a backslash.
 
-/// Adds a field as it means.
+/// Adds a field, unescaped.
 pub(super) fn unescaped(raw: &[u8], out: &mut Vec<u8>) {
     let mut at = 0;
     while at < raw.len() {
@@ -8,7 +8,7 @@ pub(super) fn unescaped(raw: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&raw[at..at + length]);
         at += length + 1;
         let Some(&letter) = raw.get(at) else {
-            // One at the very end stands for itself.
+            // A backslash at the very end stands for itself.
             if at == raw.len() {
                 out.push(b'\\');
             }
@@ -25,7 +25,7 @@ pub(super) fn unescaped(raw: &[u8], out: &mut Vec<u8>) {
             b'0'..=b'7' => {
                 let digits = digits(&raw[at - 1..], 3, 8);
                 at += digits.1 - 1;
-                // As in PostgreSQL, of a larger number the last byte.
+                // As in PostgreSQL, the last byte of a larger number.
                 out.push((digits.0 & 0xFF) as u8);
             }
             b'x' => match digits(&raw[at..], 2, 16) {
@@ -40,13 +40,13 @@ pub(super) fn unescaped(raw: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The number that a text begins with, of so many digits at most, and how many there are.
+/// The number at the start of a text, of at most so many digits, and how many there are.
 fn digits(text: &[u8], most: usize, base: u32) -> (u32, usize) {
     let found = text.iter().take(most).map_while(|byte| char::from(*byte).to_digit(base));
     found.fold((0, 0), |(value, length), digit| (value * base + digit, length + 1))
 }
 
-/// Adds a value as the text format has it.
+/// Adds a value, escaped for the text format.
 pub(super) fn escape(value: &[u8], delimiter: u8, out: &mut Vec<u8>) {
     let is_plain = |byte: u8| !matches!(byte, 8..=13 | b'\\') && byte != delimiter;
     let mut at = 0;

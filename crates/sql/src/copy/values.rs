@@ -23,16 +23,16 @@ use crate::instants::zoned;
 use crate::numbers::from_text::numbers_of;
 use crate::numbers::narrow::casted;
 
-/// Characters of a value that a message shows.
+/// The most characters of a value that a message shows.
 const SHOWN: usize = 60;
 
-/// Why a field is no value, and the first row that has one.
+/// Why a field is not a valid value, and the first row with such a field.
 enum Wrong {
-    /// It is none of its type.
+    /// It is not of its type.
     Syntax,
-    /// It is one beyond the ends of the type.
+    /// It is out of range for the type.
     Range,
-    /// Its bytes are no text of UTF-8.
+    /// Its bytes are not UTF-8.
     Letters,
 }
 
@@ -41,7 +41,7 @@ type Read<T> = Result<T, Wrong>;
 /// A column of records.
 pub(crate) struct Fields<'a> {
     pub rows: &'a Rows,
-    /// Which of the fields.
+    /// The number of the field.
     pub column: usize,
     /// The column of the table.
     pub field: &'a Field,
@@ -70,13 +70,13 @@ impl Fields<'_> {
                 i32::try_from(day(text.as_bytes()).ok_or(Wrong::Syntax)?).map_err(|_| Wrong::Range)
             })?,
             DataType::Timestamp(TimeUnit::Microsecond, zone) => {
-                // Types of columns have zones that there are.
+                // Time zones of column types exist.
                 let zone = zone.as_deref().and_then(|zone| zoned::zone_of(zone).ok());
                 self.primitive::<TimestampMicrosecondType>(|text| micros(text, zone.as_ref()))?
             }
             _ => self.cast()?,
         };
-        // Lengths, and what is kept in another form.
+        // Lengths, and values that are stored in another form.
         column_of(array, self.field).map_err(|mut error| {
             error.message = format!("COPY {}, {}", self.table, error.message);
             error
@@ -113,9 +113,9 @@ impl Fields<'_> {
         Error::new(number, state, text)
     }
 
-    /// The text of each row; the first that is none ends it.
+    /// The text of each row; stops at the first that is not UTF-8.
     fn each<'a>(&'a self, mut take: impl FnMut(Option<&'a str>) -> Read<()>) -> Result<(), Error> {
-        // Most often all of it is UTF-8, and is looked at once.
+        // Usually all of it is UTF-8, and is checked once.
         let all = std::str::from_utf8(self.rows.bytes()).ok();
         for row in 0..self.rows.len() {
             let text = match (self.rows.place(row, self.column), all) {
@@ -128,7 +128,7 @@ impl Fields<'_> {
             let taken = match text {
                 None => take(None),
                 Some(None) => Err(Wrong::Letters),
-                // No text of PostgreSQL's has one.
+                // PostgreSQL's texts never contain one.
                 Some(Some(text)) if text.as_bytes().contains(&0) => Err(Wrong::Letters),
                 Some(text) => take(text),
             };
@@ -190,7 +190,7 @@ impl Fields<'_> {
         Ok(Arc::new(values.finish()))
     }
 
-    /// Arrays, as casts of texts read them; of one that is none the line is told.
+    /// Arrays, read as casts from text read them; for a text that is not an array the line is reported.
     fn arrays(&self, texts: &ArrayRef) -> Result<ArrayRef, Error> {
         let to = self.field.data_type();
         let read = |texts: &ArrayRef| casted(texts, to);
@@ -209,7 +209,7 @@ impl Fields<'_> {
         read(texts).map_err(|error| crate::failure::from_datafusion(&error))
     }
 
-    /// Values of any other type: as casts of texts read them.
+    /// Values of any other type: read as casts from text read them.
     fn cast(&self) -> Result<ArrayRef, Error> {
         let (texts, to) = (Arc::new(self.texts()?) as ArrayRef, self.field.data_type());
         if let DataType::List(_) = to {
@@ -249,7 +249,7 @@ fn integer<N: std::str::FromStr>(text: &str) -> Read<N> {
 
 fn float<N: std::str::FromStr + Copy + Into<f64>>(text: &str) -> Read<N> {
     let value: N = text.parse().map_err(|_| Wrong::Syntax)?;
-    // What is written as digits is finite.
+    // A number written in digits is finite.
     let is_infinite = value.into().is_infinite();
     match is_infinite && text.bytes().any(|byte| byte.is_ascii_digit()) {
         true => Err(Wrong::Range),
@@ -257,7 +257,7 @@ fn float<N: std::str::FromStr + Copy + Into<f64>>(text: &str) -> Read<N> {
     }
 }
 
-/// As PostgreSQL reads one: also the first letters of a word, where they tell it.
+/// As PostgreSQL reads a boolean: unambiguous prefixes of a word are accepted too.
 fn boolean(text: &str) -> Read<bool> {
     let begins = |word: &str, least: usize| {
         text.len() >= least
@@ -273,14 +273,14 @@ fn boolean(text: &str) -> Read<bool> {
     Err(Wrong::Syntax)
 }
 
-/// Microseconds, of what clocks of the zone show where the text says no offset.
+/// Microseconds, of local time in the zone if the text has no offset.
 fn micros(text: &str, zone: Option<&Tz>) -> Read<i64> {
     let mut own = stamp(text.as_bytes());
     if own.is_none()
         && let Some((day, time)) = text.split_once([' ', 'T'])
         && time.len() == 5
     {
-        // Without seconds.
+        // Seconds may be left out.
         own = stamp(format!("{day} {time}:00").as_bytes());
     }
     let stamp = own.ok_or(Wrong::Syntax)?;

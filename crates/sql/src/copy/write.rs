@@ -18,7 +18,7 @@ pub(crate) struct Writer {
     force_quote: Vec<bool>,
     /// Of the binary format.
     types: Vec<PgType>,
-    /// Values that have one in CSV stand in quotes.
+    /// Bytes that require quotes around a value in CSV.
     special: [bool; 256],
 }
 
@@ -26,7 +26,7 @@ impl Writer {
     /// For rows of these columns.
     ///
     /// # Errors
-    /// 42703 an option names another column.
+    /// 42703 an option names a column that is not copied.
     pub fn new(form: &Form, schema: &Schema) -> Result<Writer, Error> {
         let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
         let mut special = [false; 256];
@@ -58,7 +58,7 @@ impl Writer {
         out
     }
 
-    /// What comes behind the rows.
+    /// What comes after the rows.
     pub fn trailer(&self) -> Vec<u8> {
         if self.form.is_binary { binary::trailer() } else { Vec::new() }
     }
@@ -66,7 +66,7 @@ impl Writer {
     /// Rows.
     ///
     /// # Errors
-    /// A value cannot be shown; 22P05 the encoding has not its letters.
+    /// A value cannot be shown; 22P05 a character does not exist in the encoding.
     pub fn rows(&self, batch: &RecordBatch) -> Result<Vec<u8>, Error> {
         if self.form.is_binary {
             return binary::rows(batch, &self.types);

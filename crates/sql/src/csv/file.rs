@@ -1,4 +1,4 @@
-//! A CSV file, read with the types that are known or found in it.
+//! A CSV file, read with types that are known or inferred from it.
 
 use std::fs::File;
 use std::io::{BufReader, Seek};
@@ -16,18 +16,18 @@ use crate::failure::io_error;
 
 /// Rows of a batch that a CSV file is read in.
 const BATCH_ROWS: usize = 16 << 10;
-/// A CSV file, looked through: its columns, its rows as they are read, and what the user should know.
+/// A CSV file that was checked: its columns, its rows as they are read, and what the user should know.
 pub(crate) struct CsvFile {
     pub(crate) schema: SchemaRef,
     pub(crate) batches: Batches<Text>,
     pub(crate) notices: Vec<String>,
 }
 
-/// Reads a CSV file: with the types that columns are said to have, those of the columns of `table`
-/// that have their names, or else those found in it.
+/// Reads a CSV file: with the types given for its columns, those of the columns of `table` with the same
+/// names, or else the types inferred from the file.
 ///
 /// # Errors
-/// 29913 with line and column of what a query would take in silence.
+/// 29913 with line and column of what a query would accept silently.
 pub(crate) fn read_csv(
     mut file: File,
     form: CsvForm,

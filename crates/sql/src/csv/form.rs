@@ -7,7 +7,7 @@ use crate::error::Error;
 /// How the bytes of a file are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// As its first bytes tell.
+    /// Detected from its first bytes.
     #[default]
     Detected,
     /// Not at all.
@@ -19,10 +19,10 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The compression that has that name.
+    /// The compression of that name.
     ///
     /// # Errors
-    /// 70012 with those there are.
+    /// 70012 with the allowed names.
     pub fn of(name: &str) -> Result<Compression, Error> {
         match name.to_ascii_lowercase().as_str() {
             "" | "uncompressed" | "none" => Ok(Compression::None),
@@ -36,7 +36,7 @@ impl Compression {
         }
     }
 
-    /// The compression that a file name promises, for one that is to be written.
+    /// The compression that a file name implies, for a file to be written.
     pub fn of_name(name: &str) -> Compression {
         let name = name.to_ascii_lowercase();
         match name.rsplit_once('.').map(|(_, ending)| ending) {
@@ -47,7 +47,7 @@ impl Compression {
     }
 }
 
-/// Who reads, for the next step of an error.
+/// The reader, for the next step that an error offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Place {
     /// `cellar load`.
@@ -60,7 +60,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// How to say whether the first line names the columns.
+    /// How to say whether the first line is a header.
     pub(crate) fn header_way(self) -> &'static str {
         match self {
             Place::Load | Place::Append => "--no-header takes line 1 as a row, --header as names",
@@ -70,7 +70,7 @@ impl Place {
         }
     }
 
-    /// What to do about values that are not of their column's type.
+    /// How to handle values that are not of their column's type.
     pub(crate) fn type_way(self, column: &str) -> String {
         match self {
             Place::Load => format!(
@@ -102,7 +102,7 @@ impl Place {
     }
 }
 
-/// How a CSV text is written.
+/// The form of a CSV text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvForm {
     /// The separator.
@@ -111,34 +111,34 @@ pub struct CsvForm {
     pub quote: u8,
     /// Whether a quote inside quotes is written twice.
     pub double_quote: bool,
-    /// What takes the meaning of the byte behind it inside quotes, if anything but a second quote.
+    /// The byte that escapes the one after it inside quotes, if not a doubled quote.
     pub escape: Option<u8>,
-    /// What a line begins with that is no row.
+    /// The byte that starts a comment line.
     pub comment: Option<u8>,
-    /// What ends a row, if it is no line end.
+    /// The row terminator, if not a line end.
     pub terminator: Option<u8>,
     /// Whether the first line names the columns.
     pub has_header: bool,
-    /// Whether somebody said so: then it does, whatever it looks like.
+    /// Whether the user said so: then it does, whatever it looks like.
     pub header_is_sure: bool,
-    /// Whether the columns have other names, and those of the first line do not count.
+    /// Whether the columns have other names, and those of the first line are ignored.
     pub named: bool,
-    /// Whether a row may end before its last columns, which then have no value.
+    /// Whether a row may end early; its last columns then have no value.
     pub truncated_rows: bool,
-    /// The field without quotes that stands for no value.
+    /// The unquoted field that stands for NULL.
     pub null: String,
-    /// The encoding, if it is not UTF-8, nor told by the first bytes.
+    /// The encoding, if it is neither UTF-8 nor detected from the first bytes.
     pub encoding: Option<&'static Encoding>,
     /// The compression.
     pub compression: Compression,
-    /// Types that columns are to have: name, and type as in SQL.
+    /// Types that columns are to have: the name, and the type as in SQL.
     pub types: Vec<(String, String)>,
-    /// Who reads.
+    /// The reader.
     pub place: Place,
 }
 
 impl CsvForm {
-    /// Quotes as RFC 4180 has them, with a header.
+    /// Quotes as in RFC 4180, with a header.
     pub fn new(delimiter: u8) -> CsvForm {
         CsvForm {
             delimiter,
@@ -159,14 +159,14 @@ impl CsvForm {
         }
     }
 
-    /// Whether a field says that there is no value.
+    /// Whether a field stands for NULL.
     pub(crate) fn is_null(&self, value: &[u8], quoted: bool) -> bool {
         !quoted && value == self.null.as_bytes()
     }
 }
 
-/// The encoding of that name, as the web's standard has them; `latin1` is one of its names for
-/// windows-1252, which agrees with it in all that is printed.
+/// The encoding of that name, as in the WHATWG standard; `latin1` is one of its names for windows-1252,
+/// which agrees with it in all printable characters.
 ///
 /// # Errors
 /// 70012 if there is none of that name.

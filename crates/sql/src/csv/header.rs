@@ -1,12 +1,12 @@
 //! Header detection: whether the first line of a CSV text names its columns or is already a row. A row
-//! taken for names would be silently lost, and the columns would get names that nobody gave them.
+//! taken for a header would be silently lost, and the columns would get arbitrary names.
 
-/// What a value looks like.
+/// The kind of a value, by its looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// `7`, `-1.5`, `2e10`.
     Number,
-    /// `2024-02-29`, with a time behind it or not; `29.02.2024`, `2/29/2024`.
+    /// `2024-02-29`, with or without a time after it; `29.02.2024`, `2/29/2024`.
     Date,
     /// Anything else.
     Text,
@@ -15,10 +15,10 @@ pub(crate) enum Class {
 /// A value longer than this is text.
 pub(crate) const VALUE_MAX: usize = 40;
 
-/// How programs write that there is no value, in any case of letters.
+/// How programs write NULL, in any case.
 const NO_VALUE: [&str; 5] = ["NULL", "NA", "N/A", "-", "\\N"];
 
-/// What the value of a field looks like; `None` if it is empty, or says that there is none.
+/// The kind of the value of a field; `None` if it is empty, or stands for NULL.
 pub(crate) fn class_of(value: &[u8]) -> Option<Class> {
     let value = value.trim_ascii();
     if value.is_empty() || NO_VALUE.iter().any(|no| value.eq_ignore_ascii_case(no.as_bytes())) {
@@ -32,7 +32,7 @@ pub(crate) fn class_of(value: &[u8]) -> Option<Class> {
     Some(class)
 }
 
-/// What all values of a column look like, with one more.
+/// The common kind of all values of a column, after one more.
 pub(crate) fn with(column: Option<Class>, value: Option<Class>) -> Option<Class> {
     match (column, value) {
         (column, None) => column,
@@ -43,7 +43,7 @@ pub(crate) fn with(column: Option<Class>, value: Option<Class>) -> Option<Class>
 }
 
 fn is_number(text: &str) -> bool {
-    // Rust also reads inf and nan, which are names as good as any.
+    // Rust also parses inf and nan, which are valid names.
     text.contains(|c: char| c.is_ascii_digit())
         && text.chars().all(|c| c.is_ascii_digit() || "+-.eE".contains(c))
         && text.parse::<f64>().is_ok()
@@ -65,8 +65,8 @@ fn is_date(text: &str) -> bool {
         && matches!(lengths.as_slice(), [4, 1 | 2, 1 | 2] | [1 | 2, 1 | 2, 2 | 4])
 }
 
-/// Whether `names`, the fields of the first line, look like one more row of `columns`: a number
-/// stands over numbers or a date over dates, and nothing in it could not be a value of its column.
+/// Whether `names`, the fields of the first line, look like one more row of `columns`: a number stands
+/// over numbers or a date over dates, and every field could be a value of its column.
 pub(crate) fn is_row(names: &[String], columns: &[Option<Class>]) -> bool {
     let mut alike = false;
     for (name, column) in names.iter().zip(columns) {
@@ -79,9 +79,8 @@ pub(crate) fn is_row(names: &[String], columns: &[Option<Class>]) -> bool {
     alike && !counts_on(names)
 }
 
-/// Whether the numbers among the names are years or a count that goes on, as in
-/// `country,2019,2020,2021`: names of columns of one kind. Without a text among them nothing tells
-/// them from values.
+/// Whether the numbers among the names are years or a sequence, as in `country,2019,2020,2021`: names of
+/// columns of one kind. Without a text among them, nothing distinguishes them from values.
 fn counts_on(names: &[String]) -> bool {
     if !names.iter().any(|name| class_of(name.as_bytes()) == Some(Class::Text)) {
         return false;
@@ -132,11 +131,11 @@ mod tests {
         assert!(row("1.5", "2.5"));
         assert!(row("ann,2024-01-02", "bob,2024-01-03"));
         assert!(row("1,,7", "2,x,8"));
-        // Years over numbers, and nothing that must be a name: the user who loads it has to say.
+        // Years over numbers, and nothing that must be a name: the user has to decide.
         assert!(row("2019,2020", "1.5,2.5"));
         assert!(row("1,2,3", "4,5,6"));
         assert!(row(",2019,2020", "chad,1.5,2.5"));
-        // No value is no text.
+        // NULL is not a text.
         assert!(row("1,NULL,2024-01-02", "NA,bob,2024-01-03"));
         assert!(row("1,-", "2,7"));
         for (names, values) in [

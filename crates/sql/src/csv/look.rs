@@ -1,7 +1,7 @@
-//! The check of a CSV text before it is read, which also finds the types of its columns. It reports what
-//! a reader would silently accept: an unclosed quote swallows the rows after it; of two columns with the
-//! same name only one can be queried; `007` read as a number is 7; a first row taken for column names is
-//! lost as a row.
+//! The check of a CSV text before it is read, which also infers the types of its columns. It reports
+//! what a reader would silently accept: an unclosed quote swallows the rows after it; of two columns
+//! with the same name only one can be queried; `007` read as a number is 7; a first row taken for column
+//! names is lost as a row.
 
 use std::io::Read;
 
@@ -13,16 +13,16 @@ use crate::csv::records::{Fault, Records, Rows};
 use crate::csv::types::ColumnSeen;
 use crate::error::Error;
 
-/// Records that are looked at together.
+/// Records that are checked together.
 const TOGETHER: usize = 1024;
 
 /// Characters of a line that a message shows.
 const LINE_SHOWN: usize = 60;
 
-/// What texts without faults showed.
+/// What the check of texts found.
 #[derive(Clone, Debug, Default)]
 pub struct CsvSeen {
-    /// What the first line calls the columns; `column_1` and so on if it is no header.
+    /// The names of the columns in the first line; `column_1` and so on if it is not a header.
     pub names: Vec<String>,
     /// Records, the header not counted.
     pub rows: u64,
@@ -36,37 +36,37 @@ impl CsvSeen {
         self.names.iter().cloned().zip(types).collect()
     }
 
-    /// What the user should know of columns whose types were found here.
+    /// What the user should know about columns whose types were inferred.
     pub fn notices(&self, is_found: impl Fn(&str) -> bool) -> Vec<String> {
         let all = self.names.iter().zip(&self.columns);
         all.filter(|(name, _)| is_found(name)).filter_map(|(n, c)| c.notice(n)).collect()
     }
 
-    /// Columns whose whole numbers have zeros in front.
+    /// Integer columns with leading zeros.
     pub fn padded(&self) -> Vec<&str> {
         let all = self.names.iter().zip(&self.columns);
         all.filter(|(_, c)| c.is_padded()).map(|(name, _)| name.as_str()).collect()
     }
 }
 
-/// A look at one text.
+/// The check of one text.
 struct Look<'a> {
     form: &'a CsvForm,
-    /// Rows of another width are set aside by who reads them.
+    /// The reader sets aside rows with another number of fields.
     rejects: bool,
     names: Vec<String>,
     seen: &'a mut CsvSeen,
-    /// What the values of each column look like, below the header.
+    /// The kinds of the values of each column, below the header.
     classes: Vec<Option<Class>>,
     width: usize,
 }
 
-/// Looks through a whole text, and adds what it holds to what is known of others of its kind.
+/// Checks a whole text, and adds its findings to those of others of its kind.
 ///
 /// # Errors
-/// 29913 with line and column of a quote that stays open, of text behind a closing quote, of a row
-/// with too many fields or too few, the columns that have one name, or a first line that looks like a
-/// row; what the text itself reports.
+/// 29913 with line and column of an unclosed quote, of text after a closing quote, of a row with too
+/// many or too few fields, the columns that share a name, or a first line that looks like a row; what
+/// the text itself reports.
 pub fn look(
     text: impl Read,
     form: &CsvForm,
@@ -81,7 +81,7 @@ pub fn look(
         rows.clear();
         let most = if is_first { 1 } else { TOGETHER };
         let more = records.read(&mut rows, most);
-        // What was read before a fault may say more: that the first line holds no names.
+        // What was read before an error may tell more: that the first line is not a header.
         if is_first && rows.len() > 0 && !matches!(more, Err(Fault::Io(_))) {
             look.first(&rows)?;
             records.blank_is_row = look.width == 1;
@@ -108,7 +108,7 @@ fn shown(fields: &[String], form: &CsvForm) -> String {
     shown
 }
 
-/// A row that has not as many fields as there are columns.
+/// The error for a row whose number of fields is not the number of columns.
 pub(crate) fn other_width(rows: &Rows, row: usize, width: usize, form: &CsvForm) -> Error {
     let fields = |count: usize| format!("{count} field{}", if count == 1 { "" } else { "s" });
     let text = format!(
@@ -204,8 +204,7 @@ impl Look<'_> {
         Error::new(29913, "22P04", text).next(self.form.place.header_way())
     }
 
-    /// One column, whose name has in it what separates the fields of other files: each row would
-    /// become one text.
+    /// One column, whose name contains the separator of other files: each row would become one text.
     fn other_separator(&self) -> Option<Error> {
         let [name] = self.names.as_slice() else { return None };
         let own = char::from(self.form.delimiter);
@@ -221,7 +220,7 @@ impl Look<'_> {
     }
 }
 
-/// The error for the first name that stands more than once.
+/// The error for the first duplicate name.
 pub(crate) fn repeated(names: &[String]) -> Option<Error> {
     let (second, name) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name))?;
     let first = names.iter().position(|other| other == name)?;

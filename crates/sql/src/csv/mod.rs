@@ -1,4 +1,4 @@
-//! CSV, read and written one way wherever it is: by `load`, in place on the host and in groups.
+//! CSV, read and written in one way everywhere: by `load`, in place on the host and in groups.
 
 pub(crate) mod file;
 pub mod form;

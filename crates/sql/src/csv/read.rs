@@ -1,4 +1,4 @@
-//! Batches of rows out of a CSV text.
+//! Batches of rows from a CSV text.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::csv::values::{Bad, Fields};
 use crate::error::Error;
 use crate::failure::from_arrow;
 
-/// What is read of a text.
+/// What is wanted from a text.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
-    /// How it is written.
+    /// Its form.
     pub form: Arc<CsvForm>,
     /// All its columns.
     pub schema: SchemaRef,
@@ -27,7 +27,7 @@ pub(crate) struct Wanted {
     pub columns: Vec<usize>,
     /// Rows of a batch.
     pub batch_rows: usize,
-    /// Where rows go that cannot be taken; else they are an error.
+    /// Where invalid rows go; without it they are an error.
     pub rejects: Option<Rejects>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Batches<R> {
 }
 
 impl<R: Read> Batches<R> {
-    /// Of a text from its first byte on.
+    /// The rows of a text, from its first byte.
     pub(crate) fn new(text: R, wanted: Wanted) -> Batches<R> {
         let mut records = Records::new(text, &wanted.form);
         let is_one = wanted.schema.fields().len() == 1;
@@ -76,7 +76,7 @@ impl<R: Read> Batches<R> {
         }
     }
 
-    /// Refuses a text whose first line names other columns than it did when types were found.
+    /// Refuses a text whose first line has other names than when the types were inferred.
     fn check_names(&self) -> Result<(), Error> {
         if self.wanted.form.named || self.rows.len() == 0 {
             return Ok(());
@@ -121,7 +121,7 @@ impl<R: Read> Batches<R> {
             return Ok(batch);
         }
         let Some(rejects) = &self.wanted.rejects else {
-            // The first row that is wrong.
+            // The first wrong row.
             return bad.pop_first().map_or(Ok(batch), |(_, error)| Err(error));
         };
         for (row, why) in &bad {
@@ -147,11 +147,11 @@ impl<R: Read> Iterator for Batches<R> {
     }
 }
 
-/// The columns that a text has, with types that it is said to have, or a table has, or else those
-/// that were found in it.
+/// The columns of a text, with the types given for them, those of a table, or else those inferred from
+/// the text.
 ///
 /// # Errors
-/// 00904 a type is for a column that is not there.
+/// 00904 a type is given for a column that does not exist.
 pub(crate) fn schema_of(
     found: Vec<(String, DataType)>,
     form: &CsvForm,

@@ -15,14 +15,14 @@ const ENDS_LINE: u8 = 2;
 const QUOTES: u8 = 3;
 const ESCAPES: u8 = 4;
 
-/// What keeps a text from being read.
+/// What makes a text unreadable.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// A quote that is never closed.
     Open(Position),
-    /// Something behind the closing quote of a field that opened there.
+    /// Text after the closing quote of a field that opened there.
     Stray { at: Position, opened: Position },
-    /// The text cannot be had.
+    /// The text cannot be read.
     Io(io::Error),
 }
 
@@ -57,13 +57,13 @@ impl From<Fault> for Error {
 /// Records that were read together.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    /// The fields, one right behind the other, without their quotes.
+    /// The fields, one right after the other, without their quotes.
     data: Vec<u8>,
     /// Where each field ends in them.
     ends: Vec<usize>,
-    /// Whether it stood in quotes.
+    /// Whether the field was quoted.
     quoted: Vec<bool>,
-    /// Of each record, its first field and the line in which it begins.
+    /// For each record, its first field and the line in which it begins.
     records: Vec<(usize, u64)>,
 }
 
@@ -73,7 +73,7 @@ impl Rows {
         self.records.len()
     }
 
-    /// Takes all away, and keeps the room.
+    /// Removes all of them, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.data.clear();
         self.ends.clear();
@@ -90,7 +90,7 @@ impl Rows {
         self.records.get(row).map_or(self.ends.len(), |(first, _)| *first)
     }
 
-    /// How many fields a record has.
+    /// The number of fields of a record.
     pub(crate) fn width(&self, row: usize) -> usize {
         self.first(row + 1) - self.first(row)
     }
@@ -104,7 +104,7 @@ impl Rows {
         field.checked_sub(1).map_or(0, |before| self.ends[before])
     }
 
-    /// Where a field's bytes are, and whether it stood in quotes; `None`: the record ends before.
+    /// The position of a field's bytes, and whether it was quoted; `None`: the record ends before it.
     pub(crate) fn place(&self, row: usize, column: usize) -> Option<(usize, usize, bool)> {
         if column >= self.width(row) {
             return None;
@@ -113,7 +113,7 @@ impl Rows {
         Some((self.start(field), self.ends[field], self.quoted[field]))
     }
 
-    /// A field and whether it stood in quotes.
+    /// A field and whether it was quoted.
     pub(crate) fn field(&self, row: usize, column: usize) -> Option<(&[u8], bool)> {
         let (from, to, quoted) = self.place(row, column)?;
         Some((&self.data[from..to], quoted))
@@ -162,14 +162,14 @@ pub(crate) struct Records<R> {
     inside: [u8; 256],
     /// The line that the next byte is in, from 1.
     line: u64,
-    /// The last line ended with a carriage return: a line feed may belong to it.
+    /// The last line ended with a carriage return: a line feed that follows belongs to it.
     after_return: bool,
-    /// Whether a line without a byte is a row: it is, of one column.
+    /// Whether an empty line is a row: it is, of one column.
     pub(crate) blank_is_row: bool,
 }
 
 impl<R: Read> Records<R> {
-    /// Of a text in that form.
+    /// The records of a text in that form.
     pub(crate) fn new(source: R, form: &CsvForm) -> Records<R> {
         let (mut outside, mut inside) = ([PLAIN; 256], [PLAIN; 256]);
         match form.terminator {
@@ -206,7 +206,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Reads more; false at the end of the text. Nothing of what was read is left.
+    /// Reads more; returns false at the end of the text. All that was read before must be consumed.
     fn fill(&mut self) -> Result<bool, Fault> {
         loop {
             match self.source.read(&mut self.buffer) {
@@ -227,7 +227,7 @@ impl<R: Read> Records<R> {
         Ok(Some(self.buffer[self.at]))
     }
 
-    /// Behind the byte that ends a line.
+    /// Called after the byte that ends a line.
     fn end_line(&mut self, byte: u8) {
         self.at += 1;
         self.line += 1;
@@ -245,7 +245,7 @@ impl<R: Read> Records<R> {
         Ok(())
     }
 
-    /// Adds records until there are `most`, or the text ends: then it is false.
+    /// Adds records until there are `most`, or the text ends: then it returns false.
     pub(crate) fn read(&mut self, rows: &mut Rows, most: usize) -> Result<bool, Fault> {
         while rows.len() < most {
             if !self.record(rows)? {
@@ -282,7 +282,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// The rest of a field up to what ends it, as it stands.
+    /// The rest of an unquoted field, up to what ends it.
     fn plain(&mut self, rows: &mut Rows) -> Result<End, Fault> {
         loop {
             let rest = &self.buffer[self.at..self.end];
@@ -306,7 +306,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// A field in quotes, and what ends it.
+    /// A quoted field, and what ends it.
     fn quoted(&mut self, rows: &mut Rows, column: u64) -> Result<End, Fault> {
         let opened = Position { line: self.line, column };
         self.at += 1;
@@ -352,7 +352,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Behind a closing quote: blanks belong to the value, as other readers have it.
+    /// After a closing quote: blanks belong to the value, as in other readers.
     fn behind(&mut self, rows: &mut Rows, opened: Position, column: u64) -> Result<End, Fault> {
         loop {
             let Some(byte) = self.peek()? else { return Ok(End::Record) };

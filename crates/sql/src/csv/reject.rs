@@ -11,10 +11,10 @@ use crate::csv::records::Rows;
 use crate::csv::write::field;
 use crate::error::Error;
 
-/// Reasons that are kept to be told.
+/// The most reasons that are kept to be reported.
 const REASONS: usize = 5;
 
-/// A file for such rows; there is none as long as all rows are taken.
+/// A file for such rows; it is created only when a row is rejected.
 #[derive(Clone, Debug)]
 pub struct Rejects(Arc<Mutex<State>>);
 
@@ -36,10 +36,10 @@ impl PartialEq for Rejects {
 impl Eq for Rejects {}
 
 impl Rejects {
-    /// Into the file of that path, which must not be there yet.
+    /// Into the file at that path, which must not exist yet.
     ///
     /// # Errors
-    /// 27038 it is there.
+    /// 27038 it exists.
     pub fn new(path: PathBuf) -> Result<Rejects, Error> {
         if path.exists() {
             let text = format!("there is already a file \"{}\"", path.display());
@@ -49,7 +49,7 @@ impl Rejects {
         Ok(Rejects(Arc::new(Mutex::new(state))))
     }
 
-    /// The names that the file begins with, if the rows come from one that does.
+    /// The header of the file, if the source of the rows has one.
     pub(crate) fn names(&self, names: Vec<String>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).header = names;
     }
@@ -92,7 +92,7 @@ impl Rejects {
         Ok(())
     }
 
-    /// Ends the file; what was set aside, for people.
+    /// Ends the file; returns a description of what was set aside.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -16,10 +16,10 @@ use crate::error::Error;
 use crate::error::stopped;
 use crate::failure::from_store;
 
-/// Pieces of a file on their way.
+/// Pieces of a file that are read ahead.
 const AHEAD: usize = 4;
 
-/// How people name a file of the store that has that URL.
+/// The name shown to users for a file of the store with that URL.
 pub(crate) fn shown_of(store: &str, file: &Path) -> String {
     if store.starts_with("file:") {
         return format!("/{file}");
@@ -28,7 +28,7 @@ pub(crate) fn shown_of(store: &str, file: &Path) -> String {
     format!("+{}/{file}", crate::path::group_of_host(host))
 }
 
-/// A file that is not what it should be.
+/// The error for a file that is not what it should be.
 pub(crate) fn unreadable(shown: &str, error: Error) -> Error {
     Error::new(29913, "22P04", format!("\"{shown}\" cannot be read")).caused_by(error)
 }
@@ -48,7 +48,7 @@ impl Read for Pieces {
                 Some(Ok(piece)) => self.current = piece,
                 Some(Err(e)) => return Err(io::Error::other(e)),
                 None if self.left == 0 => return Ok(0),
-                // Who ends before the end leaves out rows.
+                // Ending early would lose rows.
                 None => return Err(io::ErrorKind::UnexpectedEof.into()),
             }
         }
@@ -59,7 +59,7 @@ impl Read for Pieces {
     }
 }
 
-/// The bytes of a file, to be read by a thread that may wait.
+/// The bytes of a file, to be read by a thread that may block.
 ///
 /// # Errors
 /// It is gone, or the store fails.
@@ -91,10 +91,10 @@ pub(crate) async fn text_of(
     Ok(Box::new(Pieces { receive, current: Bytes::new(), left }))
 }
 
-/// Looks through a file, and adds what it holds to what is known of the table's others.
+/// Checks a file, and adds its findings to those of the table's other files.
 ///
 /// # Errors
-/// 29913 with line and column of what a query would take in silence.
+/// 29913 with line and column of what a query would accept silently.
 pub(crate) async fn look_at(
     store: &Arc<dyn ObjectStore>,
     object: &ObjectMeta,
@@ -113,7 +113,7 @@ pub(crate) async fn look_at(
     Ok(names)
 }
 
-/// Values are taken by their place in a line: with other columns they would get wrong names.
+/// The error for other columns: values are taken by position, and would end up in the wrong columns.
 pub(crate) fn other_columns(
     file: &str,
     names: &[String],

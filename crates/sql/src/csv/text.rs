@@ -1,4 +1,4 @@
-//! The bytes of a file as text: unpacked, and in UTF-8.
+//! The bytes of a file as text: decompressed, and in UTF-8.
 
 use std::io::{self, Chain, Cursor, Read};
 
@@ -10,23 +10,23 @@ use crate::failure::io_error;
 
 /// Bytes that are decoded at once.
 const DECODED: usize = 64 << 10;
-/// Bytes by which a file tells what it is.
+/// Bytes that identify the kind of a file.
 const TOLD_BY: usize = 6;
 
-/// A text, as it is read.
+/// A text being read.
 pub(crate) type Text = Box<dyn Read + Send>;
 
-/// A reader with the bytes before it that were looked at.
+/// A reader with the bytes that were already read in front of it.
 type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
 
-/// The first bytes of a reader, and the reader as it was before them.
+/// The first bytes of a reader, and the reader including them.
 fn peeked<R: Read>(mut bytes: R) -> io::Result<(Vec<u8>, Whole<R>)> {
     let mut first = Vec::with_capacity(TOLD_BY);
     (&mut bytes).take(TOLD_BY as u64).read_to_end(&mut first)?;
     Ok((first.clone(), Cursor::new(first).chain(bytes)))
 }
 
-/// What a file is that is no text.
+/// The kind of a file that is not text.
 fn other_kind(first: &[u8]) -> Option<&'static str> {
     let kinds: [(&[u8], &str); 7] = [
         (b"PAR1", "a Parquet file"),
@@ -43,7 +43,7 @@ fn other_kind(first: &[u8]) -> Option<&'static str> {
 /// The text of a file.
 ///
 /// # Errors
-/// Its first bytes cannot be read, or are those of something else.
+/// Its first bytes cannot be read, or are not those of text.
 pub(crate) fn decoded(bytes: impl Read + Send + 'static, form: &CsvForm) -> Result<Text, Error> {
     let (first, bytes) = peeked(bytes).map_err(|e| io_error(&e))?;
     let compression = match (form.compression, first.as_slice()) {
@@ -68,7 +68,7 @@ pub(crate) fn decoded(bytes: impl Read + Send + 'static, form: &CsvForm) -> Resu
         [0xef, 0xbb, 0xbf, ..] => Some(encoding_rs::UTF_8),
         [0xff, 0xfe, ..] => Some(encoding_rs::UTF_16LE),
         [0xfe, 0xff, ..] => Some(encoding_rs::UTF_16BE),
-        // Without a mark: no other text has zeros between its letters.
+        // Without a byte order mark: no other text has zeros between its letters.
         [1..=255, 0, 1..=255, 0, ..] if form.encoding.is_none() => Some(encoding_rs::UTF_16LE),
         [0, 1..=255, 0, 1..=255, ..] if form.encoding.is_none() => Some(encoding_rs::UTF_16BE),
         _ => None,
@@ -95,7 +95,7 @@ fn packed_badly(compression: Compression, error: &io::Error) -> Error {
     Error::new(29913, "22P04", text).next("copy the file again, and check its length")
 }
 
-/// Bytes whose errors are reported as what they are: errors of the compression.
+/// Bytes whose errors are reported as errors of the compression.
 struct Unpacked<R> {
     bytes: R,
     compression: Compression,
@@ -112,7 +112,7 @@ impl<R: Read> Read for Unpacked<R> {
     }
 }
 
-/// A text of another encoding.
+/// A text in another encoding.
 struct InUtf8<R> {
     bytes: R,
     encoding: &'static Encoding,
@@ -138,7 +138,7 @@ impl<R: Read> InUtf8<R> {
             raw_at: 0,
             raw_end: 0,
             before: 0,
-            // A byte becomes three at most.
+            // A byte becomes at most three.
             text: vec![0; DECODED],
             at: 0,
             end: 0,
@@ -187,7 +187,7 @@ impl<R: Read> Read for InUtf8<R> {
     }
 }
 
-/// A value that is not UTF-8.
+/// The error for a value that is not UTF-8.
 pub(crate) fn not_utf8(line: u64, column: &str, place: Place) -> Error {
     let text = format!("line {line}, column {column}: its letters are not UTF-8");
     Error::new(29913, "22021", text).next(format!("name the encoding: {}", place.encoding_way()))
@@ -219,7 +219,7 @@ mod tests {
         gzip.write_all(&marked).unwrap();
         let gzip = gzip.finish().unwrap();
         assert_eq!(text(&gzip, &form).unwrap(), wanted);
-        // Members one behind the other, as some programs write.
+        // Concatenated members, as some programs write.
         let two = [gzip.clone(), gzip.clone()].concat();
         assert!(text(&two, &form).unwrap().len() > 2 * wanted.len());
         let cut = text(&gzip[..gzip.len() - 9], &form).unwrap_err();

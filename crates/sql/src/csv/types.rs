@@ -6,12 +6,12 @@ use crate::csv::header::VALUE_MAX;
 use crate::error::Error;
 use crate::instants::written::{looks_like_day, looks_like_stamp};
 
-/// Digits that a double keeps of every decimal number.
+/// Decimal digits that a double always keeps.
 const SURE_DIGITS: usize = 15;
-/// Years of which nanoseconds fit 64 bits, all of each.
+/// Years that nanoseconds in 64 bits cover completely.
 const NANO_YEARS: std::ops::RangeInclusive<i64> = 1678..=2261;
 
-/// What the values of a column looked like.
+/// The kinds of values seen in a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ColumnSeen {
     values: u64,
@@ -20,7 +20,7 @@ pub(crate) struct ColumnSeen {
     is_text: bool,
     booleans: bool,
     numbers: Option<Numbers>,
-    /// NaN or infinity, which are numbers beside others alone.
+    /// NaN or infinity, which count as numbers only beside other numbers.
     not_finite: bool,
     days: bool,
     stamps: Option<Stamps>,
@@ -28,17 +28,17 @@ pub(crate) struct ColumnSeen {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Numbers {
-    /// Digits in front of the point and behind it, at most.
+    /// The most digits before the point, and after it.
     whole: usize,
     behind: usize,
     /// One has a point or an exponent.
     broken: bool,
     exponent: bool,
-    /// One is a whole number beyond 64 bits.
+    /// One is an integer beyond 64 bits.
     large: bool,
-    /// One is not the shortest text of the double that it would be.
+    /// One is not the shortest text of the double that it would become.
     inexact: bool,
-    /// One is a whole number with zeros in front: a code.
+    /// One is an integer with leading zeros: a code.
     padded: bool,
 }
 
@@ -82,7 +82,7 @@ impl Numbers {
 }
 
 impl Numbers {
-    /// Beside NaN or infinity, which only a double can be.
+    /// With NaN or infinity, which only a double can hold.
     fn with_not_finite(self) -> DataType {
         match self.padded || self.inexact || self.large {
             true => DataType::Utf8,
@@ -118,7 +118,7 @@ impl Stamps {
 }
 
 impl ColumnSeen {
-    /// One more value, which is not the text for none.
+    /// Adds a value, which is not NULL.
     pub(crate) fn add(&mut self, value: &[u8]) {
         if value.is_empty() {
             self.empty += 1;
@@ -151,12 +151,12 @@ impl ColumnSeen {
         self.is_text |= kinds.iter().filter(|kind| **kind).count() > 1;
     }
 
-    /// Whether it has values of numbers with zeros in front.
+    /// Whether it has numbers with leading zeros.
     pub(crate) fn is_padded(&self) -> bool {
         self.numbers.is_some_and(|numbers| numbers.padded)
     }
 
-    /// The type that keeps all its values: text, where there is none.
+    /// The type that keeps all its values: text, if there is no such type.
     pub(crate) fn data_type(&self) -> DataType {
         if self.is_text {
             return DataType::Utf8;
@@ -171,7 +171,7 @@ impl ColumnSeen {
         }
     }
 
-    /// What the user should know of a column of that name that got its type here.
+    /// What the user should know about a column of that name whose type was inferred here.
     pub(crate) fn notice(&self, name: &str) -> Option<String> {
         let data_type = self.data_type();
         let as_text = |why: &str| {
@@ -208,7 +208,7 @@ impl ColumnSeen {
     }
 }
 
-/// What values of a type are called.
+/// The word for values of a type.
 pub(crate) fn word_of(data_type: &DataType) -> &'static str {
     match data_type {
         DataType::Boolean => "booleans",
@@ -222,7 +222,7 @@ pub(crate) fn word_of(data_type: &DataType) -> &'static str {
     }
 }
 
-/// A type as SQL calls it, where it has a name there.
+/// The SQL name of a type, if it has one.
 pub(crate) fn sql_name(data_type: &DataType) -> String {
     let digits = |unit: &TimeUnit| match unit {
         TimeUnit::Second => 0,
@@ -250,10 +250,10 @@ pub(crate) fn sql_name(data_type: &DataType) -> String {
     }
 }
 
-/// The type that SQL calls so.
+/// The type with that SQL name.
 ///
 /// # Errors
-/// 00902 with the names there are.
+/// 00902 with the allowed names.
 pub fn type_of_name(text: &str) -> Result<DataType, Error> {
     let lower = text.trim().to_ascii_lowercase();
     let (name, inside) = match lower.split_once('(') {
@@ -318,7 +318,7 @@ fn is_not_finite(text: &[u8]) -> bool {
     [&b"nan"[..], b"inf", b"infinity"].iter().any(|word| unsigned.eq_ignore_ascii_case(word))
 }
 
-/// What a number has, if the text is one: `-1`, `1.5`, `.5`, `2e10`.
+/// The properties of a number, if the text is one: `-1`, `1.5`, `.5`, `2e10`.
 fn number(text: &[u8]) -> Option<Numbers> {
     let unsigned = text.strip_prefix(b"-").unwrap_or(text);
     let whole = digits(unsigned);
@@ -346,7 +346,7 @@ fn number(text: &[u8]) -> Option<Numbers> {
         return None;
     }
     found.padded = !found.broken && whole > 1 && unsigned[0] == b'0';
-    // As a number these are ASCII.
+    // A number is ASCII.
     let shown = std::str::from_utf8(text).ok()?;
     found.large = !found.broken && whole >= 19 && shown.parse::<i64>().is_err();
     let zeros = unsigned.iter().take_while(|byte| matches!(byte, b'0' | b'.')).count();
@@ -356,7 +356,7 @@ fn number(text: &[u8]) -> Option<Numbers> {
     Some(found)
 }
 
-/// Whether a double keeps all the digits of a number: they are those of its shortest text.
+/// Whether a double keeps all the digits of a number: they equal those of its shortest text.
 fn is_exact(text: &str, significant: usize) -> bool {
     let Ok(value) = text.parse::<f64>() else { return false };
     if significant == 0 || value.is_subnormal() {
@@ -366,7 +366,7 @@ fn is_exact(text: &str, significant: usize) -> bool {
     value.is_normal() && (significant <= SURE_DIGITS || shortest())
 }
 
-/// The digits of a number from the first to the last that is no zero.
+/// The digits of a number from the first to the last nonzero one.
 fn digits_of(text: &str) -> String {
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     let all: String = mantissa.chars().filter(char::is_ascii_digit).collect();

@@ -1,4 +1,4 @@
-//! Fields of CSV records as values of Arrow's types. A field that is no value of its column's type is
+//! Fields of CSV records as values of Arrow's types. A field that is not of its column's type is
 //! reported with its line, column and text.
 
 use std::collections::BTreeMap;
@@ -21,36 +21,36 @@ use crate::csv::types::sql_name;
 use crate::error::Error;
 use crate::instants::written::{day, stamp};
 
-/// Characters of a value that a message shows.
+/// The most characters of a value that a message shows.
 const VALUE_SHOWN: usize = 60;
 
-/// Rows that cannot be taken, and why.
+/// Rows that cannot be accepted, and why.
 pub(crate) type Bad = BTreeMap<usize, Error>;
 
 /// A column of records.
 pub(crate) struct Fields<'a> {
     /// The records.
     pub rows: &'a Rows,
-    /// Which of their fields, from 0.
+    /// The number of the field, from 0.
     pub column: usize,
     /// Its name.
     pub name: &'a str,
-    /// How they are written.
+    /// Their form.
     pub form: &'a CsvForm,
 }
 
-/// Why a field is no value.
+/// Why a field is not a valid value.
 enum Wrong {
-    /// It is none of its type.
+    /// It is not of its type.
     None,
-    /// It says more than its type keeps.
+    /// It has more precision than its type keeps.
     Finer,
-    /// It is a value beyond the type's ends.
+    /// It is out of range for the type.
     Beyond,
 }
 
 impl Fields<'_> {
-    /// The text of a field; `None`: it says that there is no value.
+    /// The text of a field; `None`: it is NULL.
     fn text(&self, row: usize) -> Option<&[u8]> {
         let (bytes, quoted) = self.rows.field(row, self.column)?;
         (!self.form.is_null(bytes, quoted)).then_some(bytes)
@@ -78,7 +78,7 @@ impl Fields<'_> {
         Error::new(number, if number == 1722 { "22P02" } else { "22007" }, text).next(next)
     }
 
-    /// Fields that stand for no value where the type has no empty text.
+    /// The value of a field of a type without an empty text: an empty field is NULL too.
     fn value(&self, row: usize) -> Option<&[u8]> {
         self.text(row).filter(|bytes| !bytes.is_empty())
     }
@@ -133,7 +133,7 @@ impl Fields<'_> {
         let parts = 1_000_000_000 / unit;
         self.primitive::<T>(data_type, bad, |bytes| {
             let stamp = stamp(bytes.trim_ascii()).ok_or(Wrong::None)?;
-            // Of an offset nothing would be kept, and what has none is of no zone.
+            // An offset would be lost, and a text without one has no zone.
             if stamp.digits > digits || (stamp.has_offset && !has_zone) {
                 return Err(Wrong::Finer);
             }
@@ -206,7 +206,7 @@ impl Fields<'_> {
         }
     }
 
-    /// Values of any other type: as casts of texts read them.
+    /// Values of any other type: read as casts from text read them.
     fn cast(&self, data_type: &DataType, all: Option<&str>, bad: &mut Bad) -> ArrayRef {
         let texts = self.texts(all, bad);
         let empty_is_null = !matches!(
@@ -219,7 +219,7 @@ impl Fields<'_> {
             return array;
         }
         let Ok(array) = cast_with_options(&texts, data_type, &CastOptions::default()) else {
-            // A type that no text becomes.
+            // A type that text cannot be cast to.
             for row in 0..self.rows.len() {
                 bad.entry(row).or_insert_with(|| self.wrong(row, data_type, &Wrong::None));
             }
@@ -233,8 +233,8 @@ impl Fields<'_> {
         array
     }
 
-    /// The column as an array of a type. Where a field is none of its values there is a null, and the
-    /// row is among the bad ones.
+    /// The column as an array of a type. A field that is not one of its values becomes null, and its row
+    /// is added to the bad ones.
     pub(crate) fn array(&self, data_type: &DataType, all: Option<&str>, bad: &mut Bad) -> ArrayRef {
         match data_type {
             DataType::Utf8 => self.texts(all, bad),
@@ -271,7 +271,7 @@ impl Fields<'_> {
     }
 }
 
-/// Texts of which the empty ones are null.
+/// Texts in which the empty ones are null.
 fn without_empty(texts: &ArrayRef) -> ArrayRef {
     use arrow::array::AsArray;
     let all = texts.as_string::<i32>();

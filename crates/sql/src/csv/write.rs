@@ -1,4 +1,4 @@
-//! Rows as CSV that is read back as what it was: no value is an empty field, an empty text is `""`.
+//! Rows as CSV that reads back unchanged: NULL is an empty field, an empty text is `""`.
 
 use std::io::Write;
 
@@ -12,24 +12,24 @@ use crate::error::Error;
 use crate::failure::from_arrow;
 use crate::failure::io_error;
 
-/// How CSV is written, beside its form.
+/// Options for writing CSV, beside its form.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct WriteForm {
-    /// Whether every field stands in quotes that has a value.
+    /// Whether every field with a value is quoted.
     pub quote_all: bool,
-    /// The pattern for dates, if not that of ISO 8601.
+    /// The pattern for dates, if not ISO 8601.
     pub date: Option<String>,
-    /// The pattern for dates with a time of day, if not that of ISO 8601.
+    /// The pattern for dates with a time of day, if not ISO 8601.
     pub datetime: Option<String>,
-    /// The pattern for timestamps without a time zone, if not that of ISO 8601.
+    /// The pattern for timestamps without a time zone, if not ISO 8601.
     pub timestamp: Option<String>,
-    /// The pattern for timestamps with a time zone, if not that of ISO 8601.
+    /// The pattern for timestamps with a time zone, if not ISO 8601.
     pub timestamp_tz: Option<String>,
-    /// The pattern for times of day, if not that of ISO 8601.
+    /// The pattern for times of day, if not ISO 8601.
     pub time: Option<String>,
 }
 
-/// Adds a field, in quotes if it was said so or has to be.
+/// Adds a field, quoted if requested or necessary.
 pub(crate) fn field(out: &mut Vec<u8>, bytes: &[u8], quoted: bool, form: &CsvForm) {
     let special = |byte: &u8| {
         *byte == form.delimiter
@@ -65,16 +65,16 @@ fn header(out: &mut Vec<u8>, schema: &Schema, form: &CsvForm) {
     out.push(form.terminator.unwrap_or(b'\n'));
 }
 
-/// Whether the text of such values may have to stand in quotes.
+/// Whether the text of such values never needs quotes.
 fn is_plain(data_type: &DataType) -> bool {
     data_type.is_numeric() || matches!(data_type, DataType::Boolean | DataType::Date32)
 }
 
-/// Rows as bytes of a file, with the names of the columns in front of the first ones. Each piece can
-/// be unpacked alone, and all of them together.
+/// Rows as bytes of a file, with the header in front of the first ones. Each piece can be decompressed
+/// alone, and all of them together.
 ///
 /// # Errors
-/// A value cannot be shown, an encoding has not its letters.
+/// A value cannot be shown, a character does not exist in the encoding.
 pub(crate) fn bytes_of(
     batch: &RecordBatch,
     with_header: bool,
@@ -140,7 +140,7 @@ fn rows(
 
 fn encoded(text: &[u8], encoding: &'static encoding_rs::Encoding) -> Result<Vec<u8>, Error> {
     let text = String::from_utf8_lossy(text);
-    // The web's standard reads these, and never writes them.
+    // The WHATWG standard decodes these, and never encodes them.
     if encoding == encoding_rs::UTF_16LE || encoding == encoding_rs::UTF_16BE {
         let bytes = |unit: u16| match encoding == encoding_rs::UTF_16LE {
             true => unit.to_le_bytes(),

@@ -1,4 +1,4 @@
-//! Functions of enum types: casts, codes in the place of labels, `enum_range` and its kin.
+//! Functions of enum types: casts, codes in place of labels, `enum_range` and its kin.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use super::known::{EnumInfo, no_label};
 use crate::error::Error;
 use crate::rules::unbounded;
 
-/// What is asked.
+/// The functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Asked {
-    /// A text as a value.
+    /// From text to value.
     In,
-    /// A value as a text.
+    /// From value to text.
     Out,
-    /// What is of the type, and nobody would see.
+    /// A value of the type, where the plan would not show that.
     As,
     /// The code of a value: codes are in the order of the labels.
     Code,
-    /// The value of a code.
+    /// The value with a code.
     OfCode,
     Range,
     First,
@@ -52,7 +52,7 @@ impl Asked {
     }
 }
 
-/// A function, of a type where that is known.
+/// A function, with its type if that is known.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct EnumCall {
     pub asked: Asked,
@@ -73,7 +73,7 @@ impl EnumCall {
         EnumCall { asked, info, signature: Signature::user_defined(Volatility::Immutable) }
     }
 
-    /// Those that statements call.
+    /// The functions that statements call.
     pub fn udfs() -> Vec<ScalarUDF> {
         let own = [Asked::Range, Asked::First, Asked::Last];
         own.map(|asked| ScalarUDF::new_from_impl(EnumCall::new(asked, None))).into()
@@ -85,7 +85,7 @@ impl EnumCall {
         Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(call), args))
     }
 
-    /// The column whose codes an expression is, and its type.
+    /// The column whose codes an expression returns, and its type.
     fn coded(expr: &Expr) -> Option<(&str, &Arc<EnumInfo>)> {
         let Expr::ScalarFunction(function) = expr else { return None };
         let call = function.func.inner().downcast_ref::<EnumCall>()?;
@@ -127,7 +127,7 @@ impl EnumCall {
         }
     }
 
-    /// The labels between two, which may be none.
+    /// The labels between two, either of which may be missing.
     fn range(&self, args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
         let labels = &self.known()?.labels;
         let all: Vec<&str> = labels.labels().collect();

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 
 use super::known::{EnumInfo, no_label};
 
-/// One of the two functions, of a type.
+/// One of the two functions, for a type.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct EnumExtreme {
     info: Arc<EnumInfo>,

@@ -1,5 +1,4 @@
-//! Facts about an enum type that a field carries: the type's number, its name, its labels with their
-//! codes.
+//! The enum type of a field: its oid, its name, its labels with their codes.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -13,17 +12,17 @@ use serde_json::Value;
 use crate::error::{Error, shown};
 use crate::json::form::FORM;
 
-/// What says in a field which labels its type has.
+/// The metadata key, in a field, for the labels of its type.
 const LABELS: &str = "labels";
 
-/// An enum type as fields tell of it.
+/// An enum type as described in fields.
 #[derive(Debug)]
 pub(crate) struct EnumInfo {
-    /// The number by which clients know it.
+    /// Its oid, as clients know it.
     pub oid: u32,
     /// Its labels.
     pub labels: Arc<Labels>,
-    /// The same as a text.
+    /// The labels as a text.
     text: String,
 }
 
@@ -42,7 +41,7 @@ impl Hash for EnumInfo {
 }
 
 impl EnumInfo {
-    /// A type of the catalog; `None`: it is none.
+    /// The enum type of a catalog entry; `None`: it is not one.
     pub fn of(table: &Table) -> Option<EnumInfo> {
         let own = &table.labels.as_ref()?.labels;
         let said = own.iter().filter(|label| !label.is_new);
@@ -71,14 +70,14 @@ impl EnumInfo {
         Some(EnumInfo { oid, labels: Arc::new(labels), text })
     }
 
-    /// The type of the texts of a field, or of the items of its arrays; `None`: it is of none.
+    /// The enum type of the texts of a field, or of the items of its arrays; `None`: there is none.
     pub fn of_field(field: &Field) -> Option<EnumInfo> {
         let metadata = field.metadata();
         let text = metadata.get(LABELS)?;
         EnumInfo::of_text(enum_of_form(metadata.get(FORM)?)?, text.clone())
     }
 
-    /// Whether a field says any.
+    /// Whether a field has an enum type.
     pub fn is_in(field: &Field) -> bool {
         field.metadata().contains_key(LABELS)
     }
@@ -88,7 +87,7 @@ impl EnumInfo {
         &self.labels.name
     }
 
-    /// A field whose texts are of it.
+    /// A field whose texts are of this type.
     pub fn field(&self, field: Field) -> Field {
         let mut metadata = field.metadata().clone();
         metadata.insert(FORM.to_owned(), form_of_enum(self.oid));
@@ -108,13 +107,13 @@ impl EnumInfo {
     /// The code of a label.
     ///
     /// # Errors
-    /// 22P02 it has no such label.
+    /// 22P02 there is no such label.
     pub fn code(&self, label: &str) -> Result<&str, Error> {
         self.labels.code(label).ok_or_else(|| no_label(&self.labels, label))
     }
 }
 
-/// The error of a text that is no label.
+/// The error for a text that is not a label.
 pub(crate) fn no_label(labels: &Labels, label: &str) -> Error {
     let name = &labels.name;
     if labels.new.iter().any(|own| own == label) {
@@ -130,7 +129,7 @@ pub(crate) fn no_label(labels: &Labels, label: &str) -> Error {
     })
 }
 
-/// What queries are told of a column: of which type its texts are.
+/// The metadata of a column that queries need: the type that its texts stand for.
 pub(crate) fn query_metadata(field: &Field) -> HashMap<String, String> {
     let kept = [FORM, LABELS].into_iter().filter_map(|key| {
         let own = field.metadata().get(key)?;
@@ -150,7 +149,7 @@ pub(crate) fn field_with_labels(field: &Field, catalog: &Catalog) -> Option<(Tab
 /// The layout of rows with such columns.
 ///
 /// # Errors
-/// As of [`RowLayout::of`].
+/// Those of [`RowLayout::of`].
 pub(crate) fn layout_of(schema: &Schema) -> Result<RowLayout, RowError> {
     let mut layout = RowLayout::of(schema)?;
     for (at, field) in schema.fields().iter().enumerate() {
@@ -161,7 +160,7 @@ pub(crate) fn layout_of(schema: &Schema) -> Result<RowLayout, RowError> {
     Ok(layout)
 }
 
-/// What a type is called in words about operators.
+/// The name of a type in messages about operators.
 pub(super) fn type_word(data_type: &DataType) -> String {
     let word = match data_type {
         DataType::Boolean => "boolean",

@@ -1,5 +1,5 @@
 //! Enum types in plans: their values are texts whose fields name their type and its labels. Operations
-//! that depend on the order of labels use codes in their place.
+//! that depend on the order of labels use codes instead.
 
 mod call;
 mod extreme;

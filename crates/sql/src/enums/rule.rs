@@ -1,5 +1,5 @@
-//! The rule that gives enum values their meaning in statements: literals beside them have their type,
-//! their order is that of the labels, and they are not texts unless they are cast.
+//! The rule that gives enum values their meaning in statements: literals beside them take their type,
+//! their order is that of the labels, and they are not texts unless cast.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ use crate::error::Error;
 use crate::rules::each_expression;
 use crate::walk::{Walk, WalkPlan};
 
-/// A type, behind a pointer: plans have many expressions of one.
+/// A shared type: plans have many expressions of one type.
 type Info = Arc<EnumInfo>;
 
-/// Functions that give one of their arguments.
+/// Functions that return one of their arguments.
 const CHOICES: [&str; 9] = [
     "coalesce",
     "nullif",
@@ -40,7 +40,7 @@ const CHOICES: [&str; 9] = [
     "array_subscripts",
 ];
 
-/// Functions of texts alone.
+/// Functions for texts only.
 const OF_TEXTS: [&str; 22] = [
     "lower",
     "upper",
@@ -83,7 +83,7 @@ impl AnalyzerRule for EnumRule {
     }
 }
 
-/// Whether a plan has anything to do with enum types: most have not.
+/// Whether a plan has anything to do with enum types: most do not.
 fn has_enums(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     let mut look = |node: &LogicalPlan| {
@@ -111,7 +111,7 @@ fn of_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if matches!(made.data, LogicalPlan::Sort(_)) {
         made = made.transform_data(each_key)?;
     }
-    // Of which type columns are may be known only now.
+    // The types of columns may be known only now.
     let changed = made.transformed;
     match made.data {
         LogicalPlan::Values(mut values) if changed => {
@@ -147,7 +147,7 @@ fn of_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-/// A schema whose columns say their types.
+/// A schema whose columns declare their types.
 fn told_by(schema: &Arc<DFSchema>, of: impl Fn(usize) -> Option<Info>) -> Result<Arc<DFSchema>> {
     let fields = schema.iter().enumerate().map(|(at, (table, field))| {
         let is_text = |data_type: &DataType| match data_type {
@@ -188,7 +188,7 @@ fn is_list(expr: &Expr, schema: &DFSchema) -> bool {
     expr.get_type(schema).is_ok_and(|data_type| matches!(data_type, DataType::List(_)))
 }
 
-/// A text of the statement, which is of whatever type is beside it.
+/// A text literal, which takes the type of what is beside it.
 fn text_of(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Literal(
@@ -202,7 +202,7 @@ fn text_of(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Whether its type is not known before a statement runs, or is of no account.
+/// Whether its type is unknown until the statement runs, or irrelevant.
 fn is_open(expr: &Expr, schema: &DFSchema) -> bool {
     let is_no_value = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.is_null());
     matches!(expr, Expr::Placeholder(_))
@@ -214,7 +214,7 @@ fn failed(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// What a type is called where it stands in an operator.
+/// The name of a type as an operand.
 fn name_of(expr: &Expr, info: Option<&Info>, schema: &DFSchema) -> String {
     let list = if is_list(expr, schema) { "[]" } else { "" };
     match (info, expr.get_type(schema)) {
@@ -229,7 +229,7 @@ fn no_operator(left: &str, op: &str, right: &str) -> DataFusionError {
     failed(Error::new(920, "42883", text).next("cast one side: x::text, or 'x'::type"))
 }
 
-/// Values in whose place their codes are compared.
+/// Values, replaced by their codes for a comparison.
 fn in_order(expr: Expr, schema: &DFSchema) -> Expr {
     match info_of(&expr, schema) {
         Some(info) => EnumCall::of(Asked::Code, &info, vec![expr]),
@@ -327,10 +327,10 @@ fn compared(both: BinaryExpr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
 }
 
-/// Whether what stands beside values of a type may be one: it says no type of its own.
+/// Whether an operand beside values of a type may be one: it has no type of its own.
 fn fits(expr: &Expr, (info, is_list): (&Info, bool), schema: &DFSchema) -> Result<bool> {
     match text_of(expr) {
-        // An array as a text: its items are looked at when it is one.
+        // An array as a text: its items are checked once it is an array.
         Some(_) if is_list => Ok(true),
         Some(text) => info.code(text).map(|_| true).map_err(failed),
         None => Ok(is_open(expr, schema)),
@@ -394,7 +394,7 @@ fn converted(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let wants_list = matches!(to, DataType::List(_));
             let expr = match (&from, wants_list) {
                 (DataType::List(_), true) => *cast.expr,
-                // The text of an array, or no value at all.
+                // The text of an array, or NULL.
                 (text, true) if text.is_string() || text.is_null() => {
                     let data_type = DataType::new_list(DataType::Utf8, true);
                     Expr::Cast(Cast::new(cast.expr, data_type))
@@ -407,7 +407,7 @@ fn converted(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
-/// Texts of a statement among values of a type are of that.
+/// Text literals among values of a type take that type.
 fn among(expr: Expr, info: &Info) -> Expr {
     match text_of(&expr) {
         Some(_) => EnumCall::of(Asked::In, info, vec![expr]),
@@ -475,7 +475,7 @@ fn called(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> 
     Ok(Transformed::yes(EnumCall::of(asked, &info, vec![call])))
 }
 
-/// Keys of an order of its own.
+/// Sort keys with codes in place of values; returns whether there are any.
 fn sorted(order: Vec<Sort>, schema: &DFSchema) -> (Vec<Sort>, bool) {
     let mut is_other = false;
     let key = |sort: Sort| {

@@ -17,13 +17,13 @@ use crate::explain::names::{DEEPEST, column, over, over_at};
 use crate::rows::HeapScanExec;
 use crate::words::{Names, call_text, own_name, sort_key, words};
 
-/// Where an aggregation that is done in two steps begins: there the arguments are over the input.
+/// Where a two-step aggregation begins: there the arguments are expressions over the input.
 pub(crate) enum FirstStep<'a> {
-    /// In an operator, which may be the last step too.
+    /// In an operator, which may also be the last step.
     Operator(&'a AggregateExec),
     /// In a scan: that of a cell, or of the heap.
     Scan { partial: &'a Partial, in_cell: bool },
-    /// It is not below: only the last step is known.
+    /// It was not found below: only the last step is known.
     Unknown(&'a AggregateExec),
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn keys_of(last: &AggregateExec) -> Vec<String> {
     }
 }
 
-/// A call of an aggregate function, `of` being how expressions over its input are told.
+/// A call of an aggregate function; `of` describes expressions over its input.
 fn call_over(
     call: &AggregateFunctionExpr,
     filter: Option<String>,
@@ -108,7 +108,7 @@ fn call_over(
     text
 }
 
-/// The calls of window functions, PARTITION BY and ORDER BY, if a plan computes some.
+/// The calls of window functions, PARTITION BY and ORDER BY, if a plan computes any.
 pub(crate) fn window(plan: &Arc<dyn ExecutionPlan>) -> Option<[Vec<String>; 3]> {
     let (calls, input) = window_parts(plan)?;
     let of = |expr: &Arc<dyn PhysicalExpr>| over(expr, input);

@@ -8,13 +8,13 @@ use crate::explain::facts::{
 use crate::explain::numbers::{bytes, count, percent};
 use crate::explain::operation::{conditions, operation};
 
-/// A line, or several where it is long.
+/// A detail: one line, or several if it is long.
 pub(crate) struct Detail(pub String);
 
-/// Files that are named; of more, how many there are.
+/// The most files that are named; beyond that, their number.
 const NAMED: usize = 3;
 
-/// What is told of an operator; `is_cut`: its line does not have all of it.
+/// The details of an operator; `is_cut`: its line is truncated.
 pub(crate) fn details(operator: &Operator, is_cut: bool) -> Vec<Detail> {
     let mut out = Vec::new();
     let mut add = |text: String| out.push(Detail(text));
@@ -49,7 +49,7 @@ pub(crate) fn details(operator: &Operator, is_cut: bool) -> Vec<Detail> {
     out
 }
 
-/// All of what a line has no room for, behind the word that details begin with.
+/// The full text for which its line has no room, after the word that details begin with.
 fn whole(kind: &Kind) -> String {
     match kind {
         Kind::Sort { keys, by, .. } if by.is_empty() => format!("by {}", keys.join(", ")),
@@ -123,7 +123,7 @@ fn cell(scan: &CellScan, add: &mut impl FnMut(String)) {
     });
 }
 
-/// The filters that are known while the plan runs, and what they left.
+/// The filters that become known while the plan runs, and the rows that they left.
 fn narrowed(narrowing: &[Narrowing], totals: Option<&Totals>, add: &mut impl FnMut(String)) {
     let left = totals.filter(|totals| totals.live_rows > 0).map(|totals| {
         let left = totals.live_rows - totals.live_dropped_rows.min(totals.live_rows);
@@ -147,7 +147,7 @@ fn narrowed(narrowing: &[Narrowing], totals: Option<&Totals>, add: &mut impl FnM
     }
 }
 
-/// What a scan of a cell did.
+/// What a cell scan did.
 fn did(scan: &CellScan, totals: &Totals, add: &mut impl FnMut(String)) {
     let by_live = totals.live_pruned_row_groups;
     let by_index = totals.pruned_row_groups - by_live.min(totals.pruned_row_groups);

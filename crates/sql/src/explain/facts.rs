@@ -5,19 +5,19 @@ use std::time::Duration;
 use cellar_cell::Totals;
 use datafusion::common::JoinType;
 
-/// A plan, and what was seen when it ran.
+/// A plan, and measurements of its run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The operator that gives the result.
     pub root: Operator,
-    /// If it ran: what that took.
+    /// The cost of the run, if it ran.
     pub run: Option<Run>,
 }
 
-/// What a run took.
+/// The cost of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// By the clock, with planning.
+    /// Elapsed time, including planning.
     pub whole: Duration,
     /// Planning alone.
     pub planning: Duration,
@@ -32,22 +32,22 @@ pub struct Operator {
     pub id: usize,
     /// What it does.
     pub kind: Kind,
-    /// Rows that are expected of it.
+    /// The estimated number of rows.
     pub estimated: Option<u64>,
-    /// What was seen of it when it ran.
+    /// What was measured when it ran.
     pub actual: Option<Actual>,
-    /// Where its rows come from.
+    /// The operators that its rows come from.
     pub inputs: Vec<Operator>,
 }
 
-/// What was seen of an operator.
+/// Measurements of an operator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Actual {
-    /// Whether anybody asked it for rows.
+    /// Whether any rows were requested from it.
     pub ran: bool,
-    /// Rows that it gave.
+    /// Rows that it returned.
     pub rows: u64,
-    /// Its own time on all threads together, in nanoseconds.
+    /// Its own time, summed over all threads, in nanoseconds.
     pub nanos: u64,
     /// The most memory that it held.
     pub memory: u64,
@@ -55,16 +55,16 @@ pub struct Actual {
     pub spilled: u64,
 }
 
-/// How rows are brought together.
+/// The methods of joining rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// By a hash table of the rows of its first input.
+    /// With a hash table of the rows of its first input.
     Hash,
-    /// Each row with each.
+    /// Every row with every other.
     NestedLoop,
     /// Both inputs in order.
     Merge,
-    /// By a condition on one pair of values, in order.
+    /// By a range condition on one pair of values, in order.
     Range,
 }
 
@@ -80,31 +80,31 @@ pub enum Kind {
     },
     /// ORDER BY.
     Sort {
-        /// The keys, the first one first.
+        /// The keys, most significant first.
         keys: Vec<String>,
-        /// Rows that are kept: then it is a top N.
+        /// The number of rows to keep: then it is a top N.
         fetch: Option<usize>,
-        /// Leading keys that the rows are in order of already.
+        /// The number of leading keys by which the rows are already ordered.
         sorted: usize,
-        /// Columns of which each value has rows of its own that are kept.
+        /// Columns for each of whose values rows are kept separately.
         by: Vec<String>,
     },
     /// LIMIT and OFFSET.
     Limit {
-        /// Rows that are left out first.
+        /// Rows that are skipped first.
         skip: usize,
-        /// Rows that are given then.
+        /// Rows that are returned then.
         fetch: Option<usize>,
     },
     /// GROUP BY, an aggregate without groups, DISTINCT.
     Aggregate(Aggregate),
     /// A join.
     Join(Join),
-    /// A condition that no scan has taken.
+    /// A condition that no scan has taken over.
     Filter {
         /// The condition.
         condition: String,
-        /// Rows that are enough.
+        /// The number of rows that suffice.
         fetch: Option<usize>,
     },
     /// Window functions.
@@ -118,12 +118,12 @@ pub enum Kind {
     },
     /// UNION ALL.
     Union,
-    /// Rows that the statement, or the system, has in memory.
+    /// Rows in memory, of the statement or of the system.
     Memory {
         /// The view or table; `None`: VALUES.
         name: Option<String>,
     },
-    /// Rows of a function, or of a table that is made as it is read.
+    /// Rows of a function, or of a table that is generated as it is read.
     Generated {
         /// Its name.
         name: String,
@@ -136,9 +136,9 @@ pub enum Kind {
     Cell(Box<CellScan>),
     /// A scan of files.
     Files(Box<FileScan>),
-    /// Subqueries that give one value each, computed before the first input.
+    /// Scalar subqueries, computed before the first input.
     Subqueries,
-    /// What another operator of this plan computes.
+    /// The result of another operator of this plan.
     Shared {
         /// That operator.
         of: usize,
@@ -148,22 +148,22 @@ pub enum Kind {
         /// Its name.
         name: String,
     },
-    /// Lists become rows.
+    /// Turns lists into rows.
     Unnest,
     /// A scan of a table in the heap.
     Heap {
         /// The table.
         table: String,
-        /// The index that is used, and what chooses its keys; `None`: all rows are read.
+        /// The index that is used, and what selects its keys; `None`: all rows are read.
         index: Option<(String, String)>,
-        /// What rows are asked as they are stored.
+        /// Conditions evaluated on rows as they are stored.
         conditions: Vec<String>,
-        /// What is computed of them as they are stored.
+        /// The aggregates computed from rows as they are stored.
         aggregate: Option<String>,
-        /// The index that is probed by the keys of a join, if these are few.
+        /// The index that is probed with the keys of a join, if these are few.
         probed: Option<String>,
     },
-    /// An operator that has no name here: as DataFusion calls it.
+    /// An operator without a name here: under DataFusion's name.
     Other {
         /// That name.
         name: String,
@@ -177,24 +177,24 @@ pub struct Aggregate {
     pub calls: Vec<String>,
     /// The keys.
     pub keys: Vec<String>,
-    /// GROUPING SETS, ROLLUP, CUBE: how many sets of keys.
+    /// GROUPING SETS, ROLLUP, CUBE: the number of sets of keys.
     pub sets: usize,
     /// Whether the cells below do its first step.
     pub in_cell: bool,
-    /// Where a cell is below: why it does not.
+    /// The reason why not, if there is a cell below.
     pub reason: Option<String>,
 }
 
 /// A join.
 #[derive(Clone, Debug)]
 pub struct Join {
-    /// How.
+    /// The method.
     pub method: Method,
-    /// Which rows.
+    /// The join type.
     pub join_type: JoinType,
-    /// Pairs that are to be equal.
+    /// Pairs of expressions that must be equal.
     pub on: Vec<(String, String)>,
-    /// What is asked of pairs besides.
+    /// A further condition on pairs of rows.
     pub filter: Option<String>,
     /// NOT IN: a null among the keys matters.
     pub null_aware: bool,
@@ -209,29 +209,29 @@ pub struct Join {
 pub struct Conjunct {
     /// The condition.
     pub text: String,
-    /// Why it is asked of decoded rows; `None`: it is asked of encoded columns.
+    /// Why it is evaluated on decoded rows; `None`: it is evaluated on encoded columns.
     pub residual: Option<String>,
 }
 
-/// Who narrows a filter while the plan runs.
+/// The operator that narrows a filter while the plan runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Narrower {
-    /// A join: rows without a partner need not come.
+    /// A join: rows without a partner are not needed.
     Join(usize),
-    /// A top N: rows behind the last that is kept.
+    /// A top N: rows after the last one kept are not needed.
     Top(usize),
-    /// A least or greatest value that is known by then.
+    /// A least or greatest value found so far.
     Aggregate(usize),
 }
 
 /// A filter that is known only while the plan runs.
 #[derive(Clone, Debug)]
 pub struct Narrowing {
-    /// The number that who makes it and who asks it know it by.
+    /// The number by which its producer and its consumer know it.
     pub number: u64,
-    /// The columns that it is about.
+    /// The columns that it applies to.
     pub columns: Vec<String>,
-    /// Who makes it.
+    /// Its producer.
     pub by: Option<Narrower>,
 }
 
@@ -242,21 +242,22 @@ pub struct CellScan {
     pub table: String,
     /// The columns that are read.
     pub columns: Vec<String>,
-    /// What rows must pass.
+    /// The conditions on its rows.
     pub conjuncts: Vec<Conjunct>,
-    /// What is known only while it runs.
+    /// The filters that are known only while it runs.
     pub narrowing: Vec<Narrowing>,
-    /// What is aggregated there: calls and keys.
+    /// The aggregation in the cell: calls and keys.
     pub aggregate: Option<(Vec<String>, Vec<String>)>,
-    /// Rows in order of this column, or its greatest (true) or least values first.
+    /// The column that orders the rows, and whether its greatest values (true) or its least ones come
+    /// first.
     pub first: Option<(String, bool)>,
     /// Whether all rows come in that order.
     pub ordered: bool,
-    /// Rows that are enough.
+    /// The number of rows that suffice.
     pub fetch: Option<usize>,
     /// Row groups of the table.
     pub row_groups: u64,
-    /// Of them, those that may have rows that pass, as their headers say.
+    /// Those that may have matching rows, according to their headers.
     pub row_groups_left: u64,
     /// What it did.
     pub totals: Option<Totals>,
@@ -269,36 +270,36 @@ pub struct FileScan {
     pub table: Option<String>,
     /// Parquet, csv and so on.
     pub format: String,
-    /// The files, as a user writes their names.
+    /// The files, as users write their names.
     pub files: Vec<String>,
     /// The columns that are read.
     pub columns: Vec<String>,
-    /// What is asked of rows as they are read.
+    /// Conditions evaluated as rows are read.
     pub conjuncts: Vec<String>,
-    /// What is known only while it runs.
+    /// The filters that are known only while it runs.
     pub narrowing: Vec<Narrowing>,
-    /// Rows that are enough.
+    /// The number of rows that suffice.
     pub fetch: Option<usize>,
     /// What it did.
     pub totals: Option<FileTotals>,
 }
 
-/// What a scan of files did. What a format does not count is `None`.
+/// What a file scan did. What a format does not count is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileTotals {
     /// Bytes that were read.
     pub bytes: Option<u64>,
-    /// Row groups that were looked at, as their statistics say, and those left out by them.
+    /// Row groups that statistics kept, and those that they excluded.
     pub row_groups: Option<(u64, u64)>,
-    /// Row groups that a Bloom filter left out.
+    /// Row groups that a Bloom filter excluded.
     pub by_bloom: u64,
-    /// Row groups that a filter known at run time left out.
+    /// Row groups that a run-time filter excluded.
     pub by_narrowing: u64,
-    /// Files that statistics left out.
+    /// Files that statistics excluded.
     pub files_pruned: u64,
-    /// Rows that conditions left out as they were decoded.
+    /// Rows that conditions excluded while they were decoded.
     pub rows_pruned: Option<u64>,
-    /// Rows in pages that the page index left out.
+    /// Rows in pages that the page index excluded.
     pub rows_by_page_index: u64,
 }
 
@@ -309,7 +310,7 @@ impl Operator {
         self.inputs.iter().for_each(|input| input.each(to, depth + 1));
     }
 
-    /// All operators, with how deep each is.
+    /// All operators, each with its depth.
     pub fn lines(&self) -> Vec<(&Operator, usize)> {
         let mut lines = Vec::new();
         self.each(&mut |operator, depth| lines.push((operator, depth)), 0);

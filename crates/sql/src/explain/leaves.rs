@@ -1,4 +1,4 @@
-//! Joins, and operators that need no more than their name.
+//! Joins, and operators that are shown by name alone.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn plain(method: Method, join_type: JoinType) -> Join {
     }
 }
 
-/// A join; `None`: it is something else.
+/// A join; `None`: it is not one.
 pub(super) fn join(plan: &Plan) -> Option<Join> {
     if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
         let (left, right) = (join.left(), join.right());
@@ -107,7 +107,7 @@ pub(super) fn other(plan: &Plan, tables: &Tables) -> Kind {
     if let Some(work) = plan.downcast_ref::<WorkTableExec>() {
         return Kind::Generated { name: work.name().to_owned() };
     }
-    // A source is known by the schema that the table it is of has too.
+    // A source is identified by the schema that it shares with its table.
     let whole = plan.downcast_ref::<StreamingTableExec>().map(|table| table.partition_schema());
     let schema = plan.schema();
     if let Some(name) = tables.by_schema(whole.unwrap_or(&schema)) {
@@ -118,7 +118,7 @@ pub(super) fn other(plan: &Plan, tables: &Tables) -> Kind {
     }
     if let Some(scan) = plan.downcast_ref::<HeapScanExec>() {
         let index = scan.index().map(|(name, keys)| (shown(name.to_owned()), keys));
-        // Those that the index answers are told with it.
+        // Conditions that the index answers are shown with it.
         let is_answered = index.is_some() && scan.other_filters() == 0;
         let conditions = if is_answered { Vec::new() } else { scan.conditions() };
         let aggregate = scan.partial().map(Partial::text);
@@ -128,7 +128,7 @@ pub(super) fn other(plan: &Plan, tables: &Tables) -> Kind {
     Kind::Other { name: plan.name().to_owned() }
 }
 
-/// The function that makes rows as they are asked for.
+/// The name of the function that generates rows on request.
 fn function_name(function: &LazyMemoryExec) -> String {
     let first = function.generators().first();
     let name = first.and_then(|first| {

@@ -28,11 +28,11 @@ use datafusion::physical_plan::{
 use futures_util::Stream;
 
 thread_local! {
-    /// Nanoseconds that operators below the one that is polled took of its time.
+    /// Nanoseconds that operators below the polled one took of its time.
     static BELOW: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Bytes that somebody holds, and the most that it held.
+/// Bytes held, and the most that were held.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     now: AtomicUsize,
@@ -55,7 +55,7 @@ impl Held {
     }
 }
 
-/// What an instrument saw.
+/// The measurements of an instrument.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     ran: AtomicBool,
@@ -69,7 +69,7 @@ pub(crate) struct Seen {
 pub(crate) struct MeasuredExec {
     input: Arc<dyn ExecutionPlan>,
     seen: Arc<Seen>,
-    /// What all operators of the plan hold together.
+    /// The memory that all operators of the plan hold together.
     together: Arc<Held>,
 }
 
@@ -86,7 +86,7 @@ fn over(plan: &Arc<dyn ExecutionPlan>, together: &Arc<Held>) -> Result<Arc<dyn E
     let below: Vec<_> = below.collect::<Result<_>>()?;
     let input = match below.is_empty() {
         true => Arc::clone(plan),
-        // Their properties are the same: so filters that operators have in common stay those.
+        // Its properties are the same objects, so that filters that operators share stay shared.
         false => {
             let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
             Arc::clone(plan).replace_children(below, options)?
@@ -113,10 +113,10 @@ impl MeasuredExec {
         )
     }
 
-    /// What the operator is run with: its memory is told here.
+    /// The context that the operator runs with: it reports memory to this instrument.
     fn context(&self, context: &TaskContext) -> Arc<TaskContext> {
         let runtime = context.runtime_env();
-        // What is above tells its memory elsewhere.
+        // What is above reports its memory elsewhere.
         let pool = match runtime.memory_pool.downcast_ref::<MeasuredPool>() {
             Some(above) => Arc::clone(&above.pool),
             None => Arc::clone(&runtime.memory_pool),
@@ -244,7 +244,7 @@ impl RecordBatchStream for MeasuredStream {
     }
 }
 
-/// A pool that tells what one operator takes of it.
+/// A pool that records what one operator takes from it.
 #[derive(Debug)]
 struct MeasuredPool {
     pool: Arc<dyn MemoryPool>,

@@ -32,7 +32,7 @@ use crate::explain::tables::Tables;
 use crate::explain::text::Details;
 use crate::output::{Format, Writer};
 
-/// What an EXPLAIN says.
+/// The output of an EXPLAIN.
 #[derive(Clone, Debug)]
 pub struct Explained {
     /// A line before the others.
@@ -44,13 +44,13 @@ pub struct Explained {
 enum Said {
     /// The facts, for lines as wide as the reader wants.
     Facts(Box<Plan>, Details),
-    /// Lines of somebody else.
+    /// Lines from elsewhere.
     Lines(Vec<String>),
     /// A document.
     Document(serde_json::Value),
 }
 
-/// The operators of a plan below what would write its rows, if anything.
+/// The operators of a plan, below the one that would write its rows, if any.
 pub(crate) fn operators(
     plan: &Arc<dyn ExecutionPlan>,
     tables: &Tables,
@@ -67,7 +67,7 @@ pub(crate) fn operators(
 }
 
 impl Explained {
-    /// What operators say, and what their run took.
+    /// The output made from operators, and the cost of their run.
     pub(crate) fn new(root: Operator, run: Option<Run>, options: &ExplainOptions) -> Explained {
         let told = Details {
             costs: options.costs,
@@ -82,17 +82,17 @@ impl Explained {
         Explained { head: None, said }
     }
 
-    /// What somebody else says.
+    /// The output made from a given text.
     pub(crate) fn of_text(text: &str) -> Explained {
         Explained { head: None, said: Said::Lines(text.lines().map(str::to_owned).collect()) }
     }
 
-    /// The same with a line before the others.
+    /// The same with a line in front.
     pub(crate) fn with_head(self, head: String) -> Explained {
         Explained { head: Some(head), ..self }
     }
 
-    /// The lines, of so many characters where their words allow it.
+    /// The lines, at most so many characters wide if their words allow it.
     pub fn lines(&self, width: usize) -> Vec<String> {
         let lines = match &self.said {
             Said::Facts(plan, told) => text::lines(plan, *told, width),
@@ -104,7 +104,7 @@ impl Explained {
         self.head.iter().cloned().chain(lines).collect()
     }
 
-    /// The document, if one was asked for.
+    /// The document, if one was requested.
     pub fn document(&self) -> Option<&serde_json::Value> {
         match &self.said {
             Said::Document(document) => Some(document),
@@ -125,7 +125,7 @@ impl Explained {
         RecordBatch::try_new(schema, vec![Arc::new(StringArray::from(lines))])
     }
 
-    /// Writes it: for people the lines as they are, for programs the document as it is or rows.
+    /// Writes it: for people as lines, for programs as the document or as rows.
     ///
     /// # Errors
     /// Writing to `out` failed.

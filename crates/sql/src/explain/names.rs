@@ -1,7 +1,7 @@
 //! Column names as the author of the query knows them: what a column of a plan was computed from.
 //!
-//! DataFusion names the columns that it makes after the text of their expression, or by a number of its
-//! own. Such names are traced down to what computes them; a name given by the query stays.
+//! DataFusion names computed columns after the text of their expression, or by a number of its own. Such
+//! names are traced down to the expression; a name given by the query stays.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ use crate::explain::calls::{call_words, first_step, window_calls};
 use crate::rows::HeapScanExec;
 use crate::words::{own_name, words};
 
-/// How deep a column is followed. Plans are not deeper but for those that nobody reads.
+/// How deep a column is traced. Plans that anybody reads are not deeper.
 pub(crate) const DEEPEST: usize = 200;
 
-/// An expression over what comes out of a plan.
+/// An expression over the output of a plan.
 pub(crate) fn over(expr: &Arc<dyn PhysicalExpr>, plan: &Arc<dyn ExecutionPlan>) -> String {
     over_at(expr, plan, DEEPEST)
 }
@@ -40,7 +40,7 @@ pub(crate) fn over_at(
     words(expr, &|column| named(column.name(), column.index(), plan, depth))
 }
 
-/// A column that comes out of a plan.
+/// An output column of a plan.
 pub(crate) fn column(plan: &Arc<dyn ExecutionPlan>, at: usize) -> String {
     let schema = plan.schema();
     let name = schema.fields().get(at).map_or("?", |field| field.name().as_str());
@@ -58,7 +58,7 @@ pub(crate) fn over_both(
         Some(at) if at.side == JoinSide::Right => column(right, at.index),
         _ => own_name(own),
     });
-    // It is told behind others, with "and" between.
+    // It is shown after others, with "and" in between.
     let is_or = filter.expression().downcast_ref::<BinaryExpr>();
     match is_or.is_some_and(|binary| *binary.op() == Operator::Or) {
         true => format!("({text})"),
@@ -66,7 +66,7 @@ pub(crate) fn over_both(
     }
 }
 
-/// Whether a name is one that somebody gave, not the text of an expression or one of DataFusion's own.
+/// Whether a name was given by a user, and is not the text of an expression or one of DataFusion's own.
 fn is_given(name: &str) -> bool {
     let number = name.strip_prefix("alias").or_else(|| name.strip_prefix("group_alias_"));
     if number.is_some_and(|number| number.parse::<u32>().is_ok()) {
@@ -83,7 +83,7 @@ fn named(name: &str, at: usize, plan: &Arc<dyn ExecutionPlan>, depth: usize) -> 
     computed(at, plan, depth - 1).unwrap_or_else(|| name.to_owned())
 }
 
-/// What a column of a plan is computed of.
+/// What a column of a plan is computed from.
 fn computed(at: usize, plan: &Arc<dyn ExecutionPlan>, depth: usize) -> Option<String> {
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let expr = &projection.expr().get(at)?.expr;

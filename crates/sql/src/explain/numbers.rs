@@ -1,6 +1,6 @@
 //! Numbers as a plan shows them.
 
-/// Rows: exact as long as that can be read.
+/// A number of rows: exact as long as it is readable.
 pub(crate) fn count(rows: u64) -> String {
     match rows {
         0..10_000_000 => rows.to_string(),
@@ -35,7 +35,7 @@ fn scaled(value: f64, units: &[&str], step: f64) -> String {
     }
 }
 
-/// A share in percent, with a digit behind the point where it is small.
+/// A percentage, with one decimal if it is small.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     let share = part as f64 / whole.max(1) as f64 * 100.0;
     match share {

@@ -103,7 +103,7 @@ pub(crate) fn join_name(join: &Join) -> String {
     format!("{method} {which}join")
 }
 
-/// What is asked of pairs of rows.
+/// The conditions on pairs of rows.
 pub(crate) fn conditions(join: &Join) -> Option<String> {
     let equal = if join.nulls_equal { "is not distinct from" } else { "=" };
     let pairs = join.on.iter().map(|(left, right)| format!("{left} {equal} {right}"));

@@ -4,7 +4,7 @@ use datafusion::common::format::ExplainFormat;
 
 use crate::error::Error;
 
-/// How a plan is shown.
+/// The format of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PlanFormat {
     /// Lines for people.
@@ -16,20 +16,20 @@ pub enum PlanFormat {
     DataFusion(ExplainFormat),
 }
 
-/// What an EXPLAIN is asked for.
+/// The options of an EXPLAIN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainOptions {
-    /// The statement is run, and what happened is shown.
+    /// The statement is run, and measurements are shown.
     pub analyze: bool,
     /// DataFusion's own text.
     pub verbose: bool,
-    /// How it is shown.
+    /// The format.
     pub format: PlanFormat,
-    /// Rows that are expected.
+    /// Estimated rows.
     pub costs: bool,
-    /// Times of operators; `None`: not said.
+    /// Times of operators; `None`: not specified.
     pub timing: Option<bool>,
-    /// The last line; `None`: not said.
+    /// The last line; `None`: not specified.
     pub summary: Option<bool>,
 }
 
@@ -58,8 +58,8 @@ impl ExplainOptions {
     /// Takes an option; without a value it is on.
     ///
     /// # Errors
-    /// 00900 for one that there is not, or a value that it does not take; 03001 for one of PostgreSQL's
-    /// that nothing is known for.
+    /// 00900 for an unknown option, or an invalid value; 03001 for one of PostgreSQL's that there is no
+    /// information for.
     pub fn take(&mut self, name: &str, value: Option<&str>) -> Result<(), Error> {
         let upper = name.to_ascii_uppercase();
         if upper == "FORMAT" {
@@ -73,7 +73,7 @@ impl ExplainOptions {
             "COSTS" => self.costs = is_on?,
             "TIMING" => self.timing = Some(is_on?),
             "SUMMARY" => self.summary = Some(is_on?),
-            // Bytes read and kept are told of every scan that ran.
+            // Bytes read and cached are shown for every scan that ran.
             "BUFFERS" => drop(is_on?),
             "SETTINGS" | "WAL" | "GENERIC_PLAN" | "MEMORY" | "SERIALIZE" => {
                 if value.is_some_and(|value| value.eq_ignore_ascii_case("none")) || !is_on? {
@@ -90,7 +90,7 @@ impl ExplainOptions {
         Ok(())
     }
 
-    /// Refuses options that say nothing without others.
+    /// Refuses options that have no effect without others.
     ///
     /// # Errors
     /// 00900 for TIMING without ANALYZE.

@@ -18,10 +18,10 @@ use crate::explain::tables::Tables;
 use crate::path::GroupPath;
 use crate::words::{Names, of_schema, own_name, words};
 
-/// Who makes the filter of that number.
+/// Finds the producer of the filter with that number.
 pub(super) type Makers<'a> = &'a dyn Fn(u64) -> Option<Narrower>;
 
-/// A scan of a columnar table; `ran`: with what it did.
+/// A scan of a columnar table; `ran`: including what it did.
 pub(super) fn cell(scan: &CellScanExec, makers: Makers<'_>, ran: bool) -> CellScan {
     let table = scan.table();
     let schema = table.schema();
@@ -47,7 +47,7 @@ pub(super) fn cell(scan: &CellScanExec, makers: Makers<'_>, ran: bool) -> CellSc
     }
 }
 
-/// A filter that is known only while the plan runs; `None`: it is none.
+/// A filter that is known only while the plan runs; `None`: it is not one.
 fn narrowing(
     expr: &Arc<dyn PhysicalExpr>,
     names: Names<'_>,
@@ -117,7 +117,7 @@ fn file_scan(
     }
 }
 
-/// What the metrics of a scan of files say.
+/// The totals in the metrics of a file scan.
 fn totals_of(metrics: &MetricsSet) -> FileTotals {
     let mut totals = FileTotals::default();
     for metric in metrics.iter() {

@@ -1,4 +1,4 @@
-//! The tables that a query names, to tell which of them a scan is of.
+//! The tables that a query names, to find out which of them a scan reads.
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -23,7 +23,7 @@ struct Named {
 pub(crate) struct Tables(Vec<Named>);
 
 impl Tables {
-    /// Those of a plan, also of its subqueries.
+    /// The tables of a plan, including its subqueries.
     ///
     /// # Errors
     /// Only an error inside DataFusion; none is expected.
@@ -44,13 +44,13 @@ impl Tables {
         Ok(Tables(tables))
     }
 
-    /// The table that has this very schema.
+    /// The table that has exactly this schema object.
     pub fn by_schema(&self, schema: &SchemaRef) -> Option<String> {
         let same = |named: &&Named| std::sync::Arc::ptr_eq(&named.schema, schema);
         self.0.iter().find(same).map(|named| named.name.clone())
     }
 
-    /// The table that files are of.
+    /// The table that files belong to.
     pub fn by_files(&self, scan: &FileScanConfig) -> Option<String> {
         let files = || scan.file_groups.iter().flat_map(|group| group.iter());
         let of = |named: &&Named| {

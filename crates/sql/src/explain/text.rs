@@ -1,5 +1,5 @@
-//! A plan for people: one line an operator, then by number what scans filter, what is left to others and
-//! why.
+//! A plan for people: one line for each operator, then by number what scans filter, what is left to
+//! others and why.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use crate::explain::facts::{Actual, Kind, Operator, Plan, Run};
 use crate::explain::numbers::{bytes, count, nanos};
 use crate::explain::operation::operation;
 
-/// What is told of a plan.
+/// The parts of a plan that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Details {
-    /// Rows that are expected.
+    /// Estimated rows.
     pub costs: bool,
-    /// Times, of a plan that ran.
+    /// Times, if the plan ran.
     pub timing: bool,
     /// The last line.
     pub summary: bool,
 }
 
-/// Fewer columns than these are not enough for anything.
+/// The least number of columns that a plan can be shown in.
 const NARROWEST: usize = 40;
-/// A blank at which no line is broken.
+/// A blank at which a line is not broken.
 const TOGETHER: char = '\u{a0}';
-/// Where details begin: behind the number and the word that says of what they are.
+/// The column at which details begin: after the number and the word for the kind of operator.
 const INDENT: usize = 12;
 
-/// The lines of a plan, none wider than `width` characters where its words allow it.
+/// The lines of a plan, none wider than `width` characters if its words allow it.
 pub(crate) fn lines(plan: &Plan, told: Details, width: usize) -> Vec<String> {
     let width = width.max(NARROWEST);
     let operators = plan.root.lines();
@@ -122,7 +122,7 @@ fn line(id: &str, text: &str, wide: usize, columns: &[Column], cells: Vec<String
     line
 }
 
-/// A text that fits, and whether some of it is left out.
+/// A text cut to fit, and whether some of it was cut off.
 fn cut(text: &str, room: usize) -> (String, bool) {
     if text.chars().count() <= room {
         return (text.to_owned(), false);
@@ -144,12 +144,12 @@ fn detail_lines(operator: &Operator, details: &[Detail], width: usize) -> Vec<St
     lines
 }
 
-/// A text in lines of so many characters, broken between its words; those behind the first indented.
+/// A text in lines of so many characters, broken between words; all lines but the first are indented.
 fn folded(head: &str, indent: usize, text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![head.to_owned()];
     let mut is_begun = false;
     for word in text.split(' ').filter(|word| !word.is_empty()) {
-        // What must not be parted has other blanks in it.
+        // Words that must stay together are joined by other blanks.
         let mut word: Vec<char> = word.replace(TOGETHER, " ").chars().collect();
         loop {
             let Some(line) = lines.last_mut() else { return lines };
@@ -167,7 +167,7 @@ fn folded(head: &str, indent: usize, text: &str, width: usize) -> Vec<String> {
                 is_begun = false;
                 continue;
             }
-            // One word that is wider than all.
+            // A single word that is wider than a line.
             let room = width.saturating_sub(used).max(1);
             line.extend(word.drain(..room));
             is_begun = true;
@@ -176,7 +176,7 @@ fn folded(head: &str, indent: usize, text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Of what kind of operator details are.
+/// The word for the kind of operator that details belong to.
 fn word(kind: &Kind) -> &'static str {
     match kind {
         Kind::Cell(_) => "cell",
@@ -191,7 +191,7 @@ fn word(kind: &Kind) -> &'static str {
     }
 }
 
-/// What work is summed up as.
+/// The category under which work is summed up.
 pub(crate) fn sort_of_work(kind: &Kind) -> &'static str {
     match kind {
         Kind::Cell(_) => "cell",
@@ -204,7 +204,7 @@ pub(crate) fn sort_of_work(kind: &Kind) -> &'static str {
     }
 }
 
-/// The work of all threads by what it was for, the most first; and what they waited for reads.
+/// The work of all threads by category, largest first; and their wait for reads.
 pub(crate) fn work(operators: &[(&Operator, usize)]) -> Vec<(&'static str, u64)> {
     let mut work: Vec<(&'static str, u64)> = Vec::new();
     let mut add = |what, nanos: u64| match work.iter_mut().find(|(known, _)| *known == what) {

@@ -34,24 +34,24 @@ use crate::portions::PortionsExec;
 use crate::rows::HeapScanExec;
 use crate::words::sort_key;
 
-/// A plan that is looked at.
+/// A physical plan.
 pub(crate) type Plan = Arc<dyn ExecutionPlan>;
 
-/// Makes operators of a plan.
+/// Builds operators from a plan.
 pub(crate) struct Tree<'a> {
     pub(super) tables: &'a Tables,
     /// The number of the next operator.
     next: usize,
     statistics: StatisticsContext,
-    /// Who makes filters for scans, by the numbers of those.
+    /// The producers of the filters of scans, by the filters' numbers.
     makers: BTreeMap<u64, Narrower>,
-    /// Of what is computed once for several uses: where it is computed.
+    /// The plan of each shared result, where it is computed.
     uses: BTreeMap<usize, Plan>,
-    /// And the operator that it is told as.
+    /// The operator that shows each shared result.
     told: BTreeMap<usize, usize>,
 }
 
-/// An operator below its instrument, and what that saw.
+/// An operator below its instrument, and the measurements.
 pub(super) fn seen(plan: &Plan) -> (&Plan, Option<Actual>) {
     let Some(measured) = plan.downcast_ref::<MeasuredExec>() else { return (plan, None) };
     let (ran, rows, nanos, memory) = measured.seen();
@@ -60,7 +60,7 @@ pub(super) fn seen(plan: &Plan) -> (&Plan, Option<Actual>) {
     (below, Some(Actual { ran, rows, nanos, memory, spilled }))
 }
 
-/// Adds what was seen of an operator that is not told to one that is.
+/// Adds the measurements of an operator that is not shown to one that is.
 fn absorb(into: &mut Option<Actual>, own: Option<Actual>) {
     if let (Some(into), Some(own)) = (into, own) {
         into.nanos += own.nanos;
@@ -70,7 +70,7 @@ fn absorb(into: &mut Option<Actual>, own: Option<Actual>) {
     }
 }
 
-/// What only hands the rows of its input on, or computes columns of them.
+/// Whether an operator only passes on the rows of its input, or computes columns from them.
 fn is_passed(plan: &Plan) -> bool {
     plan.downcast_ref::<RepartitionExec>().is_some()
         || plan.downcast_ref::<CoalescePartitionsExec>().is_some()
@@ -84,7 +84,7 @@ fn is_passed(plan: &Plan) -> bool {
         )
 }
 
-/// Rows that what is below keeps: all others are gone by then.
+/// The number of rows that the operator below keeps: all others are gone by then.
 fn kept(plan: &Plan) -> Option<usize> {
     let (plan, _) = seen(plan);
     if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
@@ -134,7 +134,7 @@ impl<'a> Tree<'a> {
                 }
                 None => self.of(below)?,
             };
-            // Where it ends first, rows are left over below.
+            // If it ends first, rows are left over below.
             if let (Some(_), Some(told), Some(actual)) = (own.fetch(), &mut operator.actual, actual)
             {
                 told.rows = actual.rows;
@@ -179,7 +179,7 @@ impl<'a> Tree<'a> {
             let cell = scans::cell(scan, &makers, ran);
             let passed = cell.totals.map(|totals| totals.passed_rows);
             let mut operator = self.operator(Kind::Cell(Box::new(cell)), own, actual, &[])?;
-            // Groups are rows of the operator that puts them together.
+            // Groups are rows of the operator that merges them.
             if scan.gives_groups() {
                 operator.estimated = Some(scan.rows_expected() as u64);
                 if let (Some(actual), Some(passed)) = (&mut operator.actual, passed) {
@@ -214,7 +214,7 @@ impl<'a> Tree<'a> {
         Ok(Operator { id, kind, estimated: estimated.map(|rows| rows as u64), actual, inputs })
     }
 
-    /// A limit, and with it the limits of each part of what is below.
+    /// A limit, combined with the limits of each partition below.
     fn limit(
         &mut self,
         kind: Kind,
@@ -289,7 +289,7 @@ impl<'a> Tree<'a> {
         if is_last && ends {
             loop {
                 let (own, more) = seen(below);
-                // What is in a scan is told there.
+                // What a scan contains is shown there.
                 let is_heap = own.downcast_ref::<HeapScanExec>().is_some();
                 if is_heap || own.downcast_ref::<CellScanExec>().is_some() {
                     break;
@@ -318,7 +318,7 @@ impl<'a> Tree<'a> {
         self.of(&computed.unwrap_or_else(|| Arc::clone(shared.input())))
     }
 
-    /// Remembers who makes the filters that scans below ask for.
+    /// Records the producer of the filters that scans below use.
     fn narrows(&mut self, plan: &Plan, by: Narrower) {
         for filter in plan.dynamic_expressions_produced() {
             self.makers.extend(filter.expression_id().map(|number| (number, by)));
@@ -326,12 +326,12 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Whether a scan of a cell is below.
+/// Whether there is a cell scan below.
 fn is_over_cell(plan: &Plan) -> bool {
     plan.downcast_ref::<CellScanExec>().is_some() || plan.children().into_iter().any(is_over_cell)
 }
 
-/// Of each aggregation that is shared: the use that computed it, or the first.
+/// For each shared aggregation, the use that computed it, or the first one.
 fn find_uses(plan: &Plan, uses: &mut BTreeMap<usize, Plan>) {
     if let Some(shared) = plan.downcast_ref::<SharedExec>() {
         let computed = seen(shared.input()).1.is_some_and(|actual| actual.ran);

@@ -42,14 +42,14 @@ use crate::error::stopped;
 use crate::files::csv_options::form_of;
 use crate::files::csv_sink::CsvSink;
 
-/// Batches on their way from the thread that reads.
+/// Batches in transit from the reading thread.
 const AHEAD: usize = 2;
 
 pub(crate) fn external(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// Makes such formats of a statement's options.
+/// Makes such formats from a statement's options.
 #[derive(Debug, Default)]
 pub(crate) struct CsvFormats;
 
@@ -97,7 +97,7 @@ impl FileFormat for Csv {
     }
 
     fn compression_type(&self) -> Option<FileCompressionType> {
-        // Packed by the writer of rows itself.
+        // Compressed by the writer of rows itself.
         Some(FileCompressionType::UNCOMPRESSED)
     }
 
@@ -221,7 +221,7 @@ impl FileSource for CsvFiles {
     }
 
     fn supports_repartitioning(&self) -> bool {
-        // A line end may be inside of quotes: where a row begins is known from the first byte on.
+        // A line end may be inside quotes: where a row begins is known only by reading from the first byte.
         false
     }
 
@@ -285,7 +285,7 @@ impl FileOpener for CsvOpener {
                 if let Some(batch) = receive.recv().await {
                     return Some((batch, (receive, reading)));
                 }
-                // A reader that stopped before the end of the file has lost rows.
+                // A reader that stopped before the end of the file would lose rows.
                 match reading?.await {
                     Ok(()) => None,
                     Err(_) => Some((Err(external(stopped())), (receive, None))),

@@ -8,7 +8,7 @@ use crate::csv::write::WriteForm;
 use crate::csv::{Compression, CsvForm, Place};
 use crate::error::Error;
 
-/// Options that say how much is read to find types: all of it is.
+/// Options for how much is read to infer types, without effect: everything is read.
 const WITHOUT_EFFECT: [&str; 3] =
     ["newlines_in_values", "schema_infer_max_rec", "compression_level"];
 
@@ -34,10 +34,10 @@ fn flag(name: &str, value: &str) -> Result<bool, Error> {
     }
 }
 
-/// `a=varchar, b=decimal(5,2)`: commas inside brackets belong to a type.
+/// `a=varchar, b=decimal(5,2)`: commas inside parentheses belong to a type.
 ///
 /// # Errors
-/// 70012 it is no such list, 00902 a type that there is none of.
+/// 70012 it is not such a list, 00902 a type that does not exist.
 pub(crate) fn types(value: &str) -> Result<Vec<(String, String)>, Error> {
     let (mut found, mut depth, mut start) = (Vec::new(), 0i32, 0);
     let mut pieces = Vec::new();
@@ -63,10 +63,10 @@ pub(crate) fn types(value: &str) -> Result<Vec<(String, String)>, Error> {
     Ok(found)
 }
 
-/// The form that the options of a table, or of a COPY, say.
+/// The form that the options of a table, or of a COPY, specify.
 ///
 /// # Errors
-/// An option, or a value of one, that there is none of.
+/// An unknown option, or an invalid value.
 pub(crate) fn form_of(options: &HashMap<String, String>) -> Result<(CsvForm, WriteForm), Error> {
     let mut form = CsvForm { place: Place::Table, ..CsvForm::new(b',') };
     let mut how = WriteForm::default();

@@ -23,7 +23,7 @@ use crate::csv::CsvForm;
 use crate::csv::write::{WriteForm, bytes_of};
 use crate::files::csv_format::external;
 
-/// Where rows go.
+/// The sink.
 pub(crate) struct CsvSink {
     config: FileSinkConfig,
     form: CsvForm,
@@ -31,7 +31,7 @@ pub(crate) struct CsvSink {
 }
 
 impl CsvSink {
-    /// Into the files of a statement.
+    /// For the files of a statement.
     pub(crate) fn new(config: FileSinkConfig, form: CsvForm, how: WriteForm) -> CsvSink {
         CsvSink { config, form, how }
     }

@@ -22,7 +22,7 @@ use crate::failure::{from_datafusion, from_store, ours};
 use crate::files::csv_format::external;
 use crate::files::parquet_check::{footer, in_column};
 
-/// Whether an error is one of reading Parquet, and does not say of which file.
+/// Whether an error comes from reading Parquet, and does not name the file.
 fn is_of_parquet(error: &DataFusionError) -> bool {
     let first: &(dyn std::error::Error + 'static) = error;
     ours(error).is_none()
@@ -32,7 +32,7 @@ fn is_of_parquet(error: &DataFusionError) -> bool {
         })
 }
 
-/// The error of a query with the file and the column that it is of, if that can be found.
+/// The error of a query with its file and column, if they can be found.
 pub(crate) async fn diagnosed(
     plan: &Arc<dyn ExecutionPlan>,
     runtime: &RuntimeEnv,
@@ -90,7 +90,7 @@ fn pages(chunk: Chunk, column: &ColumnChunkMetaData, rows: usize) -> Result<(), 
     Ok(())
 }
 
-/// A piece of a file, at its place in it.
+/// A piece of a file, with its offset.
 struct Chunk {
     start: u64,
     bytes: Bytes,

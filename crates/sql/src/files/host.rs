@@ -1,5 +1,5 @@
 //! Files of the host as an object store. An object appears whole or not at all, and is durable when a
-//! write returns; unfinished files, whether still being written or abandoned, are no objects.
+//! write returns; unfinished files, whether still being written or abandoned, are not objects.
 
 use std::fmt;
 use std::ops::Range;

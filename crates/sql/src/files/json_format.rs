@@ -34,7 +34,7 @@ use crate::error::Error;
 use crate::files::csv_format::external;
 use crate::output::json_lines;
 
-/// Makes such formats of a statement's options.
+/// Makes such formats from a statement's options.
 #[derive(Debug, Default)]
 pub(crate) struct JsonFormats(JsonFormatFactory);
 
@@ -58,7 +58,8 @@ impl FileFormatFactory for JsonFormats {
     }
 }
 
-/// A format whose types and columns are those of all rows, not of the first thousand, unless that was said.
+/// A format whose columns and types are inferred from all rows, not from the first thousand, unless
+/// specified.
 fn of_all_rows(format: Arc<dyn FileFormat>) -> Arc<dyn FileFormat> {
     match format.downcast_ref::<JsonFormat>().map(JsonFormat::options) {
         Some(options) if options.schema_infer_max_rec.is_none() => {
@@ -69,7 +70,7 @@ fn of_all_rows(format: Arc<dyn FileFormat>) -> Arc<dyn FileFormat> {
     }
 }
 
-/// JSON that is read as DataFusion does.
+/// JSON that is read in DataFusion's way.
 #[derive(Debug)]
 struct Json {
     inner: Arc<dyn FileFormat>,
@@ -139,7 +140,7 @@ impl FileFormat for Json {
     }
 }
 
-/// Where rows go.
+/// The sink.
 struct JsonSink {
     config: FileSinkConfig,
     options: JsonWriterOptions,

@@ -1,5 +1,5 @@
 //! Consistency checks of a Parquet file: a footer that contradicts its row groups, columns with the same
-//! name, pages that are not what was written.
+//! name, damaged pages.
 
 use std::fs::File;
 
@@ -11,10 +11,10 @@ use crate::csv::look::repeated;
 use crate::error::Error;
 use crate::failure::parquet_error;
 
-/// Refuses a footer that contradicts itself; else the rows of the file.
+/// Refuses a footer that contradicts itself; returns the number of rows of the file.
 ///
 /// # Errors
-/// 29913 counts that do not agree, columns of one name.
+/// 29913 counts that do not agree, columns with the same name.
 pub(crate) fn footer(metadata: &ParquetMetaData) -> Result<u64, Error> {
     let said = metadata.file_metadata().num_rows();
     let groups = metadata.row_groups().iter();
@@ -46,7 +46,7 @@ pub(crate) fn footer(metadata: &ParquetMetaData) -> Result<u64, Error> {
     repeated(&names).map_or(Ok(said.unsigned_abs()), Err)
 }
 
-/// Refuses a footer by which columns lie before or behind the bytes of their file.
+/// Refuses a footer that places columns outside the bytes of their file.
 ///
 /// # Errors
 /// 29913 with the column.
@@ -75,17 +75,18 @@ pub(crate) fn extents(metadata: &ParquetMetaData, size: u64) -> Result<(), Error
     Ok(())
 }
 
-/// A page that cannot be read, by its column.
+/// The error for a page that cannot be read, with its column.
 pub(crate) fn in_column(error: &ParquetError, column: &str, group: usize) -> Error {
     let text = format!("column {column}, row group {group}: {}", parquet_error(error).message);
     Error::new(29913, "XX001", text)
         .next("the file is damaged: get another copy of it, or write it again")
 }
 
-/// Reads every page of a file once, and holds those against their checksums that have one; its rows.
+/// Reads every page of a file once, and verifies the pages that have a checksum; returns the number of
+/// rows.
 ///
 /// # Errors
-/// As [`footer`], and 29913 with the column of a page that is damaged.
+/// Those of [`footer`], and 29913 with the column of a damaged page.
 pub(crate) fn check(file: File) -> Result<u64, Error> {
     let size = file.metadata().map_or(u64::MAX, |about| about.len());
     let reader = SerializedFileReader::new(file).map_err(|e| parquet_error(&e))?;

@@ -28,7 +28,7 @@ use crate::files::parquet_trust::{
     believed, distrusting, without_floats, without_odd_dictionaries,
 };
 
-/// Makes such formats of a statement's options.
+/// Makes such formats from a statement's options.
 #[derive(Debug, Default)]
 pub(crate) struct ParquetFormats(ParquetFormatFactory);
 
@@ -52,7 +52,7 @@ impl FileFormatFactory for ParquetFormats {
     }
 }
 
-/// Parquet whose files are checked before they are believed.
+/// Parquet whose files are checked before they are trusted.
 #[derive(Debug)]
 struct Checked {
     inner: Arc<dyn FileFormat>,
@@ -73,7 +73,7 @@ async fn check(
         return Err(external(unreadable(&shown, empty)));
     }
     check_tail(store, object).await.map_err(|e| external(unreadable(&shown, e)))?;
-    // Who plans or reads the file gets it out of the same cache.
+    // The planner or reader of the file gets it from the same cache.
     let metadata = DFParquetMetadata::new(store.as_ref(), object)
         .with_file_metadata_cache(Some(cache))
         .fetch_metadata()
@@ -83,7 +83,7 @@ async fn check(
     checked.map_err(|e| external(unreadable(&shown, e)))
 }
 
-/// Refuses a footer that would begin before its file.
+/// Refuses a footer that would begin before the start of the file.
 async fn check_tail(store: &Arc<dyn ObjectStore>, object: &ObjectMeta) -> Result<(), Error> {
     let from = object.size.saturating_sub(TAIL);
     let tail = store.get_range(&object.location, from..object.size).await;
@@ -96,7 +96,7 @@ async fn check_tail(store: &Arc<dyn ObjectStore>, object: &ObjectMeta) -> Result
     }
 }
 
-/// Bytes at the end of a file: how long the footer is, and four letters.
+/// The last bytes of a file: the length of the footer, and four magic bytes.
 const TAIL: u64 = 8;
 
 fn too_short(size: u64) -> Error {
@@ -104,7 +104,7 @@ fn too_short(size: u64) -> Error {
     Error::new(29913, "XX001", text).next("check the file; write it again if it was cut short")
 }
 
-/// What the file says of its columns, as far as it can be believed.
+/// The statistics of the columns of a file, as far as they can be trusted.
 async fn statistics(
     state: &dyn Session,
     store: &Arc<dyn ObjectStore>,
@@ -120,7 +120,7 @@ async fn statistics(
     Ok(without_floats(known, schema))
 }
 
-/// Refuses files of which one contradicts itself.
+/// Refuses files if one of them contradicts itself.
 ///
 /// # Errors
 /// 29913 with the file.

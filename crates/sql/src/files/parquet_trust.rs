@@ -1,4 +1,4 @@
-//! Trust in the statistics of a Parquet file: those that cannot be believed are left out.
+//! Trust in the statistics of a Parquet file: misleading ones are left out.
 //!
 //! The format leaves NaN out of the bounds of floating-point numbers, so a column of 3, NaN, 3 claims to
 //! reach from 3 to 3. Bounds that old writers left in the deprecated fields compare text and unsigned
@@ -29,7 +29,7 @@ use parquet::file::metadata::{
 };
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 
-/// Whether what a column chunk says of its values may mislead.
+/// Whether the statistics of a column chunk may mislead.
 fn is_doubtful(column: &ColumnChunkMetaData) -> bool {
     let descriptor = column.column_descr();
     let of_floats = matches!(column.column_type(), Type::FLOAT | Type::DOUBLE)
@@ -45,7 +45,7 @@ fn is_doubtful(column: &ColumnChunkMetaData) -> bool {
         || (statistics.is_min_max_deprecated() && (of_bytes || is_unsigned))
 }
 
-/// The same metadata without what may mislead.
+/// The same metadata without misleading statistics.
 pub(crate) fn believed(metadata: Arc<ParquetMetaData>) -> Arc<ParquetMetaData> {
     let metadata = without_odd_types(metadata);
     let groups = metadata.row_groups();
@@ -76,17 +76,17 @@ pub(crate) fn believed(metadata: Arc<ParquetMetaData>) -> Arc<ParquetMetaData> {
             let builder = metadata.as_ref().clone().into_builder();
             Arc::new(builder.set_row_groups(groups).set_column_index(index).build())
         }
-        // What was read can be built again; if not, it is as it was, and the reader tells what is wrong.
+        // What was read can be rebuilt; if not, it stays as it was, and the reader reports what is wrong.
         Err(_) => metadata,
     }
 }
 
-/// The key under which a writer keeps the Arrow types of the columns.
+/// The key under which a writer stores the Arrow types of the columns.
 const ARROW_TYPES: &str = "ARROW:schema";
 
-/// Without the Arrow types that a writer kept, where some of them are dictionaries that the reader does
+/// The metadata without the stored Arrow types, if some of them are dictionaries that the reader does
 /// not decode, or decodes to other values (fixed-size binary, booleans, decimals): the columns then have
-/// the types that Parquet gives them.
+/// their Parquet types.
 fn without_odd_types(metadata: Arc<ParquetMetaData>) -> Arc<ParquetMetaData> {
     let own = metadata.file_metadata();
     let Some(kept) = own.key_value_metadata() else { return metadata };
@@ -112,7 +112,7 @@ fn without_odd_types(metadata: Arc<ParquetMetaData>) -> Arc<ParquetMetaData> {
     Arc::new(builder.build())
 }
 
-/// Whether a type has such a dictionary, at any depth.
+/// Whether a type contains such a dictionary, at any depth.
 fn is_odd(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, values) => {
@@ -128,7 +128,7 @@ fn is_odd(data_type: &DataType) -> bool {
     }
 }
 
-/// A schema with the values' types in the place of such dictionaries.
+/// A schema with the value types in place of such dictionaries.
 pub(super) fn without_odd_dictionaries(schema: SchemaRef) -> SchemaRef {
     if !schema.fields().iter().any(|field| is_odd(field.data_type())) {
         return schema;
@@ -165,7 +165,7 @@ fn has_floats(data_type: &DataType) -> bool {
     }
 }
 
-/// The same plan, with readers that leave out what cannot be believed.
+/// The same plan, with readers that leave out misleading statistics.
 pub(super) fn distrusting(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     let config = plan
         .downcast_ref::<DataSourceExec>()

@@ -1,6 +1,6 @@
 //! Values by which `COPY .. PARTITIONED BY` divides rows among directories.
 //!
-//! DataFusion 55 does not check for nulls: a row without a value went into the directory of another row's
+//! DataFusion 55 does not check for nulls: a row with a null went into the directory of another row's
 //! value.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::files::csv_format::external;
 use crate::rules::unbounded;
 
-/// A plan that copies into directories by values, and fails at a row that has none.
+/// A plan that copies into directories by values, and fails on a row with a null.
 pub(crate) fn with_values(plan: LogicalPlan) -> Result<LogicalPlan> {
     let LogicalPlan::Copy(copy) = plan else { return Ok(plan) };
     if copy.partition_by.is_empty() {

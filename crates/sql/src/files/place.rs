@@ -1,4 +1,4 @@
-//! Locations of files: the place that a location names, on the host or in a group, and its files now.
+//! Locations of files: the place that a location names, on the host or in a group, and its current files.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::path::inside;
 /// A place that files are read from.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// What people call it.
+    /// Its name for users.
     pub shown: String,
-    /// It, or its files of each ending.
+    /// The place itself, or its files by file extension.
     pub urls: Vec<ListingTableUrl>,
 }
 
-/// Letters by which a path is a pattern.
+/// Characters that make a path a pattern.
 pub(crate) fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
@@ -31,7 +31,7 @@ fn parsed(url: &str) -> Result<ListingTableUrl, Error> {
     ListingTableUrl::parse(url).map_err(|e| from_datafusion(&e))
 }
 
-/// The URL of a file of the host, if there is one of that name.
+/// The URL of a file of the host, if that file exists.
 fn file_url(location: &str) -> Option<String> {
     let path = std::path::absolute(location).ok().filter(|path| path.is_file())?;
     Some(url::Url::from_file_path(path).ok()?.into())
@@ -40,7 +40,7 @@ fn file_url(location: &str) -> Option<String> {
 /// The URL of a location, which may be a pattern.
 fn url_of(location: &str) -> Result<(String, ListingTableUrl), Error> {
     let Some((group, path)) = inside(location) else {
-        // A file that is called so is meant, whatever else its name may say.
+        // A file with exactly that name is meant, whatever else the name may mean.
         let exact = is_pattern(location).then(|| file_url(location)).flatten();
         return Ok((location.to_owned(), parsed(exact.as_deref().unwrap_or(location))?));
     };
@@ -56,7 +56,7 @@ fn url_of(location: &str) -> Result<(String, ListingTableUrl), Error> {
     Ok((shown, with_pattern.map_err(|e| from_datafusion(&e))?))
 }
 
-/// Endings of files of a type in a directory.
+/// The extensions of files of a type in a directory.
 fn endings(file_type: &str) -> Vec<String> {
     let plain = file_type.to_ascii_lowercase();
     match plain.as_str() {
@@ -70,7 +70,7 @@ impl Place {
     /// The place that a location names, for files of a type.
     ///
     /// # Errors
-    /// It is no path, or its store fails.
+    /// It is not a path, or its store fails.
     pub(crate) async fn of(
         state: &SessionState,
         location: &str,
@@ -81,7 +81,7 @@ impl Place {
         if !url.is_collection() || url.get_glob().is_some() {
             return Ok(whole);
         }
-        // Other files may lie in a directory; if all of them are called otherwise, they are meant.
+        // A directory may contain other files; if no file has the extension, all of them are meant.
         let urls = endings(file_type).into_iter().map(|ending| {
             url.clone().with_glob(&format!("*.{ending}")).map_err(|e| from_datafusion(&e))
         });
@@ -105,7 +105,7 @@ impl Place {
         Ok((url.as_str().to_owned(), store))
     }
 
-    /// The files that are there now, by name.
+    /// The files that currently exist, by name.
     ///
     /// # Errors
     /// The store fails.
@@ -123,7 +123,7 @@ impl Place {
         Ok(files)
     }
 
-    /// That there is no file.
+    /// The error for a place without files.
     pub(crate) fn gone(&self) -> Error {
         let many = if self.is_many() { "no file in" } else { "no file" };
         let text = format!("there is {many} \"{}\"", self.shown);

@@ -20,7 +20,7 @@ use object_store::{
 use crate::error::Error;
 use crate::failure::from_store;
 
-/// A file whose bytes are there and whose name is not.
+/// A file whose bytes are written, but which has no name yet.
 #[derive(Debug)]
 struct Nameless {
     store: Arc<dyn ObjectStore>,
@@ -28,10 +28,10 @@ struct Nameless {
     upload: Box<dyn MultipartUpload>,
 }
 
-/// All of a statement.
+/// All such files of a statement.
 type Held = Arc<Mutex<Vec<Nameless>>>;
 
-/// Why something could not be written, first of all.
+/// The first write error.
 #[derive(Clone, Debug, Default)]
 struct Failed(Arc<Mutex<Option<Error>>>);
 
@@ -44,7 +44,7 @@ impl Failed {
     }
 }
 
-/// The stores of a statement that writes.
+/// The stores of a writing statement.
 #[derive(Debug)]
 pub(crate) struct Staging {
     stores: Arc<dyn ObjectStoreRegistry>,
@@ -58,7 +58,7 @@ impl Staging {
         Staging { stores: Arc::clone(stores), held: Held::default(), failed: Failed::default() }
     }
 
-    /// Why the first of them could not be written.
+    /// The first write error.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.failed.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -69,9 +69,9 @@ impl Staging {
         let mut named: Vec<(Arc<dyn ObjectStore>, Path)> = Vec::new();
         for mut file in held {
             if let Err(error) = file.upload.complete().await {
-                // Several are files of a directory, with names that were new.
+                // Several are files of a directory, with new names.
                 for (store, location) in named {
-                    // The first error is the one to tell.
+                    // The first error is the one to report.
                     let _ = store.delete(&location).await;
                 }
                 return Err(error);
@@ -100,7 +100,7 @@ impl ObjectStoreRegistry for Staging {
     }
 }
 
-/// A store whose uploads are held back. What it reads is what was there before.
+/// A store whose uploads are held back. Reads see what was there before.
 #[derive(Debug)]
 struct Staged {
     store: Arc<dyn ObjectStore>,
@@ -172,7 +172,7 @@ impl ObjectStore for Staged {
     }
 }
 
-/// An upload that is over for who writes it, and waits for the end of the statement.
+/// An upload that is complete for its writer, and waits for the end of the statement.
 #[derive(Debug)]
 struct StagedUpload {
     file: Option<Nameless>,

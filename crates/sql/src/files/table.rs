@@ -1,4 +1,4 @@
-//! A table over files in place: each read checks whether the files are still there.
+//! A table over files in place: each read checks whether the files still exist.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::files::csv_format::external;
 use crate::files::place::Place;
 
-/// A table over files that were there when it was opened.
+/// A table over files that existed when it was opened.
 #[derive(Debug)]
 pub(crate) struct FileTable {
     inner: ListingTable,
@@ -28,21 +28,21 @@ pub(crate) struct FileTable {
     may_be_empty: bool,
 }
 
-/// What must be in a file for it to say what its columns are.
+/// What a file must contain to define its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A footer.
     Parquet,
-    /// Whether each file begins with the names of the columns.
+    /// A header, or nothing.
     Csv {
-        /// Whether it does.
+        /// Whether each file has a header.
         has_header: bool,
     },
     /// Nothing is known.
     Other,
 }
 
-/// Files of a place, each with something in it.
+/// The files of a place that are not empty.
 pub(crate) async fn files_of(
     state: &SessionState,
     place: &Place,
@@ -66,7 +66,7 @@ pub(crate) async fn files_of(
 }
 
 impl FileTable {
-    /// A table over the files of `places`, which may have none where `may_be_empty`.
+    /// A table over the files of `places`, which may have none if `may_be_empty`.
     pub fn new(
         inner: ListingTable,
         places: Vec<Place>,
@@ -119,7 +119,7 @@ impl TableProvider for FileTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        // A file that is gone is no file without rows.
+        // A file that is gone is not a file without rows.
         self.check(state).await.map_err(external)?;
         self.inner.scan(state, projection, filters, limit).await
     }

@@ -1,5 +1,5 @@
 //! A file of the host that is being written: under a name of its own beside its target, until it
-//! takes the target's place whole.
+//! replaces the target as a whole.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -9,21 +9,21 @@ use std::sync::Arc;
 
 use crate::error::Error;
 
-/// How the name of such a file begins and ends. Other programs leave out what begins with a dot.
+/// The prefix and the suffix of such names. Other programs skip names with a leading dot.
 const BEGINNING: &str = ".cellar-";
 const END: &str = ".tmp";
-/// Letters between the two.
+/// The letters between the two.
 const LETTERS: usize = 16;
-/// New names that are tried if others take away the file, or have the name.
+/// New names that are tried if others remove the file, or use the name.
 const TRIES: usize = 16;
 
-/// Whether a file of that name is one that is being written, or was left by who died writing it.
+/// Whether a file of that name is being written, or was left by a writer that died.
 pub(crate) fn is_temporary(name: &str) -> bool {
     let middle = name.strip_prefix(BEGINNING).and_then(|rest| rest.strip_suffix(END));
     middle.is_some_and(|m| m.len() == LETTERS && m.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// A file on its way to `target`. Dropped before it took that place, it leaves nothing.
+/// A file that will replace `target`. If dropped before that, it leaves nothing behind.
 #[derive(Debug)]
 pub(crate) struct Temporary {
     file: Arc<File>,
@@ -48,7 +48,7 @@ fn failed(path: &Path, error: &io::Error) -> Error {
     Error::new(number, state, format!("cannot write \"{}\": {error}", path.display())).next(next)
 }
 
-/// Where a file of that name really is: behind symbolic links.
+/// The real path of a file: symbolic links are followed.
 fn resolved(target: &Path) -> Result<PathBuf, Error> {
     let metadata = match fs::metadata(target) {
         Ok(metadata) => metadata,
@@ -64,7 +64,7 @@ fn resolved(target: &Path) -> Result<PathBuf, Error> {
 }
 
 impl Temporary {
-    /// A new, empty file for `target`. What others left in that directory is taken away.
+    /// A new, empty file for `target`. What dead writers left in that directory is removed.
     pub(crate) fn new(target: &Path) -> Result<Temporary, Error> {
         let target = resolved(target)?;
         let directory = target.parent().unwrap_or(Path::new("/"));
@@ -76,12 +76,12 @@ impl Temporary {
         Ok(Temporary { file: Arc::new(file), path, target, placed: false })
     }
 
-    /// The file, for writes at any place.
+    /// The file, for writes at any offset.
     pub(crate) fn writer(&self) -> Writer {
         Writer { file: Arc::clone(&self.file), target: self.target.clone() }
     }
 
-    /// Makes all of it durable, and puts it in the target's place.
+    /// Makes all of it durable, and renames it to the target.
     pub(crate) fn place(mut self) -> Result<(), Error> {
         let run = || {
             if let Ok(old) = fs::metadata(&self.target) {
@@ -101,13 +101,13 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.placed {
-            // Who writes there next takes away what stays.
+            // The next writer there removes what is left.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Writes to a file that is on its way.
+/// A writer to such a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
     file: Arc<File>,
@@ -115,14 +115,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Writes bytes at their place.
+    /// Writes bytes at an offset.
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         self.file.write_all_at(bytes, offset).map_err(|e| failed(&self.target, &e))
     }
 }
 
-/// A file that is locked as long as somebody writes to it; `None` if another took it for a left one
-/// before it was, or has the name.
+/// A new file, locked as long as it is written; `None` if another process took it for an abandoned one
+/// before it was locked, or uses the name.
 fn create(directory: &Path) -> io::Result<Option<(File, PathBuf)>> {
     let mut letters = [0u8; LETTERS / 2];
     getrandom::fill(&mut letters).map_err(|e| io::Error::other(e.to_string()))?;
@@ -133,7 +133,7 @@ fn create(directory: &Path) -> io::Result<Option<(File, PathBuf)>> {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => return Ok(None),
         Err(e) => return Err(e),
     };
-    // A file system without locks never has a left file taken away by its lock.
+    // On a file system without locks, abandoned files are never removed.
     match file.lock() {
         Ok(()) => {}
         Err(e) if e.kind() == ErrorKind::Unsupported => return Ok(Some((file, path))),
@@ -145,7 +145,7 @@ fn create(directory: &Path) -> io::Result<Option<(File, PathBuf)>> {
     Ok(is_own.then_some((file, path)))
 }
 
-/// Takes away files of writers that are no more: nobody has them locked.
+/// Removes files of dead writers: nobody holds their locks.
 pub(crate) fn sweep(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
@@ -155,7 +155,7 @@ pub(crate) fn sweep(directory: &Path) {
         let path = entry.path();
         let Ok(file) = OpenOptions::new().read(true).open(&path) else { continue };
         match file.try_lock() {
-            // It may be another's to remove; then it stays.
+            // It may belong to another user; then it stays.
             Ok(()) => drop(fs::remove_file(&path)),
             Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {}
         }

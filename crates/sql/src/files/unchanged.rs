@@ -14,7 +14,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use crate::csv::table::shown_of;
 use crate::error::Error;
 
-/// Files that a plan reads, as they were when it was made.
+/// Files that a plan reads, with their state when it was made.
 #[derive(Default)]
 pub(crate) struct Seen {
     files: BTreeMap<Path, ObjectMeta>,
@@ -22,7 +22,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// The files of the host that a plan reads. Those of a group stay what they are for whoever has
+    /// The files of the host that a plan reads. Those of a group do not change for a query that has
     /// begun to read them.
     pub(crate) fn of(plan: &Arc<dyn ExecutionPlan>, runtime: &RuntimeEnv) -> Seen {
         let mut seen = Seen::default();
@@ -43,10 +43,10 @@ impl Seen {
         seen
     }
 
-    /// Looks at them again.
+    /// Checks them again.
     ///
     /// # Errors
-    /// 29913 for a file that is another one now.
+    /// 29913 for a file that has changed.
     pub(crate) async fn check(&self) -> Result<(), Error> {
         let Some(store) = &self.store else { return Ok(()) };
         for (location, was) in &self.files {
@@ -62,7 +62,7 @@ impl Seen {
     }
 }
 
-/// That a file is not what it was when it was opened.
+/// The error for a file that has changed since it was opened.
 pub(crate) fn changed(path: &str) -> Error {
     let text =
         format!("\"{path}\" was changed while it was read: what was read of it counts for nothing");

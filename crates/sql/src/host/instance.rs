@@ -20,11 +20,11 @@ use crate::host::{Host, Rows, TableDefinition};
 use crate::rows::RowTables;
 use crate::view::{Column, Kind, Value, ViewSource};
 
-/// What the catalog keeps of an external table beside its statement.
+/// The key under which the catalog stores the columns of an external table, beside its statement.
 const COLUMNS: &str = "columns";
 const MAY_BE_EMPTY: &str = "may_be_empty";
 
-/// An open database and the session that asks.
+/// An open database and the session that uses it.
 pub struct InstanceHost {
     database: Arc<Database>,
     session: Session,
@@ -211,7 +211,7 @@ impl ViewSource for InstanceView {
     }
 
     fn rows(&self) -> Vec<Vec<Value>> {
-        // Every view of the registry is filled; one that were not would have no rows.
+        // Every view of the registry is filled; any other would have no rows.
         let rows = self.database.rows(self.view).unwrap_or_default();
         rows.into_iter().map(|row| row.into_iter().map(value).collect()).collect()
     }
@@ -230,7 +230,7 @@ fn value(value: instance_views::Value) -> Value {
     }
 }
 
-/// The columns of every view, made once: the engine wants them for as long as the program runs.
+/// The columns of every view, made once: the engine needs them as long as the program runs.
 fn columns_of(view: &'static ViewDef) -> &'static [Column] {
     use std::collections::BTreeMap;
     use std::sync::{Mutex, OnceLock, PoisonError};

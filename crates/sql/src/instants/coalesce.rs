@@ -1,5 +1,5 @@
-//! The function `coalesce` with a date or time and a text among its arguments: the text is read as one.
-//! DataFusion's own refuses that; all other calls are left to it.
+//! The function `coalesce` with a date or time and a text among its arguments: the text is read as a
+//! date or time. DataFusion's own refuses that; all other calls are left to it.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) struct Coalesce {
 }
 
 impl Coalesce {
-    /// The function, to be registered in the place of DataFusion's.
+    /// The function, to be registered in place of DataFusion's.
     pub(crate) fn udf() -> ScalarUDF {
         ScalarUDF::new_from_impl(Coalesce { others: datafusion::functions::core::coalesce() })
     }

@@ -1,8 +1,8 @@
 //! Comparisons of timestamps with constants.
 //!
-//! DataFusion reads text beside a timestamp in nanoseconds, and turns both sides of two units into the
-//! finer one: years beyond 2262 fail. A text is read in the unit of the column here, microseconds at
-//! least; one beyond what the column can hold is compared with its last instant.
+//! DataFusion reads text beside a timestamp in nanoseconds, and converts operands of two units to the
+//! finer one: years beyond 2262 fail. Here a text is read in the unit of the column, microseconds at
+//! least; one beyond the range of the column is compared with its last instant.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::Transformed;
@@ -15,7 +15,7 @@ use datafusion::optimizer::AnalyzerRule;
 use crate::rules::each_expression;
 use crate::walk::WalkPlan;
 
-/// The rule. It comes before DataFusion's choice of types.
+/// The rule. It runs before DataFusion chooses types.
 #[derive(Debug, Default)]
 pub(crate) struct CompareInstants;
 
@@ -59,7 +59,7 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                     let between = Between { expr, negated, low, high };
                     return Ok(Transformed::no(Expr::Between(between)));
                 }
-                // Each end in the type that it has in common with the value.
+                // Each bound in the common type with the value.
                 let above = one((*expr).clone().gt_eq(*low), schema)?.data;
                 let both = above.and(one(expr.lt_eq(*high), schema)?.data);
                 return Ok(Transformed::yes(if negated {
@@ -78,7 +78,7 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let Some(instants) = instants.collect::<Option<Vec<_>>>() else {
                 return Ok(Transformed::no(Expr::InList(InList { expr, list, negated })));
             };
-            // What the column cannot hold is none of its values.
+            // A value out of the column's range does not occur in it.
             let held = instants.into_iter().filter_map(|instant| match instant {
                 Instant::Held(scalar) => Some(Expr::Literal(scalar, None)),
                 Instant::Before(_) | Instant::After(_) => None,
@@ -112,16 +112,16 @@ fn with_date(left: &DataType, right: &DataType) -> Option<DataType> {
     }
 }
 
-/// A constant as a column of timestamps has it.
+/// A constant for a column of timestamps.
 enum Instant {
     Held(ScalarValue),
-    /// It is before the first that the type holds, which is this.
+    /// It is before the first instant of the type, which is this.
     Before(ScalarValue),
-    /// It is after the last.
+    /// It is after the last one, which is this.
     After(ScalarValue),
 }
 
-/// The constant `expr` for a column of timestamps; `None`: one of both is something else.
+/// The constant `expr` for a column of timestamps; `None`: one of the two is something else.
 fn instant_of(column: &DataType, expr: &Expr) -> Option<Instant> {
     let DataType::Timestamp(unit, zone) = column else { return None };
     let wanted = match unit {
@@ -154,7 +154,7 @@ fn instant_of(column: &DataType, expr: &Expr) -> Option<Instant> {
                 Err(_) => beyond(inner.cast_to(&wide).ok()?, column),
             }
         }
-        // A day begins when the clocks of the zone say so.
+        // A day begins at midnight of the zone.
         DataType::Date32 | DataType::Date64 if zone.is_some() => None,
         DataType::Date32 | DataType::Date64 => match inner.cast_to(&exact) {
             Ok(scalar) => Some(Instant::Held(scalar)),
@@ -176,7 +176,7 @@ fn text_of(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Which end of a column of nanoseconds an instant in microseconds is beyond.
+/// The end of the range of a column in nanoseconds that an instant in microseconds exceeds.
 fn beyond(instant: ScalarValue, column: &DataType) -> Option<Instant> {
     let ScalarValue::TimestampMicrosecond(Some(micros), _) = instant else { return None };
     let DataType::Timestamp(TimeUnit::Nanosecond, zone) = column else { return None };
@@ -187,7 +187,7 @@ fn beyond(instant: ScalarValue, column: &DataType) -> Option<Instant> {
     })
 }
 
-/// The comparison with an instant. With one beyond the last that there is, every value is less.
+/// The comparison with an instant. If it is beyond the last instant, every value is less.
 fn compared(column: &Expr, op: Operator, instant: &Instant) -> Expr {
     let with = |op, scalar: &ScalarValue| {
         let literal = Expr::Literal(scalar.clone(), None);

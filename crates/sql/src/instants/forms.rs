@@ -29,7 +29,7 @@ use crate::instants::seconds::of_part;
 use crate::rules::{each_expression, unbounded};
 use crate::walk::WalkPlan;
 
-/// The rule. It comes before DataFusion's choice of types.
+/// The rule. It runs before DataFusion chooses types.
 #[derive(Debug, Default)]
 pub(crate) struct InstantForms;
 
@@ -47,8 +47,8 @@ impl AnalyzerRule for InstantForms {
     }
 }
 
-/// The type in which dates and timestamps of these types are compared, or put in one column;
-/// DataFusion takes nanoseconds. `None`: whichever it takes is right.
+/// The type in which dates and timestamps of these types are compared, or combined in one column;
+/// DataFusion takes nanoseconds. `None`: DataFusion's choice is right.
 pub(crate) fn common_instant(types: &[DataType]) -> Option<DataType> {
     let mut zone = None;
     let (mut has_date, mut has_instant) = (false, false);
@@ -105,7 +105,7 @@ fn one(expr: Expr, schema: &DFSchema, config: &ConfigOptions) -> Result<Transfor
     }
 }
 
-/// Both sides of a comparison: a text that is compared with an interval is one.
+/// Both sides of a comparison: a text that is compared with an interval is read as one.
 fn as_intervals(
     left: Box<Expr>,
     right: Box<Expr>,
@@ -162,7 +162,7 @@ impl ExprPlanner for IntervalTimes {
             BinaryOperator::Plus | BinaryOperator::Minus => return at_time_of_day(own, schema),
             _ => return Ok(PlannerResult::Original(own)),
         };
-        // What has no type yet is told by whoever plans it.
+        // The planner handles operands without a type.
         let (Ok(left), Ok(right)) = (own.left.get_type(schema), own.right.get_type(schema)) else {
             return Ok(PlannerResult::Original(own));
         };
@@ -177,7 +177,7 @@ impl ExprPlanner for IntervalTimes {
     }
 }
 
-/// A date and an interval that has hours make a timestamp; DataFusion drops the hours.
+/// A date plus an interval with hours is a timestamp; DataFusion drops the hours.
 fn at_time_of_day(own: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     let is_date = |expr: &Expr| {
         expr.get_type(schema).is_ok_and(|own| matches!(own, DataType::Date32 | DataType::Date64))
@@ -210,7 +210,7 @@ fn at_time_of_day(own: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult
     Ok(PlannerResult::Original(own))
 }
 
-/// A date so many days later, or earlier.
+/// A date plus or minus so many days.
 fn later(date: &Expr, op: Operator, days: &Expr) -> Expr {
     let date = cast(cast(date.clone(), DataType::Int32), DataType::Int64);
     let days = cast(days.clone(), DataType::Int64);
@@ -260,8 +260,8 @@ fn function(
     }
 }
 
-/// An interval times a number, or divided by it: parts of months are days of thirty, parts of days are
-/// hours, as in PostgreSQL.
+/// An interval times a number, or divided by it: fractions of months become days of a thirty-day month,
+/// fractions of days become hours, as in PostgreSQL.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Times {
     divides: bool,
@@ -285,7 +285,7 @@ impl Times {
         let product = |part: f64| if self.divides { part / number } else { part * factor };
         let months = product(f64::from(interval.months));
         let days = product(f64::from(interval.days)) + months.fract() * DAYS_OF_MONTH;
-        // What binary fractions leave of a whole day is none of its hours.
+        // The rounding error of a binary fraction near a whole day is not hours.
         let days = if (days - days.round()).abs() < 1e-6 { days.round() } else { days };
         let nanos = product(interval.nanoseconds as f64) + days.fract() * NANOS_OF_DAY;
         let (months, days, nanos) = (months.trunc(), days.trunc(), nanos.round());

@@ -11,15 +11,15 @@ use arrow::error::ArrowError;
 use crate::instants::written::stamp;
 use crate::instants::zoned::{instant_of, zone_of};
 
-/// Whether a cast makes a timestamp of text.
+/// Whether a cast is from text to a timestamp.
 pub(crate) fn is_instant_of_text(from: &DataType, to: &DataType) -> bool {
     from.is_string() && matches!(to, DataType::Timestamp(_, _))
 }
 
-/// Texts as timestamps; with `is_try` those that are none are null.
+/// Texts as timestamps; with `is_try`, texts that are not timestamps become null.
 ///
 /// # Errors
-/// A text that is none.
+/// A text is not a timestamp.
 pub(crate) fn instants_of(
     texts: &ArrayRef,
     to: &DataType,
@@ -43,7 +43,7 @@ pub(crate) fn instants_of(
         }
         let own = value_of(written.value(row), *unit, zone.as_ref());
         if own.is_none() && !is_try {
-            // Says what is wrong with it.
+            // Reports what is wrong with it.
             let strict = CastOptions { safe: false, ..CastOptions::default() };
             cast_with_options(&texts.slice(row, 1), to, &strict)?;
         }
@@ -67,7 +67,7 @@ fn value_of(text: &str, unit: TimeUnit, zone: Option<&Tz>) -> Option<i64> {
     stamp.seconds.checked_mul(per_second)?.checked_add(i64::from(stamp.nanos) / nanos)
 }
 
-/// `2024-02-29 12:30` with `:00` behind the minutes.
+/// `2024-02-29 12:30` with `:00` after the minutes.
 fn with_seconds(text: &str) -> String {
     let at = text.find([' ', 'T']).map_or(text.len(), |blank| blank + 1);
     let clock = &text.as_bytes()[at..];

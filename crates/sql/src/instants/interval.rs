@@ -1,7 +1,7 @@
 //! Intervals as texts: read in all forms that PostgreSQL reads, written in its style `postgres`.
 //!
-//! Source: PostgreSQL's documentation of interval input and output; units and fractions as its `DecodeInterval` has
-//! them.
+//! Source: PostgreSQL's documentation of interval input and output; units and fractions as in its
+//! `DecodeInterval`.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ const SECOND: i128 = 1_000_000_000;
 const MINUTE: i128 = 60 * SECOND;
 const HOUR: i128 = 60 * MINUTE;
 const DAY: i128 = 24 * HOUR;
-/// Days of a month, where part of one is meant.
+/// Days of a month, for fractions of one.
 const MONTH_DAYS: i128 = 30;
 
-/// Whether a cast makes an interval of text.
+/// Whether a cast is from text to an interval.
 pub(crate) fn is_interval_of_text(from: &DataType, to: &DataType) -> bool {
     from.is_string() && matches!(to, DataType::Interval(_))
 }
 
-/// Whether a cast makes text of an interval.
+/// Whether a cast is from an interval to text.
 pub(crate) fn is_text_of_interval(from: &DataType, to: &DataType) -> bool {
     to.is_string() && matches!(from, DataType::Interval(_) | DataType::Duration(_))
 }
 
-/// Texts as intervals; with `is_try` those that are none are null.
+/// Texts as intervals; with `is_try`, texts that are not intervals become null.
 ///
 /// # Errors
-/// A text that is none.
+/// A text is not an interval.
 pub(crate) fn intervals_of(
     texts: &ArrayRef,
     to: &DataType,
@@ -57,17 +57,17 @@ pub(crate) fn intervals_of(
     cast_with_options(&(Arc::new(values) as ArrayRef), to, &options)
 }
 
-/// Intervals, or what is between points in time, in months, days and nanoseconds.
+/// Intervals, or differences of points in time, in months, days and nanoseconds.
 ///
 /// # Errors
-/// They have time beyond the type.
+/// Their time is out of range for the type.
 pub(crate) fn in_parts(intervals: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let parts = DataType::Interval(IntervalUnit::MonthDayNano);
     let values = cast(intervals, &parts)?;
     if !matches!(intervals.data_type(), DataType::Duration(_)) {
         return Ok(values);
     }
-    // Of two points in time it is days, and what is left.
+    // A difference of two points in time has days, and a remainder.
     let day = DAY as i64;
     let days = |own: IntervalMonthDayNano| {
         let days = i32::try_from(own.nanoseconds / day).unwrap_or(i32::MAX);
@@ -80,7 +80,7 @@ pub(crate) fn in_parts(intervals: &ArrayRef) -> Result<ArrayRef, ArrowError> {
 /// Intervals as texts.
 ///
 /// # Errors
-/// They have months or time beyond their type.
+/// Their months or time are out of range for their type.
 pub(crate) fn texts_of(intervals: &ArrayRef) -> Result<StringArray, ArrowError> {
     let values = in_parts(intervals)?;
     let values = values.as_primitive::<IntervalMonthDayNanoType>();
@@ -139,7 +139,7 @@ enum Unit {
     Nanos(i128),
 }
 
-/// The unit of a word.
+/// The unit that a word names.
 fn unit_of(word: &str) -> Option<Unit> {
     Some(match word {
         "millennium" | "millennia" | "mil" | "mils" => Unit::Months(12_000),
@@ -158,7 +158,7 @@ fn unit_of(word: &str) -> Option<Unit> {
     })
 }
 
-/// What an interval has of each of its three parts.
+/// The three parts of an interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Parts {
     months: i128,
@@ -166,7 +166,7 @@ struct Parts {
     nanos: i128,
 }
 
-/// A number with a fraction: `whole` and billionths, both with its sign.
+/// A number with a fraction: `whole` and billionths, both signed.
 #[derive(Clone, Copy, Debug)]
 struct Number {
     whole: i128,
@@ -207,7 +207,7 @@ fn signed(text: &str) -> (i128, &str) {
     }
 }
 
-/// A quotient, rounded to the nearest whole number, halves to the even one.
+/// A quotient, rounded to the nearest integer, halves to even.
 fn rounded(value: i128, by: i128) -> i128 {
     let (whole, rest) = (value.abs() / by, value.abs() % by);
     let goes_up = rest * 2 > by || (rest * 2 == by && whole % 2 == 1);
@@ -215,7 +215,8 @@ fn rounded(value: i128, by: i128) -> i128 {
 }
 
 impl Parts {
-    /// Adds so many of a unit: what is left of a month is days of which it has 30, what is left of a day is time.
+    /// Adds so many of a unit: a fraction of a month becomes days of a thirty-day month, a fraction of a
+    /// day becomes time.
     fn add(&mut self, number: Number, unit: Unit) {
         let Number { whole, billionths } = number;
         match unit {
@@ -237,7 +238,7 @@ impl Parts {
     /// Adds billionths of days.
     fn add_days(&mut self, billionths: i128) {
         self.days += billionths / SECOND;
-        // To the microsecond, as what was written has no more.
+        // Rounded to microseconds: the text has no more precision.
         self.nanos += rounded(billionths % SECOND * DAY, SECOND * 1000) * 1000;
     }
 
@@ -251,7 +252,7 @@ impl Parts {
     }
 }
 
-/// A time of day, or longer: `[-]H:M[:S[.F]]`, or `[-]M:S.F`.
+/// A time of day, or a longer time: `[-]H:M[:S[.F]]`, or `[-]M:S.F`.
 fn clock(text: &str) -> Option<i128> {
     let (sign, text) = signed(text);
     let mut parts = text.split(':');
@@ -288,10 +289,10 @@ fn years_and_months(text: &str) -> Option<i128> {
     (months < 12).then_some(sign * (years * 12 + months))
 }
 
-/// The words of an interval: numbers and the units behind them apart.
+/// The words of an interval: numbers are separated from the units that follow them.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
-    // Commas and the like mean nothing.
+    // Commas and the like are ignored.
     for part in text.split(|c: char| c.is_whitespace() || c == ',' || c == ';') {
         let (mut word, mut was_letter) = (String::new(), None);
         for letter in part.chars() {
@@ -309,7 +310,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// The interval that a text is; `None`: it is none, or too long.
+/// The interval of a text; `None`: it is not one, or too long.
 pub(crate) fn read(text: &str) -> Option<IntervalMonthDayNano> {
     let text = text.trim();
     if text.starts_with(['P', 'p']) && text.len() > 1 {
@@ -354,7 +355,7 @@ pub(crate) fn read(text: &str) -> Option<IntervalMonthDayNano> {
         }
         let number = Number::read(word)?;
         let unit = match words.get(at) {
-            // Without a unit it is seconds at the end, and days before a time of day.
+            // A number without a unit is seconds at the end, and days before a time of day.
             None => Unit::Nanos(SECOND),
             Some(next) if next.contains(':') => Unit::Days(1),
             Some(next) => {
@@ -379,7 +380,7 @@ pub(crate) fn read(text: &str) -> Option<IntervalMonthDayNano> {
     parts.finish()
 }
 
-/// ISO 8601, behind the P: `1Y2M3DT4H5M6.7S`, `0001-02-03T04:05:06`.
+/// ISO 8601, after the P: `1Y2M3DT4H5M6.7S`, `0001-02-03T04:05:06`.
 fn iso(text: &str) -> Option<Parts> {
     let (date, time) = match text.split_once(['T', 't']) {
         Some((_, "")) => return None,
@@ -420,7 +421,7 @@ fn iso(text: &str) -> Option<Parts> {
     (!date.is_empty() || time.is_some()).then_some(parts)
 }
 
-/// Numbers with a letter behind each, in this order.
+/// Numbers, each followed by a letter, in this order.
 fn fields(mut text: &str, mut units: &[(char, Unit)], parts: &mut Parts) -> Option<()> {
     while !text.is_empty() {
         let end = text.find(|c: char| c.is_ascii_alphabetic())?;

@@ -20,13 +20,13 @@ use crate::rules::unbounded;
 const DAYS_OF_MONTH: i128 = 30;
 const NANOS_OF_DAY: i128 = 86_400_000_000_000;
 
-/// How many nanoseconds an interval has, with months of thirty days.
+/// The nanoseconds of an interval, with months of thirty days.
 pub(crate) fn nanos_of(own: IntervalMonthDayNano) -> i128 {
     let days = i128::from(own.months) * DAYS_OF_MONTH + i128::from(own.days);
     days * NANOS_OF_DAY + i128::from(own.nanoseconds)
 }
 
-/// How long an interval is, as a number that orders like it.
+/// The length of an interval, as a number with the same order.
 pub(super) fn length(interval: Expr) -> Expr {
     let parts = DataType::Interval(IntervalUnit::MonthDayNano);
     let function = Length { signature: Signature::any(1, Volatility::Immutable) };
@@ -38,7 +38,7 @@ pub(super) fn is_interval(expr: &Expr, schema: &DFSchema) -> Result<bool> {
     Ok(matches!(expr.get_type(schema)?, DataType::Interval(_)))
 }
 
-/// Makes keys of lengths where a plan sorts by intervals.
+/// Replaces intervals by their lengths in the sort keys of a plan.
 pub(super) fn sorted(plan: LogicalPlan) -> Result<LogicalPlan> {
     let LogicalPlan::Sort(mut sort) = plan else { return Ok(plan) };
     by_length(&mut sort.expr, sort.input.schema())?;
@@ -56,7 +56,7 @@ fn by_length(keys: &mut [Sort], schema: &DFSchema) -> Result<bool> {
     Ok(changed)
 }
 
-/// An aggregation of rows in the order of intervals, or a count of intervals of different length.
+/// An aggregation of rows in the order of intervals, or a count of intervals of distinct length.
 pub(super) fn of_aggregate(own: &mut AggregateFunction, schema: &DFSchema) -> Result<bool> {
     let mut changed = by_length(&mut own.params.order_by, schema)?;
     if own.params.distinct

@@ -1,5 +1,5 @@
 //! Patterns of dates and times as Oracle and PostgreSQL write them: `YYYY-MM-DD HH24:MI:SS`. DataFusion
-//! knows those of strftime, and gives others back as they are.
+//! knows those of strftime, and returns others unchanged.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ enum Part {
     Field { field: Field, letters: Letters, fill: bool },
 }
 
-/// How a name is written.
+/// The case in which a name is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Letters {
     Upper,
@@ -21,7 +21,7 @@ enum Letters {
     Lower,
 }
 
-/// What stands in the place of a part.
+/// The field that a part stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Year(usize),
@@ -47,7 +47,7 @@ enum Field {
     Quarter,
 }
 
-/// Elements, the longer before those that they begin with.
+/// Elements, longer ones before their prefixes.
 const ELEMENTS: [(&str, Field); 37] = [
     ("IYYY", Field::IsoYear),
     ("YYYY", Field::Year(4)),
@@ -105,20 +105,20 @@ const MONTHS: [&str; 12] = [
 const DAYS: [&str; 7] =
     ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-/// A pattern, taken apart.
+/// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern(Vec<Part>);
 
-/// Whether a pattern is one of strftime, which is DataFusion's to read.
+/// Whether a pattern is one of strftime, which is left to DataFusion.
 pub(crate) fn is_strftime(pattern: &str) -> bool {
     pattern.contains('%')
 }
 
 impl Pattern {
-    /// Takes a pattern apart.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// It has letters that stand for nothing.
+    /// It has letters without a meaning.
     pub(crate) fn parse(pattern: &str) -> Result<Pattern> {
         let mut parts = Vec::new();
         let mut rest = pattern;
@@ -154,7 +154,7 @@ impl Pattern {
         Ok(Pattern(parts))
     }
 
-    /// A point in time, written so.
+    /// A point in time, formatted by the pattern.
     pub(crate) fn write(&self, at: &NaiveDateTime) -> String {
         let mut out = String::new();
         for part in &self.0 {
@@ -182,10 +182,10 @@ impl Pattern {
         out
     }
 
-    /// The pattern in strftime's notation, to read text with.
+    /// The pattern in strftime's notation, to parse text with.
     ///
     /// # Errors
-    /// It has a part by which no text can be read.
+    /// It has a part that cannot be parsed from text.
     pub(crate) fn as_strftime(&self) -> Result<String> {
         let mut out = String::new();
         for part in &self.0 {
@@ -214,7 +214,7 @@ impl Pattern {
                 Field::IsoYear => "%G",
                 Field::IsoWeek => "%V",
                 Field::IsoDayOfWeek => "%u",
-                // A point before it belongs to the digits.
+                // A decimal point before it belongs to the digits.
                 Field::Fraction(_) if out.ends_with('.') => {
                     out.pop();
                     "%.f"
@@ -227,7 +227,7 @@ impl Pattern {
     }
 }
 
-/// What is behind a word that a text begins with, in whatever letters.
+/// The rest of a text after a word that it begins with, in any case.
 fn without<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let (head, behind) = text.split_at_checked(word.len())?;
     head.eq_ignore_ascii_case(word).then_some(behind)
@@ -243,9 +243,9 @@ fn letters_of(written: &str) -> Letters {
 }
 
 enum Value {
-    /// A number and its digits.
+    /// A number and its width.
     Number(i64, usize),
-    /// A name and the width of the longest of its kind.
+    /// A name and the length of the longest of its kind.
     Name(&'static str, usize),
 }
 

@@ -1,5 +1,5 @@
-//! Seconds and milliseconds of a point in time or an interval with their fraction, as `extract` and
-//! `date_part` of PostgreSQL give them; DataFusion's are whole numbers.
+//! Seconds and milliseconds of a point in time or an interval with their fraction, as PostgreSQL's
+//! `extract` and `date_part` return them; DataFusion's are integers.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 
 use crate::rules::unbounded;
 
-/// `date_part(part, instant)`, if it asks for what has a fraction.
+/// `date_part(part, instant)`, if the part has a fraction.
 pub(super) fn of_part(part: &Expr, instant: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
     let Expr::Literal(
         ScalarValue::Utf8(Some(part))
@@ -47,7 +47,7 @@ pub(super) fn of_part(part: &Expr, instant: &Expr, schema: &DFSchema) -> Result<
     Ok(Some(Expr::ScalarFunction(ScalarFunction::new_udf(function, args))))
 }
 
-/// The seconds of a minute, or thousandths of them.
+/// The seconds of a minute, or their milliseconds.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Seconds {
     per_second: i64,
@@ -55,8 +55,8 @@ struct Seconds {
 }
 
 impl Seconds {
-    /// Of a whole number of what there are so many of in a second. The quotient of two exact numbers is
-    /// the nearest that there is to the decimal fraction.
+    /// From an integer, and the number of its units in a second. The quotient of two exact numbers is
+    /// the closest double to the decimal fraction.
     fn one(&self, of_minute: i64, per_second: i64) -> f64 {
         (of_minute * self.per_second) as f64 / per_second as f64
     }
@@ -84,7 +84,7 @@ impl Seconds {
     }
 }
 
-/// Of a second.
+/// In a second.
 const NANOS: i64 = 1_000_000_000;
 
 impl ScalarUDFImpl for Seconds {

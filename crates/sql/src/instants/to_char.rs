@@ -1,5 +1,5 @@
-//! The function `to_char` with patterns of Oracle and PostgreSQL. DataFusion's own, which reads those of
-//! strftime, is left for these.
+//! The function `to_char` with patterns of Oracle and PostgreSQL. Patterns of strftime are left to
+//! DataFusion's own.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) struct ToChar {
 }
 
 impl ToChar {
-    /// The function, to be registered in the place of DataFusion's.
+    /// The function, to be registered in place of DataFusion's.
     pub(crate) fn udf() -> ScalarUDF {
         let signature = Signature::user_defined(Volatility::Immutable);
         let others = datafusion::functions::datetime::to_char();

@@ -28,7 +28,7 @@ pub(crate) struct DateTrunc {
 }
 
 impl DateTrunc {
-    /// The function, to be registered in the place of DataFusion's.
+    /// The function, to be registered in place of DataFusion's.
     pub(crate) fn udf() -> ScalarUDF {
         let signature = Signature::user_defined(Volatility::Immutable);
         let others = datafusion::functions::datetime::date_trunc();
@@ -93,7 +93,7 @@ impl ScalarUDFImpl for DateTrunc {
         };
         let array = args.args[1].to_array(args.number_rows)?;
         let whole = array.data_type().clone();
-        // What is cut off is what clocks show.
+        // Local time is truncated.
         let array = clocks_of(&array, false)?;
         let array: ArrayRef = match unit {
             TimeUnit::Second => {
@@ -119,15 +119,15 @@ impl ScalarUDFImpl for DateTrunc {
     }
 }
 
-/// What an instant is cut to.
+/// The unit that an instant is truncated to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// So many millionths of a second.
+    /// So many microseconds.
     Micros(i64),
     Week,
     /// So many months.
     Months(i64),
-    /// So many years, of which the first is the year 1.
+    /// So many years, counted from the year 1.
     Years(i64),
 }
 
@@ -166,7 +166,7 @@ fn trunc<T: ArrowTimestampType>(
     };
     let one = |value: i64| match step {
         Step::Micros(micros) => {
-            // A unit finer than the column's cuts nothing.
+            // A unit finer than the column's truncates nothing.
             let step = (i128::from(micros) * i128::from(per_second) / 1_000_000) as i64;
             Ok(if step > 1 { value - value.rem_euclid(step) } else { value })
         }
@@ -178,7 +178,7 @@ fn trunc<T: ArrowTimestampType>(
     Ok(cut.with_data_type(array.data_type().clone()))
 }
 
-/// The day, counted from 1970, on which the week, month or years of a day begin.
+/// The first day, counted from 1970, of the week, month or years that contain a day.
 fn first_day(days: i64, step: Step) -> Option<i64> {
     let (year, month) = year_and_month(days);
     match step {

@@ -1,26 +1,26 @@
-//! Dates and timestamps as CSV files have them: read strictly, so that nothing of them is lost.
+//! Dates and timestamps in CSV files: read strictly, so that nothing of them is lost.
 
 /// A day, counted from 1970-01-01.
 pub(crate) type Day = i64;
 
-/// A point in time as it is written.
+/// A point in time as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    /// Seconds from 1970-01-01 00:00:00, of UTC if there is an offset.
+    /// Seconds from 1970-01-01 00:00:00, in UTC if there is an offset.
     pub seconds: i64,
     /// Billionths of a second.
     pub nanos: u32,
-    /// Digits behind the point of the seconds, without zeros at their end.
+    /// Digits after the decimal point of the seconds, without trailing zeros.
     pub digits: u8,
-    /// Whether it says how far it is from UTC.
+    /// Whether it has an offset from UTC.
     pub has_offset: bool,
 }
 
 const SECONDS_OF_DAY: i64 = 86_400;
-/// Digits behind the point that there are units for.
+/// The most digits after the decimal point that a unit exists for.
 const DIGITS_MAX: usize = 9;
 
-/// Days from 1970-01-01 to a day of the Gregorian calendar, which is taken as older than it is.
+/// Days from 1970-01-01 to a day of the proleptic Gregorian calendar.
 fn days_of(year: i64, month: i64, day: i64) -> Day {
     // Years begin in March, so that the leap day is their last.
     let year = if month <= 2 { year - 1 } else { year };
@@ -56,7 +56,7 @@ fn days_of_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Digits of a number, so many as given at least and at most, and what is behind them.
+/// A number with at least and at most so many digits, and the rest of the text.
 fn number(text: &[u8], least: usize, most: usize) -> Option<(i64, &[u8])> {
     let length = text.iter().take(most).take_while(|b| b.is_ascii_digit()).count();
     if length < least {
@@ -70,7 +70,7 @@ fn behind(text: &[u8], byte: u8) -> Option<&[u8]> {
     text.strip_prefix(&[byte])
 }
 
-/// Year, month, day in digits, and what is behind them; whether there is such a day is not asked.
+/// Year, month, day in digits, and the rest of the text; whether the day exists is not checked.
 fn date_shape(text: &[u8]) -> Option<(i64, i64, i64, &[u8])> {
     let (year, rest) = number(text, 4, 4)?;
     let (month, rest) = number(behind(rest, b'-')?, 1, 2)?;
@@ -85,12 +85,13 @@ pub(crate) fn day(text: &[u8]) -> Option<Day> {
     (exists && rest.is_empty()).then(|| days_of(year, month, day))
 }
 
-/// Whether a text looks like a day, of two digits each, also one that there is not.
+/// Whether a text looks like a date, with two digits each for month and day, even if the day does not
+/// exist.
 pub(crate) fn looks_like_day(text: &[u8]) -> bool {
     text.len() == 10 && date_shape(text).is_some_and(|(.., rest)| rest.is_empty())
 }
 
-/// The parts of a time of day and of an offset, as they stand.
+/// The parts of a time of day and of an offset, as written.
 struct Clock {
     seconds: i64,
     nanos: u32,
@@ -99,7 +100,8 @@ struct Clock {
     exists: bool,
 }
 
-/// What is behind a day: `T` or a blank, hours, minutes, seconds with digits or not, an offset or none.
+/// What follows a date: `T` or a blank, hours, minutes, seconds with or without a fraction, an offset or
+/// none.
 fn clock_shape(text: &[u8]) -> Option<Clock> {
     let rest = behind(text, b'T').or_else(|| behind(text, b' '))?;
     let (hours, rest) = number(rest, 2, 2)?;
@@ -126,14 +128,15 @@ fn clock_shape(text: &[u8]) -> Option<Clock> {
         }
         rest = &fraction[length..];
     }
-    // Midnight at the end of a day is the one that begins the next.
+    // Midnight at the end of a day is the beginning of the next.
     let is_end = (hours, minutes, seconds, nanos) == (24, 0, 0, 0);
     let exists = is_end || (hours < 24 && minutes < 60 && seconds < 60);
     let offset = offset_of(rest)?;
     Some(Clock { seconds: hours * 3600 + minutes * 60 + seconds, nanos, digits, offset, exists })
 }
 
-/// The seconds that a time is ahead of UTC: `Z`, `+02`, `+0200`, `+02:00`; inside: none is written.
+/// The seconds that a time is ahead of UTC: `Z`, `+02`, `+0200`, `+02:00`; inner `None`: there is no
+/// offset.
 fn offset_of(text: &[u8]) -> Option<Option<i64>> {
     let (sign, rest) = match text.trim_ascii_start() {
         [] if text.is_empty() => return Some(None),
@@ -168,8 +171,8 @@ pub(crate) fn stamp(text: &[u8]) -> Option<Stamp> {
     })
 }
 
-/// What a text that looks like a point in time has, also if there is no such: digits behind the
-/// point that count, whether it has an offset, and its year.
+/// The properties of a text that looks like a point in time, even if that does not exist: significant
+/// digits after the decimal point, whether it has an offset, and its year.
 pub(crate) fn looks_like_stamp(text: &[u8]) -> Option<(u8, bool, i64)> {
     let (year, _, _, rest) = date_shape(text)?;
     let clock = clock_shape(rest)?;
@@ -202,7 +205,7 @@ mod tests {
         ] {
             assert_eq!(day(text.as_bytes()), wanted, "{text}");
         }
-        // Each day is the one before and one.
+        // Each day is the one before plus one.
         let mut last = day(b"1999-12-31").unwrap();
         for year in 2000..2101 {
             for month in 1..=12 {

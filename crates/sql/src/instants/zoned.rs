@@ -1,4 +1,4 @@
-//! Points in time and the clock of a time zone: from one to the other, as texts, and the casts that need it.
+//! Points in time and local time in a time zone: conversions, texts, and the casts that need them.
 
 use std::fmt::Write;
 use std::str::FromStr;
@@ -20,18 +20,18 @@ use crate::instants::written::date_of;
 
 const SECOND: i64 = 1_000_000;
 
-/// The zone in which timestamps are kept: what they show is the session's.
+/// The zone in which timestamps are stored: they are shown in the session's.
 pub(crate) const KEPT: &str = "UTC";
 
 /// A zone by its name in a type.
 ///
 /// # Errors
-/// There is none.
+/// There is no such zone.
 pub(crate) fn zone_of(name: &str) -> Result<Tz, ArrowError> {
     Tz::from_str(name)
 }
 
-/// A type with its timestamps in this zone, if they have one.
+/// A type with its timestamps in this zone, if they have a zone.
 pub(crate) fn in_zone(data_type: &DataType, zone: &Arc<str>) -> DataType {
     match data_type {
         DataType::Timestamp(unit, Some(_)) => DataType::Timestamp(*unit, Some(Arc::clone(zone))),
@@ -43,7 +43,7 @@ pub(crate) fn in_zone(data_type: &DataType, zone: &Arc<str>) -> DataType {
     }
 }
 
-/// The same of columns.
+/// The same for columns.
 pub(crate) fn fields_in_zone(schema: &SchemaRef, zone: &Arc<str>) -> SchemaRef {
     let is_other = |field: &Arc<Field>| in_zone(field.data_type(), zone) != *field.data_type();
     if !schema.fields().iter().any(is_other) {
@@ -56,7 +56,7 @@ pub(crate) fn fields_in_zone(schema: &SchemaRef, zone: &Arc<str>) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
 
-/// Rows with their timestamps in this zone: files may have others.
+/// Rows with their timestamps in this zone: files may use others.
 pub(crate) fn rows_in_zone(
     rows: SendableRecordBatchStream,
     zone: &Arc<str>,
@@ -80,19 +80,19 @@ fn naive(micros: i64) -> Option<NaiveDateTime> {
     DateTime::from_timestamp_micros(micros).map(|at| at.naive_utc())
 }
 
-/// The seconds that clocks are ahead of UTC at a point in time.
+/// The offset of local time from UTC at a point in time, in seconds.
 fn offset_at(micros: i64, zone: &Tz) -> Option<i32> {
     let at = naive(micros)?;
     Some(zone.offset_from_utc_datetime(&at).fix().local_minus_utc())
 }
 
-/// What clocks show, in microseconds.
+/// Local time, in microseconds.
 pub(crate) fn local_of(micros: i64, zone: &Tz) -> Option<i64> {
     micros.checked_add(i64::from(offset_at(micros, zone)?) * SECOND)
 }
 
-/// When clocks show this. A time that they show twice is the later, one that they skip is told as before the
-/// change, as in PostgreSQL.
+/// The point in time of a local time. One that occurs twice is the later, one that is skipped is taken
+/// as before the change, as in PostgreSQL.
 pub(crate) fn instant_of(local: i64, zone: &Tz) -> Option<i64> {
     let at = naive(local)?;
     let seconds = |offset: &<Tz as TimeZone>::Offset| offset.fix().local_minus_utc();
@@ -107,7 +107,8 @@ pub(crate) fn instant_of(local: i64, zone: &Tz) -> Option<i64> {
     local.checked_sub(i64::from(offset) * SECOND)
 }
 
-/// A point in time as PostgreSQL writes it: `2024-02-29 23:59:59.5`, and with a zone how far it is from UTC: `+01`.
+/// A point in time as PostgreSQL writes it: `2024-02-29 23:59:59.5`, and with a zone its offset from
+/// UTC: `+01`.
 pub(crate) fn shown(micros: i64, zone: Option<&Tz>) -> String {
     const DAY: i64 = 86_400 * SECOND;
     let offset = zone.map(|zone| offset_at(micros, zone).unwrap_or_default());
@@ -117,7 +118,7 @@ pub(crate) fn shown(micros: i64, zone: Option<&Tz>) -> String {
     let (seconds, fraction) = (rest / SECOND, rest % SECOND);
     let shown = if year > 0 { year } else { 1 - year };
     let mut out = format!("{shown:04}-{month:02}-{day:02} ");
-    // A String takes all.
+    // Writing to a String cannot fail.
     let _ = write!(out, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
     if fraction > 0 {
         let digits = format!("{fraction:06}");
@@ -172,10 +173,10 @@ fn each(
     })
 }
 
-/// What clocks of their zone show at points in time, as timestamps without a zone.
+/// The local time of points in time in their zone, as timestamps without a zone.
 ///
 /// # Errors
-/// There is no such zone; a year that no calendar has.
+/// There is no such zone; a year out of the calendar's range.
 pub(crate) fn clocks_of(array: &ArrayRef, is_try: bool) -> Result<ArrayRef, ArrowError> {
     let DataType::Timestamp(_, Some(name)) = array.data_type() else {
         return Ok(Arc::clone(array));
@@ -186,10 +187,10 @@ pub(crate) fn clocks_of(array: &ArrayRef, is_try: bool) -> Result<ArrayRef, Arro
     Ok(Arc::new(local.with_data_type(DataType::Timestamp(TimeUnit::Microsecond, None))))
 }
 
-/// When clocks of a zone show these timestamps without a zone, or the beginning of these days.
+/// The points in time of these timestamps without a zone, or of the beginning of these days, in a zone.
 ///
 /// # Errors
-/// As of [`clocks_of`].
+/// Those of [`clocks_of`].
 pub(crate) fn instants_at(
     array: &ArrayRef,
     name: &Arc<str>,
@@ -221,7 +222,7 @@ pub(crate) fn texts_of(array: &ArrayRef) -> Result<StringArray, ArrowError> {
 /// The cast.
 ///
 /// # Errors
-/// As of [`clocks_of`].
+/// Those of [`clocks_of`].
 pub(crate) fn cast_of_zone(
     array: &ArrayRef,
     to: &DataType,
@@ -251,7 +252,7 @@ mod tests {
         for (local, wanted) in [
             ("2024-01-15 12:00:00", "2024-01-15 12:00:00+01"),
             ("2024-07-15 12:00:00.25", "2024-07-15 12:00:00.25+02"),
-            // Skipped, and shown twice.
+            // Skipped, and occurring twice.
             ("2024-03-31 02:30:00", "2024-03-31 03:30:00+02"),
             ("2024-10-27 02:30:00", "2024-10-27 02:30:00+01"),
             ("1800-01-01 00:00:00", "1800-01-01 00:00:00+00:53:28"),

@@ -1,4 +1,4 @@
-//! PostgreSQL's functions and operators of jsonb, and texts that are kept as values of uuid and JSON.
+//! PostgreSQL's functions and operators of jsonb, and texts that are stored as values of uuid and JSON.
 
 use std::sync::Arc;
 
@@ -20,20 +20,20 @@ use super::make::{Made, of_operator};
 use super::value::{Json, read};
 use crate::error::Error;
 
-/// What is asked.
+/// The functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Asked {
-    /// A text as a value that is kept: a cast.
+    /// A text as a stored value: a cast.
     In(Form),
-    /// `->`, and `->>` where it is a text.
+    /// `->`, or `->>` with a text as its result.
     Get {
         as_text: bool,
     },
-    /// `#>`, and `#>>`.
+    /// `#>`, or `#>>`.
     Path {
         as_text: bool,
     },
-    /// jsonb_extract_path(value, step, ..), and jsonb_extract_path_text.
+    /// jsonb_extract_path(value, step, ..), or jsonb_extract_path_text.
     Steps {
         as_text: bool,
     },
@@ -53,7 +53,7 @@ enum Asked {
     Length,
 }
 
-/// Each function with its names: that of a column first.
+/// Each function with its names: the first is also the name of its column.
 const CALLS: &[(Asked, &str, &[&str])] = &[
     (Asked::In(Form::Uuid), "uuid_in", &[]),
     (Asked::In(Form::Json), "json_in", &[]),
@@ -87,7 +87,7 @@ fn failed(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// A value of a text.
+/// The value of a text.
 pub(super) fn value_of(text: &str) -> Result<Json, Error> {
     read(text).map_err(|wrong| super::form::wrong_json(text, &wrong))
 }
@@ -136,7 +136,7 @@ impl JsonCall {
         CALLS.iter().map(|(asked, name, aliases)| udf(*asked, name, aliases)).collect()
     }
 
-    /// The texts at a row of an argument that is an array, or the text of one.
+    /// The texts in one row of an argument that is an array, or the text of one.
     fn texts(array: &ArrayRef, row: usize) -> Result<Vec<String>, Error> {
         let Some(lists) = array.as_list_opt::<i32>() else {
             return steps_of(array.as_string::<i32>().value(row));
@@ -146,7 +146,7 @@ impl JsonCall {
         Ok(items.as_string::<i32>().iter().map(|own| own.unwrap_or_default().to_owned()).collect())
     }
 
-    /// What it gives as a text.
+    /// The result as a text.
     fn text(&self, args: &[ArrayRef], row: usize) -> Result<Option<String>, Error> {
         let own = args[0].as_string::<i32>().value(row);
         if let Asked::In(form) = self.asked {
@@ -180,7 +180,7 @@ impl JsonCall {
         })
     }
 
-    /// Whether what it asks is so.
+    /// The result of a test.
     fn is_so(&self, args: &[ArrayRef], row: usize) -> Result<bool, Error> {
         let value = value_of(args[0].as_string::<i32>().value(row))?;
         Ok(match self.asked {
@@ -307,16 +307,16 @@ impl ScalarUDFImpl for JsonCall {
     }
 }
 
-/// Operators of JSON between texts.
+/// JSON operators between texts.
 #[derive(Debug)]
 pub(crate) struct JsonOperators;
 
-/// Whether an expression is JSON, as far as it says so.
+/// Whether an expression is JSON, according to its field.
 fn is_json(expr: &Expr, schema: &DFSchema) -> bool {
     expr.to_field(schema).is_ok_and(|(_, field)| is_json_field(&field))
 }
 
-/// The call that an operator stands for which takes something away.
+/// The function for an operator that removes something.
 fn without(own: RawBinaryExpr, made: Made) -> PlannerResult<RawBinaryExpr> {
     match of_operator(made) {
         None => PlannerResult::Original(own),
@@ -354,7 +354,7 @@ impl ExprPlanner for JsonOperators {
             BinaryOperator::HashMinus => return Ok(without(own, Made::WithoutPath)),
             _ => return Ok(PlannerResult::Original(own)),
         };
-        // What has no type yet is told by whoever plans it.
+        // The planner handles operands without a type.
         let is_text = own.left.get_type(schema).is_ok_and(|own| own.is_string() || own.is_null());
         let known = CALLS.iter().find(|(own, ..)| *own == asked).filter(|_| is_text);
         let Some((asked, name, aliases)) = known else {

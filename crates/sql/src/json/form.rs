@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use super::value::{Wrong, read};
 use crate::error::Error;
 
-/// How a text is kept.
+/// The form of a stored text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     /// Thirty-two digits in five groups.
@@ -19,10 +19,10 @@ pub(crate) enum Form {
     Jsonb,
 }
 
-/// Characters of a text that an error shows.
+/// The most characters of a text that an error shows.
 const SHOWN: usize = 60;
 
-/// The error of a text that is no JSON.
+/// The error for a text that is not JSON.
 pub(super) fn wrong_json(text: &str, wrong: &Wrong) -> Error {
     let place = text.get(..wrong.at).map_or(wrong.at, |before| before.chars().count());
     let shown: String = text.chars().take(SHOWN).collect();
@@ -51,10 +51,10 @@ fn uuid(text: &str) -> Option<String> {
     Some(groups.map(|group| &digits[group]).join("-"))
 }
 
-/// What says in a field of which type texts are.
+/// The metadata key, in a field, for the type that its texts stand for.
 pub(crate) const FORM: &str = "form";
 
-/// Whether a field says that its texts are JSON.
+/// Whether a field declares its texts to be JSON.
 pub(crate) fn is_json_field(field: &Field) -> bool {
     let form = field.metadata().get(FORM).and_then(|form| Form::of(form));
     matches!(form, Some(Form::Json | Form::Jsonb))
@@ -76,15 +76,15 @@ impl Form {
         }
     }
 
-    /// The one of a name.
+    /// The form with a name.
     pub fn of(name: &str) -> Option<Form> {
         [Form::Uuid, Form::Json, Form::Jsonb].into_iter().find(|own| own.name() == name)
     }
 
-    /// A text as it is kept; `None`: as it is.
+    /// A text in its stored form; `None`: unchanged.
     ///
     /// # Errors
-    /// 22P02 it is no value of the type.
+    /// 22P02 it is not a value of the type.
     pub fn kept(self, text: &str) -> Result<Option<String>, Error> {
         let kept = match self {
             Form::Uuid => {

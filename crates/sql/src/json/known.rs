@@ -1,5 +1,5 @@
-//! The rule about what is known to be JSON: among the arguments of functions that make JSON it is put in as it is,
-//! texts in quotes; jsonb values are compared and sorted by value.
+//! The rule for values known to be JSON: functions that make JSON take them as they are, and texts in
+//! quotes; jsonb values are compared and sorted by value.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! PostgreSQL's functions that make JSON of values, change it, and take it apart.
+//! PostgreSQL's functions that make JSON from values, change it, and take it apart.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use super::value::{Json, quoted};
 use crate::arrays::shown::Shown;
 use crate::error::Error;
 
-/// What is made.
+/// The functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Made {
     /// to_jsonb(any).
     Value,
     Object,
     Array,
-    /// Of a list of values that are JSON: what jsonb_agg is made of.
+    /// From a list of JSON values: the basis of jsonb_agg.
     OfList,
-    /// A name and a value: what jsonb_object_agg is made of.
+    /// A name and a value: the basis of jsonb_object_agg.
     Pair,
     OfPairs,
     Set,
@@ -45,7 +45,7 @@ pub(crate) enum Made {
     ValueTexts,
 }
 
-/// Each function with its name, and whether it is of json, not jsonb.
+/// Each function with its name, and whether it is for json, not jsonb.
 const CALLS: &[(Made, &str, bool)] = &[
     (Made::Value, "to_jsonb", false),
     (Made::Value, "to_json", true),
@@ -76,7 +76,7 @@ pub(crate) struct MakeJson {
     made: Made,
     name: &'static str,
     is_text: bool,
-    /// Which arguments are JSON, where that is known.
+    /// The arguments that are JSON, if that is known.
     json: Vec<bool>,
     signature: Signature,
 }
@@ -85,7 +85,7 @@ fn failed(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// The function that makes this of values that are JSON or not.
+/// A function for values that are JSON or not.
 fn udf(at: usize, json: Vec<bool>) -> ScalarUDF {
     let (made, name, is_text) = CALLS[at];
     let any = vec![TypeSignature::VariadicAny, TypeSignature::Nullary];
@@ -93,20 +93,20 @@ fn udf(at: usize, json: Vec<bool>) -> ScalarUDF {
     ScalarUDF::new_from_impl(MakeJson { made, name, is_text, json, signature })
 }
 
-/// The one that stands for an operator.
+/// The function for an operator.
 pub(super) fn of_operator(wanted: Made) -> Option<ScalarUDF> {
     let at = CALLS.iter().position(|(made, ..)| *made == wanted)?;
     Some(udf(at, Vec::new()))
 }
 
-/// The same function, with what is known of its arguments.
+/// The same function, with what is known about its arguments.
 pub(super) fn with_known(call: &MakeJson, args: &[FieldRef]) -> Option<ScalarUDF> {
     let json: Vec<bool> = args.iter().map(|field| is_json_field(field)).collect();
     let at = CALLS.iter().position(|(_, name, _)| *name == call.name)?;
     (call.json != json).then(|| udf(at, json))
 }
 
-/// A value as JSON, where it is none already.
+/// A value as JSON, converted if it is not JSON already.
 struct Values<'a> {
     array: &'a ArrayRef,
     shown: Shown<'a>,
@@ -149,7 +149,7 @@ impl<'a> Values<'a> {
             }
             DataType::Timestamp(_, zone) => {
                 let text = text.replacen(' ', "T", 1);
-                // An offset of whole hours has its minutes there.
+                // An offset of whole hours is written with minutes there.
                 let is_short = zone.is_some() && text.len() > 3 && {
                     let end = &text[text.len() - 3..];
                     end.starts_with(['+', '-']) && end[1..].bytes().all(|b| b.is_ascii_digit())
@@ -183,21 +183,21 @@ impl MakeJson {
         }
     }
 
-    /// What an object is called by, of which each name has a value.
+    /// An object from alternating names and values.
     fn object(&self, values: &[Values<'_>], row: usize) -> Result<String> {
         let mut out = String::from("{");
         for (at, pair) in values.chunks(2).enumerate() {
             let name = pair[0].text(row)?;
             let name = name.ok_or_else(|| failed(no_name(at)))?;
             let comma = if at == 0 { "" } else { ", " };
-            // A String takes all.
+            // Writing to a String cannot fail.
             let _ = write!(out, "{comma}{} : {}", in_quotes(&name), pair[1].json(row)?);
         }
         out.push('}');
         self.kept(out)
     }
 
-    /// As json keeps it, or jsonb.
+    /// In the stored form of json, or jsonb.
     fn kept(&self, text: String) -> Result<String> {
         match self.is_text {
             true => Ok(text),
@@ -205,7 +205,7 @@ impl MakeJson {
         }
     }
 
-    /// JSON of the items of a list, which are JSON.
+    /// JSON from the items of a list, which are JSON.
     fn of_list(&self, array: &ArrayRef, row: usize) -> Result<Option<String>> {
         let Some(lists) = array.as_list_opt::<i32>().filter(|own| own.is_valid(row)) else {
             return Ok(None);
@@ -280,7 +280,7 @@ impl MakeJson {
         Ok(value.shown())
     }
 
-    /// The parts of a value, for which rows stand.
+    /// The parts of a value that become rows.
     fn parts(&self, own: &str) -> Result<Vec<Option<String>>> {
         let value = value_of(own).map_err(failed)?;
         let told = |value: &Json| match self.made {

@@ -22,7 +22,7 @@ use super::form::{Form, wrong_json};
 use super::value::{Json, read};
 use crate::rules::unbounded;
 
-/// What the keys of values begin with.
+/// The first byte of a key, by the type of the value.
 const NULL: u8 = 1;
 const TEXT: u8 = 2;
 const NUMBER: u8 = 3;
@@ -34,14 +34,14 @@ const OBJECT: u8 = 6;
 fn key_of(value: &Json) -> Vec<u8> {
     let mut key = Vec::new();
     match value {
-        // As PostgreSQL has it, for reasons of history.
+        // As in PostgreSQL, for historical reasons.
         Json::Array(items) if items.is_empty() => key.push(0),
         other => add(other, &mut key),
     }
     key
 }
 
-/// Adds the key of a value. It holds as many values inside of each other as a text that was read.
+/// Adds the key of a value. Its nesting is as deep as that of a parsed text.
 fn add(value: &Json, key: &mut Vec<u8>) {
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX).to_be_bytes();
     match value {
@@ -71,13 +71,13 @@ fn add(value: &Json, key: &mut Vec<u8>) {
     }
 }
 
-/// A text and its end, which comes before all that a longer one has there.
+/// A text and its terminator, which sorts before any continuation.
 fn end_text(text: &str, key: &mut Vec<u8>) {
     key.extend_from_slice(text.as_bytes());
     key.push(0);
 }
 
-/// A number of any length: its sign, the place of its first digit, its digits and their end.
+/// A number of any length: its sign, the position of its first digit, its digits and their terminator.
 fn number(digits: &str, key: &mut Vec<u8>) {
     let (is_negative, digits) = match digits.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -106,7 +106,7 @@ fn number(digits: &str, key: &mut Vec<u8>) {
     }
 }
 
-/// Whether an expression is jsonb, as far as it says so.
+/// Whether an expression is jsonb, according to its field.
 fn is_jsonb(expr: &Expr, schema: &DFSchema) -> bool {
     expr.to_field(schema).is_ok_and(|(_, field)| {
         let form = field.metadata().get(super::form::FORM);
@@ -121,10 +121,10 @@ fn key(expr: Expr) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![expr]))
 }
 
-/// Has jsonb values be compared by their keys; gives back what is no comparison of them.
+/// Makes a comparison of jsonb values use their keys; returns any other expression.
 ///
 /// # Errors
-/// The expression is as it is.
+/// The expression, unchanged.
 pub(super) fn compared(expr: Expr, schema: &DFSchema) -> std::result::Result<Expr, Box<Expr>> {
     use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
     let boxed = |expr: Box<Expr>| Box::new(key(*expr));
@@ -151,7 +151,7 @@ pub(super) fn compared(expr: Expr, schema: &DFSchema) -> std::result::Result<Exp
     }
 }
 
-/// Has a window, or an aggregate, take rows in the order of jsonb values; whether it changes.
+/// Makes a window, or an aggregate, take rows in the order of jsonb values; returns whether it has changed.
 pub(super) fn in_order(expr: &mut Expr, schema: &DFSchema) -> bool {
     let order = match expr {
         Expr::WindowFunction(own) => &mut own.params.order_by,
@@ -166,7 +166,7 @@ pub(super) fn in_order(expr: &mut Expr, schema: &DFSchema) -> bool {
     changed
 }
 
-/// Has rows be sorted by the keys of jsonb values.
+/// Makes a sort use the keys of jsonb values.
 pub(super) fn sorted(plan: LogicalPlan) -> LogicalPlan {
     let LogicalPlan::Sort(mut sort) = plan else { return plan };
     for own in &mut sort.expr {

@@ -1,11 +1,11 @@
-//! JSON values: read with the place of what is wrong, written as PostgreSQL shows jsonb, and looked into.
+//! JSON values: parsed with the position of errors, written as PostgreSQL shows jsonb, and searched.
 
 use std::fmt::Write;
 
-/// Values inside of each other, at most: more would threaten the stack.
+/// The deepest nesting: more would threaten the stack.
 const DEPTH_MAX: usize = 512;
 
-/// Digits that a number takes when its exponent is written out.
+/// The most digits of a number whose exponent is expanded.
 const DIGITS_MAX: i64 = 131_072;
 
 /// A value.
@@ -17,11 +17,11 @@ pub(crate) enum Json {
     Number(String),
     Text(String),
     Array(Vec<Json>),
-    /// The shorter names first, each once.
+    /// Shorter names first, each once.
     Object(Vec<(String, Json)>),
 }
 
-/// What is wrong with a text, and at which byte.
+/// The error in a text, and its byte position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub at: usize,
@@ -33,10 +33,10 @@ struct Reader<'a> {
     at: usize,
 }
 
-/// A text as a value.
+/// Parses a text.
 ///
 /// # Errors
-/// It is none.
+/// It is not JSON.
 pub(crate) fn read(text: &str) -> Result<Json, Wrong> {
     let mut reader = Reader { text: text.as_bytes(), at: 0 };
     let value = reader.value(0)?;
@@ -161,7 +161,7 @@ impl Reader<'_> {
             }
         }
         self.at += 1;
-        // Bytes of a text between quotes, which are no part of a letter.
+        // These bytes in a quoted text are never part of a multibyte character.
         String::from_utf8(out).map_err(|_| self.wrong("its letters are not UTF-8"))
     }
 
@@ -202,7 +202,7 @@ impl Reader<'_> {
         char.ok_or_else(|| self.wrong("half of a surrogate pair"))
     }
 
-    /// Four digits behind the `u` at which it stands.
+    /// Four digits after the `u` at the current position.
     fn hex(&mut self) -> Result<u32, Wrong> {
         let digits = self.text.get(self.at + 1..self.at + 5);
         let digits = digits.filter(|own| own.iter().all(u8::is_ascii_hexdigit));
@@ -278,10 +278,10 @@ fn written_out(is_negative: bool, whole: &str, part: &str, exponent: i64) -> Str
     }
 }
 
-/// An object: of a name that is there twice the last value counts.
+/// An object: if a name occurs twice, the last value counts.
 pub(crate) fn object(members: Vec<(String, Json)>) -> Json {
     let mut kept: Vec<(String, Json)> = members;
-    // The sort keeps the order of those of one name.
+    // The sort keeps the order of members with the same name.
     kept.sort_by(|(one, _), (other, _)| (one.len(), one).cmp(&(other.len(), other)));
     let mut made: Vec<(String, Json)> = Vec::with_capacity(kept.len());
     for (name, value) in kept {
@@ -306,7 +306,7 @@ pub(super) fn quoted(text: &str, out: &mut String) {
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
             c if c < ' ' => {
-                // A String takes all.
+                // Writing to a String cannot fail.
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
             c => out.push(c),
@@ -315,7 +315,7 @@ pub(super) fn quoted(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// A place from 0, or from the end where it is negative; `None`: there is none.
+/// An index from 0, or from the end if negative; `None`: it is out of range.
 fn place(at: i64, count: usize) -> Option<usize> {
     let at = match at < 0 {
         true => count.checked_sub(usize::try_from(at.unsigned_abs()).ok()?)?,
@@ -359,7 +359,7 @@ impl Json {
         out
     }
 
-    /// As `->>` gives it: a text without its quotes, nothing for null.
+    /// As `->>` returns it: a text without its quotes, NULL for null.
     pub fn text(&self) -> Option<String> {
         match self {
             Json::Null => None,
@@ -368,7 +368,7 @@ impl Json {
         }
     }
 
-    /// What kind of value it is.
+    /// The type of the value.
     pub fn kind(&self) -> &'static str {
         match self {
             Json::Null => "null",
@@ -380,19 +380,19 @@ impl Json {
         }
     }
 
-    /// The value of a name.
+    /// The value of a member.
     pub fn member(&self, name: &str) -> Option<&Json> {
         let Json::Object(members) = self else { return None };
         members.iter().find(|(own, _)| own == name).map(|(_, value)| value)
     }
 
-    /// The item at a place: from 0, or from the end where it is negative.
+    /// The item at an index: from 0, or from the end if negative.
     pub fn item(&self, at: i64) -> Option<&Json> {
         let Json::Array(items) = self else { return None };
         items.get(place(at, items.len())?)
     }
 
-    /// What a path leads to: names, and places of items.
+    /// The value at a path of names and indexes.
     pub fn at_path<'a>(&'a self, path: &[String]) -> Option<&'a Json> {
         path.iter().try_fold(self, |value, step| match value {
             Json::Object(_) => value.member(step),
@@ -401,7 +401,7 @@ impl Json {
         })
     }
 
-    /// Whether a name, or a text among items, is there.
+    /// Whether there is a member of that name, or an item that is that text.
     pub fn has(&self, name: &str) -> bool {
         match self {
             Json::Object(_) => self.member(name).is_some(),
@@ -411,7 +411,7 @@ impl Json {
         }
     }
 
-    /// Whether all of another value is in this one.
+    /// Whether this value contains another one.
     pub fn contains(&self, other: &Json) -> bool {
         match (self, other) {
             (Json::Object(_), Json::Object(wanted)) => wanted
@@ -427,7 +427,7 @@ impl Json {
         }
     }
 
-    /// Whether it is equal by value: of numbers the zeros at their ends do not count.
+    /// Whether it is equal by value: trailing zeros of numbers do not count.
     pub fn is_same(&self, other: &Json) -> bool {
         fn plain(digits: &str) -> &str {
             match digits.contains('.') {
@@ -441,7 +441,7 @@ impl Json {
         }
     }
 
-    /// Puts a value where a path leads; `creates`: also where there is none yet.
+    /// Sets the value at a path; `creates`: even if there is none yet.
     pub fn set(&mut self, path: &[String], with: Json, creates: bool) {
         let Some((step, rest)) = path.split_first() else { return };
         match self {
@@ -468,7 +468,7 @@ impl Json {
         }
     }
 
-    /// Takes away the member of a name, or texts that are it.
+    /// Removes the member of a name, or the items that are that text.
     pub fn remove_name(&mut self, name: &str) {
         match self {
             Json::Object(members) => members.retain(|(own, _)| own != name),
@@ -477,7 +477,7 @@ impl Json {
         }
     }
 
-    /// Takes away the item at a place.
+    /// Removes the item at an index.
     pub fn remove_at(&mut self, at: i64) {
         if let Json::Array(items) = self
             && let Some(at) = place(at, items.len())
@@ -486,7 +486,7 @@ impl Json {
         }
     }
 
-    /// Takes away what a path leads to.
+    /// Removes the value at a path.
     pub fn remove_path(&mut self, path: &[String]) {
         let Some((step, rest)) = path.split_first() else { return };
         match self {
@@ -510,7 +510,7 @@ impl Json {
         }
     }
 
-    /// Takes away members that are null.
+    /// Removes members that are null.
     pub fn strip(&mut self) {
         match self {
             Json::Object(members) => {
@@ -522,7 +522,7 @@ impl Json {
         }
     }
 
-    /// Both, as `||` puts them together.
+    /// Both, concatenated as by `||`.
     pub fn with(self, other: Json) -> Json {
         match (self, other) {
             (Json::Object(mut own), Json::Object(more)) => {

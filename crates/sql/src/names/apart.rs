@@ -31,7 +31,7 @@ use crate::walk::visit;
 /// The function's name.
 const APART: &str = "__apart";
 
-/// Marks what would have one name in each SELECT of a statement or query.
+/// Marks the expressions in each SELECT of a statement or query that would get the same name.
 pub(crate) fn tell_apart<T: VisitMut>(ast: &mut T) {
     let _: ControlFlow<()> = visit(ast, &mut Queries);
 }
@@ -53,7 +53,7 @@ impl VisitorMut for Queries {
     }
 }
 
-/// Each SELECT of a query, the only one with what it is sorted by.
+/// Each SELECT of a query; if it is the only one, together with the ORDER BY.
 fn in_selects(body: &mut SetExpr, order: Vec<&mut Expr>) {
     match body {
         SetExpr::Select(select) => {
@@ -83,7 +83,7 @@ fn in_selects(body: &mut SetExpr, order: Vec<&mut Expr>) {
     }
 }
 
-/// What a SELECT is grouped by, also by the place or the name of what is selected.
+/// The GROUP BY expressions of a SELECT, also if given by the position or the name of an item.
 fn named_groups(group_by: &GroupByExpr, items: &[SelectItem]) -> Vec<Expr> {
     let GroupByExpr::Expressions(groups, _) = group_by else { return Vec::new() };
     let selected = |at: usize| match items.get(at.checked_sub(1)?)? {
@@ -125,7 +125,7 @@ fn mark(mut parts: Vec<&mut Expr>, groups: &[Expr]) {
         return;
     }
     let marked = |expr: &mut Expr| {
-        // The subquery of ANY is no value by itself.
+        // The subquery of ANY is not a value by itself.
         if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = expr {
             bare(right);
         }
@@ -141,7 +141,7 @@ fn mark(mut parts: Vec<&mut Expr>, groups: &[Expr]) {
     }
 }
 
-/// Takes the mark from an expression.
+/// Removes the mark from an expression.
 fn bare(expr: &mut Expr) {
     let Expr::Function(function) = expr else { return };
     let FunctionArguments::List(list) = &mut function.args else { return };
@@ -153,7 +153,8 @@ fn bare(expr: &mut Expr) {
     }
 }
 
-/// The text of an expression, the same however it is written: `x::text`, `CAST(t.X AS TEXT)`, `(x)::text`.
+/// The canonical text of an expression, the same for each way to write it: `x::text`,
+/// `CAST(t.X AS TEXT)`, `(x)::text`.
 fn canonical(expr: &Expr) -> String {
     let mut own = expr.clone();
     let act = |expr: &mut Expr| match expr {
@@ -173,7 +174,7 @@ fn canonical(expr: &Expr) -> String {
     own.to_string()
 }
 
-/// What DataFusion's names do not tell of.
+/// Whether DataFusion's names omit an expression.
 fn is_left_out(expr: &Expr) -> bool {
     matches!(
         expr,
@@ -188,7 +189,7 @@ fn is_left_out(expr: &Expr) -> bool {
         if matches!(**inner, Expr::BinaryOp { .. } | Expr::UnaryOp { .. }))
 }
 
-/// Expressions by what their names would have of them.
+/// Expressions by the names that they would get.
 #[derive(Default)]
 struct Named(BTreeMap<String, BTreeMap<String, BTreeSet<String>>>);
 
@@ -213,14 +214,14 @@ impl Named {
         same.insert(canonical(expr), left_out);
     }
 
-    /// The texts of what makes the difference between those of one name.
+    /// The texts of the parts that distinguish expressions with the same name.
     fn unclear(self) -> BTreeSet<String> {
         let several = self.0.into_values().filter(|same| same.len() > 1);
         several.flat_map(BTreeMap::into_values).flatten().collect()
     }
 }
 
-/// An expression without what its name leaves out.
+/// An expression without the parts that its name omits.
 fn without(expr: &mut Expr) {
     let placeholder = || Expr::Identifier(Ident::new("_"));
     *expr = match std::mem::replace(expr, placeholder()) {
@@ -235,9 +236,9 @@ fn without(expr: &mut Expr) {
     };
 }
 
-/// Acts on the expressions of a SELECT, from below, not on those of its subqueries.
+/// Acts on the expressions of a SELECT, bottom up, but not on those of its subqueries.
 pub(crate) struct Within<F> {
-    /// How many queries further in: 0 to begin with.
+    /// The nesting depth of queries: 0 at the start.
     pub(crate) depth: usize,
     pub(crate) act: F,
 }
@@ -263,7 +264,7 @@ impl<F: FnMut(&mut Expr)> VisitorMut for Within<F> {
     }
 }
 
-/// The function: its first argument.
+/// The function: it returns its first argument.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Apart {
     signature: Signature,
@@ -310,7 +311,7 @@ impl ScalarUDFImpl for Apart {
     }
 }
 
-/// The rule that takes the function away. It comes first.
+/// The rule that removes the function. It runs first.
 #[derive(Debug)]
 pub(crate) struct NamedApart;
 

@@ -7,15 +7,15 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::folded;
 
-/// What a column is called that has nothing to be called by.
+/// The name of a column for which there is no better one.
 const UNKNOWN: &str = "?column?";
 
-/// The name of a column that is this expression.
+/// The name of a column with this expression.
 pub(crate) fn name(expr: &Expr) -> String {
     found(expr).map_or_else(|| UNKNOWN.to_owned(), |(name, _)| name)
 }
 
-/// A name, and whether it stays where the value is cast; `None`: the expression has none.
+/// A name, and whether it survives a cast; `None`: the expression has none.
 fn found(expr: &Expr) -> Option<(String, bool)> {
     let strong = |name: &str| Some((name.to_owned(), true));
     match expr {
@@ -79,7 +79,7 @@ fn of_query(query: &Query) -> Option<String> {
     }
 }
 
-/// What PostgreSQL calls a type.
+/// PostgreSQL's name of a type.
 fn name_of_type(own: &DataType) -> String {
     use DataType as T;
     let zoned = |name: &str, zone: &TimezoneInfo| match zone {

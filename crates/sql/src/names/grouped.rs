@@ -1,6 +1,6 @@
 //! Columns that are functionally dependent on a primary key: a query that groups by the key may show
-//! them, as they become GROUP BY columns too. They are added to the statement, not declared to
-//! DataFusion, whose rules would believe in the key above UNNEST and in ROLLUP too.
+//! them, because they are added to GROUP BY. They are added to the statement, not declared to
+//! DataFusion, whose rules would trust in the key above UNNEST and in ROLLUP too.
 
 use std::ops::ControlFlow;
 
@@ -21,8 +21,8 @@ pub(crate) struct Keyed {
     pub key: Vec<String>,
 }
 
-/// Adds the columns that each SELECT shows and that the primary keys it groups by decide. `keyed`: what a name of a
-/// table stands for, if it has a primary key.
+/// Adds the columns that each SELECT shows and that depend on the primary keys it groups by. `keyed`:
+/// looks up the table that a name stands for, if it has a primary key.
 pub(crate) fn group_by_keys<T: VisitMut>(
     ast: &mut T,
     keyed: &dyn Fn(&ObjectName) -> Option<Keyed>,
@@ -53,7 +53,7 @@ struct Relation {
     of: Keyed,
 }
 
-/// The column that an expression names: of which relation, if it says so, and its name.
+/// The column that an expression names: its qualifier, if any, and its name.
 fn column_of(expr: &Expr) -> Option<(Option<String>, String)> {
     match expr {
         Expr::Identifier(own) => Some((None, folded(own))),
@@ -66,7 +66,7 @@ fn column_of(expr: &Expr) -> Option<(Option<String>, String)> {
     }
 }
 
-/// Which relation has the column of an expression, and its name; `None`: none, or several.
+/// The relation that has the column of an expression, and the column's name; `None`: none, or several.
 fn owner(relations: &[Relation], expr: &Expr) -> Option<(usize, String)> {
     let (table, column) = column_of(expr)?;
     let has = |relation: &Relation| {
@@ -78,7 +78,7 @@ fn owner(relations: &[Relation], expr: &Expr) -> Option<(usize, String)> {
     found.next().is_none().then_some((at, column))
 }
 
-/// What a member of GROUP BY is: itself, or the item that it names by its place or alias.
+/// What a member of GROUP BY stands for: itself, or the item at its position or with its alias.
 fn meant<'a>(select: &'a Select, expr: &'a Expr) -> &'a Expr {
     let item = match expr {
         Expr::Value(value) => match &value.value {
@@ -119,7 +119,7 @@ impl Queries<'_> {
             return;
         }
         let relations = self.relations(select);
-        // A name is that of a column, before it is that of an item.
+        // A name is first looked up as a column, then as an alias.
         let of_group = |expr: &Expr| {
             owner(&relations, expr).or_else(|| owner(&relations, meant(select, expr)))
         };
@@ -166,7 +166,7 @@ impl Queries<'_> {
     }
 }
 
-/// The columns that a SELECT shows, asks for, or sorts by, each once.
+/// The columns in the select list, the conditions and the ORDER BY of a SELECT, each once.
 fn shown(select: &Select, relations: &[Relation], order: &[Expr]) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut add = |own: (usize, String)| {

@@ -1,7 +1,7 @@
 //! References from subqueries to outer tables, told apart from fields of a column.
 //!
 //! In `SELECT .. FROM dept WHERE EXISTS (SELECT .. FROM emp WHERE emp.dept = dept.id)` DataFusion takes
-//! `dept.id` for a field of the column `emp.dept`. In SQL a name before a point is a table's whenever
+//! `dept.id` for a field of the column `emp.dept`. In SQL a name before a dot is a table's whenever
 //! there is a table of that name. So the reference is written with a schema, which a column cannot have.
 
 use std::collections::BTreeMap;
@@ -14,22 +14,22 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::{MARK, folded};
 
-/// Writes references to tables outside with a schema.
+/// Qualifies references to outer tables with a schema.
 pub(crate) fn qualify<T: VisitMut>(ast: &mut T) {
     let _: ControlFlow<()> = visit(ast, &mut References::default());
 }
 
-/// The tables that can be referred to, from outside to inside.
+/// The tables that can be referred to, from outermost to innermost.
 #[derive(Default)]
 struct References {
     scopes: Vec<Scope>,
-    /// How many queries the place is in.
+    /// The nesting depth of the current query.
     depth: usize,
 }
 
 struct Scope {
     depth: usize,
-    /// Names, with the schema that they were written with.
+    /// Names, with the schemas that they were written with.
     tables: BTreeMap<String, Option<Ident>>,
 }
 
@@ -40,7 +40,7 @@ impl References {
         self.scopes.push(Scope { depth: self.depth, tables });
     }
 
-    /// The schema of a table of this name, if it is one outside.
+    /// The schema of a table of this name, if it is an outer one.
     fn outside(&self, name: &str) -> Option<Ident> {
         let found = self.scopes.iter().rev().find(|scope| scope.tables.contains_key(name))?;
         let any = || Ident::with_quote('"', MARK.to_string());
@@ -81,7 +81,8 @@ fn add_all(from: &TableWithJoins, tables: &mut BTreeMap<String, Option<Ident>>) 
 impl VisitorMut for References {
     type Break = ();
 
-    // What a query is sorted by is not in its SELECT, and a SELECT of a set operation in no query of its own.
+    // The ORDER BY of a query is not in its SELECT, and a SELECT of a set operation is not in a query of
+    // its own.
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         self.depth += 1;
         if let SetExpr::Select(select) = query.body.as_ref() {

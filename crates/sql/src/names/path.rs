@@ -7,16 +7,16 @@ use cellar_instance::catalog::{Catalog, name};
 
 use crate::error::Error;
 
-/// The schema of the user's name, of which there is none yet.
+/// The schema with the user's name, which does not exist yet.
 const USER: &str = "$user";
 
-/// How the schema of what lasts as long as a session is called in statements.
+/// The name, in statements, of the schema for temporary objects.
 pub(crate) const TEMPORARY: &str = "pg_temp";
 
 /// Schemas of ours, which the catalog does not have.
 pub(crate) const SYSTEM: [&str; 3] = ["cellar", "information_schema", "pg_catalog"];
 
-/// Schemas in the order in which names are looked for.
+/// Schemas in the order in which names are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SearchPath(pub Vec<String>);
 
@@ -24,7 +24,7 @@ impl SearchPath {
     /// A path as text: names separated by commas, quoted unless they are in lower case.
     ///
     /// # Errors
-    /// 22023 it is none.
+    /// 22023 it is not a path.
     pub fn of_text(text: &str) -> Result<SearchPath, Error> {
         let wrong = || {
             Error::new(68, "22023", format!("invalid list of schemas: \"{text}\""))
@@ -96,9 +96,9 @@ struct State {
     session: SearchPath,
     /// SET LOCAL: until the transaction ends.
     local: Option<SearchPath>,
-    /// What it was when the transaction began.
+    /// The path when the transaction began.
     before: Option<SearchPath>,
-    /// What it was at savepoints, by their names: the session's, and that of SET LOCAL.
+    /// The paths at savepoints, by their names: the session's, and that of SET LOCAL.
     savepoints: Vec<(String, SearchPath, Option<SearchPath>)>,
 }
 
@@ -108,13 +108,13 @@ impl State {
     }
 }
 
-/// The search path of a session, and the schema of what lasts as long as that.
+/// The search path of a session, and its schema for temporary objects.
 pub(crate) struct Paths {
     state: Mutex<State>,
-    /// The session's own schema.
+    /// The session's temporary schema.
     temporary: String,
     has_temporary: AtomicBool,
-    /// It is as it was when the session began, and nothing lasts as long as that.
+    /// The path is the initial one, and there are no temporary objects.
     is_plain: AtomicBool,
 }
 
@@ -125,7 +125,7 @@ impl std::fmt::Debug for Paths {
 }
 
 impl Paths {
-    /// That of a session with this number.
+    /// The search path of the session with this number.
     pub fn new(session: u64) -> Paths {
         Paths {
             state: Mutex::default(),
@@ -145,17 +145,17 @@ impl Paths {
         self.is_plain.store(is_plain, Ordering::Relaxed);
     }
 
-    /// Whether names without a schema are those of `public`.
+    /// Whether names without a schema refer to `public`.
     pub fn is_plain(&self) -> bool {
         self.is_plain.load(Ordering::Relaxed)
     }
 
-    /// The path as it was said.
+    /// The path as it was set.
     pub fn current(&self) -> SearchPath {
         self.state().current().clone()
     }
 
-    /// SET, or SET LOCAL; `None`: as it was when the session began.
+    /// SET, or SET LOCAL; `None`: the path at the start of the session.
     pub fn set(&self, path: Option<SearchPath>, is_local: bool) {
         let mut state = self.state();
         let path = path.unwrap_or_default();
@@ -180,7 +180,7 @@ impl Paths {
         state.savepoints.push(kept);
     }
 
-    /// ROLLBACK TO: the path is what it was there.
+    /// ROLLBACK TO: restores the path of the savepoint.
     pub fn back_to(&self, name: &str) {
         let mut state = self.state();
         let Some(at) = state.savepoints.iter().rposition(|(own, ..)| own == name) else { return };
@@ -198,7 +198,7 @@ impl Paths {
         }
     }
 
-    /// It has ended.
+    /// A transaction has ended.
     pub fn end(&self, is_committed: bool) {
         let mut state = self.state();
         let before = state.before.take();
@@ -210,17 +210,17 @@ impl Paths {
         self.settle(&state);
     }
 
-    /// The session's own schema.
+    /// The session's temporary schema.
     pub fn temporary(&self) -> &str {
         &self.temporary
     }
 
-    /// Whether there is, or was, something in it.
+    /// Whether it contains, or has contained, anything.
     pub fn has_temporary(&self) -> bool {
         self.has_temporary.load(Ordering::Relaxed)
     }
 
-    /// Something is made in the session's own schema.
+    /// Records that an object is created in the session's temporary schema.
     pub fn set_temporary(&self) {
         let state = self.state();
         self.has_temporary.store(true, Ordering::Relaxed);
@@ -232,8 +232,7 @@ impl Paths {
         if said == TEMPORARY { &self.temporary } else { said }
     }
 
-    /// The schemas of the path that there are, in their order; with the session's own one, where names of tables
-    /// are looked for.
+    /// The existing schemas of the path, in order; for names of tables, with the session's temporary one.
     pub fn schemas(&self, catalog: &Catalog, with_temporary: bool) -> Vec<String> {
         let path = self.current().0;
         let is_named = path.iter().any(|schema| schema == TEMPORARY);
@@ -254,7 +253,7 @@ impl Paths {
         found
     }
 
-    /// What a plan depends on beside its statement, for its key in a cache.
+    /// What a plan depends on besides its statement, for its key in a cache.
     pub fn key(&self) -> String {
         let mark = if self.has_temporary() { "+" } else { "" };
         format!("\u{0}{}{mark}", self.current())

@@ -21,17 +21,17 @@ use crate::walk::visit;
 /// Functions whose first argument is the name of a sequence.
 const OF_SEQUENCES: [&str; 3] = ["nextval", "currval", "setval"];
 
-/// What names stand for in a session, at one time.
+/// The objects that names stand for in a session, at one point in time.
 pub(crate) struct Resolver<'a> {
     pub catalog: &'a Catalog,
     pub paths: &'a Paths,
-    /// Names that are no tables of the catalog: views of the session, and ours.
+    /// Whether a name is not a table of the catalog: a view of the session, or one of ours.
     pub is_own: &'a dyn Fn(&str) -> bool,
-    /// Schemas of the path.
+    /// The schemas of the path.
     path: Vec<String>,
 }
 
-/// An object as the catalog knows it.
+/// The name by which the catalog knows an object.
 pub(crate) fn key_name(key: &str) -> ObjectName {
     ObjectName::from(vec![Ident::with_quote('"', key)])
 }
@@ -48,7 +48,7 @@ fn no_table(name: &str) -> Error {
         .next("name its schema, or set search_path")
 }
 
-/// The schema of a name, if it says one, and the name.
+/// The schema of a name, if it has one, and the name itself.
 fn parts_of(name: &ObjectName) -> Option<(Option<String>, String)> {
     let idents = name.0.iter().map(ObjectNamePart::as_ident);
     let idents = idents.collect::<Option<Vec<&Ident>>>()?;
@@ -85,7 +85,7 @@ impl<'a> Resolver<'a> {
         Resolver { catalog, paths, is_own, path: paths.schemas(catalog, true) }
     }
 
-    /// The key of what is there; `None`: the name stays as it is.
+    /// The key of an existing object; `None`: the name stays as it is.
     ///
     /// # Errors
     /// 42P01 it is in `public`, which is not in the path.
@@ -116,7 +116,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The key of a name that is there.
+    /// The key of a name that exists.
     ///
     /// # Errors
     /// 42P01 it is in `public`, which is not in the path.
@@ -125,10 +125,10 @@ impl<'a> Resolver<'a> {
         self.found(schema.as_deref(), &own)
     }
 
-    /// Writes a name that is there as its key; whether it is another one then.
+    /// Replaces a name that exists by its key; returns whether that changed it.
     ///
     /// # Errors
-    /// As of [`Resolver::key`].
+    /// Those of [`Resolver::key`].
     pub fn resolve(&self, name: &mut ObjectName) -> Result<bool, Error> {
         let key = self.key(name)?;
         let is_other = key.is_some();
@@ -138,10 +138,10 @@ impl<'a> Resolver<'a> {
         Ok(is_other)
     }
 
-    /// The same of a reference.
+    /// The same for a reference.
     ///
     /// # Errors
-    /// As of [`Resolver::key`].
+    /// Those of [`Resolver::key`].
     pub fn resolve_reference(&self, reference: &mut TableReference) -> Result<(), Error> {
         if let Some(key) = self.found(reference.schema(), reference.table())? {
             *reference = TableReference::bare(key);
@@ -180,10 +180,10 @@ impl<'a> Resolver<'a> {
     /// Replaces the name of an object that is to be created by its key.
     ///
     /// # Errors
-    /// As of [`Resolver::made`].
+    /// Those of [`Resolver::made`].
     pub fn resolve_made(&self, name: &mut ObjectName) -> Result<bool, Error> {
         let Some((schema, own)) = parts_of(name) else { return Ok(false) };
-        // Names of ours are refused elsewhere, in other words.
+        // Names of ours are refused elsewhere, with another message.
         if schema.as_deref().is_some_and(|schema| SYSTEM.contains(&schema))
             || (schema.is_none() && (self.is_own)(&own))
         {
@@ -194,10 +194,10 @@ impl<'a> Resolver<'a> {
         Ok(key.contains(name::SEPARATOR))
     }
 
-    /// Writes all names that a part of a statement reads as their keys; whether one is another then.
+    /// Replaces all names that a part of a statement reads by their keys; returns whether that changed any.
     ///
     /// # Errors
-    /// As of [`Resolver::key`].
+    /// Those of [`Resolver::key`].
     pub fn resolve_within<T: VisitMut>(&self, part: &mut T) -> Result<bool, Error> {
         let mut walk =
             Walk { resolver: self, ctes: Vec::new(), doubled: BTreeSet::new(), has_changed: false };
@@ -207,7 +207,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Writes the name of an enum type as its key.
+    /// Replaces the name of an enum type by its key.
     pub fn resolve_type(&self, said: &mut DataType) -> bool {
         let name = match said {
             DataType::Array(ArrayElemTypeDef::SquareBracket(inner, _)) => {
@@ -232,7 +232,7 @@ impl<'a> Resolver<'a> {
         Ok(key.map(|key| format!("\"{}\"", key.replace('"', "\"\""))))
     }
 
-    /// Whether a schema is one whose objects are known by keys.
+    /// Whether the objects of a schema are known by keys.
     fn is_keyed(&self, schema: &str) -> bool {
         let schema = self.paths.schema(schema);
         schema == self.paths.temporary()
@@ -243,9 +243,9 @@ impl<'a> Resolver<'a> {
 /// A walk over a statement.
 struct Walk<'a> {
     resolver: &'a Resolver<'a>,
-    /// The names that WITH gives, from outside to inside.
+    /// The names of WITH queries, from outermost to innermost.
     ctes: Vec<BTreeSet<String>>,
-    /// Names of tables of several schemas in one FROM.
+    /// Table names that occur with several schemas in one FROM.
     doubled: BTreeSet<String>,
     has_changed: bool,
 }
@@ -260,7 +260,7 @@ impl Walk<'_> {
             if recursive && let Some(names) = self.ctes.last_mut() {
                 names.insert(own.clone());
             }
-            // Its own name is that of a table outside here, where it is not recursive.
+            // Unless WITH is recursive, its own name refers to an outer table here.
             if let ControlFlow::Break(error) = visit(cte.query.as_mut(), self) {
                 return Err(error);
             }
@@ -303,7 +303,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A column, or all of them, of a table that is said with its schema: by the name that the table has now.
+    /// A column, or all columns, of a table that is written with its schema: qualified by the table's
+    /// new name.
     fn qualifier(&mut self, parts: &mut Vec<Ident>, behind: usize) {
         let Some(at) = parts.len().checked_sub(behind + 2) else { return };
         let (schema, table) = (folded(&parts[at]), folded(&parts[at + 1]));
@@ -311,7 +312,7 @@ impl Walk<'_> {
             return;
         }
         let is_doubled = self.doubled.contains(&table);
-        // In a query a schema before it tells a table outside from a column: see `outer`.
+        // Within a query, a schema in front distinguishes an outer table from a column: see `outer`.
         if behind > 0 && !is_doubled && !self.ctes.is_empty() {
             return;
         }

@@ -1,6 +1,6 @@
-//! The aggregate function `avg`, of decimals rounded to the nearest value of its type; DataFusion's
-//! truncates after the last digit, so it is asked here for one digit more. Of integers it is a decimal,
-//! as in PostgreSQL (`whole_average.rs`). All else is DataFusion's.
+//! The aggregate function `avg`: for decimals, rounded to the nearest value of its type; DataFusion's
+//! truncates after the last digit, so it is asked for one more digit here. For integers it is a decimal,
+//! as in PostgreSQL (`whole_average.rs`). Everything else is DataFusion's.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) struct Average {
 }
 
 impl Average {
-    /// The function, to be registered in the place of DataFusion's.
+    /// The function, to be registered in place of DataFusion's.
     pub(crate) fn udaf() -> AggregateUDF {
         let signature = Signature::user_defined(Volatility::Immutable);
         AggregateUDF::new_from_impl(Average { others: avg_udaf(), signature })
@@ -37,7 +37,7 @@ fn is_whole(args: &AccumulatorArgs) -> bool {
     args.expr_fields.first().is_some_and(|field| field.data_type().is_integer())
 }
 
-/// The type with a digit more behind the point; `None`: it has none, or DataFusion's result is exact.
+/// The type with one more digit after the point; `None`: there is none, or DataFusion's result is exact.
 fn finer(result: &FieldRef) -> Option<FieldRef> {
     match result.data_type() {
         DataType::Decimal128(precision, scale) if *precision < DECIMAL128_MAX_PRECISION => {
@@ -165,7 +165,8 @@ impl Accumulator for Rounded {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        // A cast to fewer digits rounds halves away from zero; what was cut before cannot make a half.
+        // A cast to fewer digits rounds halves away from zero; the digits truncated before cannot
+        // produce a half.
         self.inner.evaluate()?.cast_to(&self.result)
     }
 

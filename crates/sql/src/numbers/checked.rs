@@ -1,7 +1,7 @@
 //! Addition, subtraction, multiplication and negation that fail on overflow.
 //!
-//! DataFusion's own wrap, and its decimals may have more digits than their type. To DataFusion these are
-//! functions; they keep the column names that the operators would give.
+//! DataFusion's own wrap around, and its decimals may exceed the precision of their type. To DataFusion
+//! these are functions; they keep the column names that the operators would give.
 
 use std::sync::Arc;
 
@@ -23,21 +23,21 @@ use datafusion::physical_expr_common::datum::apply;
 
 use crate::rules::unbounded;
 
-/// What is computed.
+/// The operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Arithmetic {
-    /// A sum.
+    /// Addition.
     Add,
-    /// A difference.
+    /// Subtraction.
     Subtract,
-    /// A product.
+    /// Multiplication.
     Multiply,
-    /// The negative of one number.
+    /// Negation.
     Negate,
 }
 
 impl Arithmetic {
-    /// The operator that it is of two numbers.
+    /// The binary operator.
     pub(crate) fn operator(self) -> Operator {
         match self {
             Arithmetic::Add => Operator::Plus,
@@ -62,7 +62,7 @@ impl Checked {
         Arc::new(ScalarUDF::new_from_impl(Checked { arithmetic, signature }))
     }
 
-    /// What it computes.
+    /// The operation.
     pub(crate) fn arithmetic(&self) -> Arithmetic {
         self.arithmetic
     }
@@ -144,7 +144,7 @@ impl ScalarUDFImpl for Checked {
     }
 }
 
-/// Fails where a decimal has more digits than its type, which 128 bits can hold.
+/// Fails if a decimal exceeds the precision of its type, which 128 bits can hold.
 fn check_digits(value: &ColumnarValue) -> Result<()> {
     match value.data_type() {
         DataType::Decimal128(precision, _) if precision == DECIMAL128_MAX_PRECISION => {
@@ -167,7 +167,7 @@ fn check_values<T: DecimalType>(array: &ArrayRef, precision: u8) -> Result<()> {
     }
 }
 
-/// The error for a number of more digits than there are.
+/// The error for a number that exceeds a precision.
 pub(crate) fn beyond_digits(digits: &str, precision: u8) -> ArrowError {
     ArrowError::ArithmeticOverflow(format!("{digits} has more than {precision} digits"))
 }

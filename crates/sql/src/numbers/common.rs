@@ -1,9 +1,9 @@
 //! The common type in which numbers of two kinds are compared, added or put in one column, where
 //! DataFusion would choose one that loses values.
 //!
-//! A floating-point number beside a decimal or a whole number makes both double precision, as in
-//! PostgreSQL; DataFusion compares in DECIMAL(30, 15), where small values vanish and large ones fail.
-//! Decimals whose digits do not fit 38 together are compared with 76.
+//! A floating-point number beside a decimal or an integer makes both double precision, as in PostgreSQL;
+//! DataFusion compares in DECIMAL(30, 15), where small values vanish and large ones fail. Decimals that
+//! together need more than 38 digits are compared with 76.
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ use crate::numbers::float::key;
 use crate::rules::each_expression;
 use crate::walk::WalkPlan;
 
-/// Functions whose arguments become one type.
+/// Functions whose arguments get a common type.
 const UNITING: [&str; 8] =
     ["coalesce", "nvl", "ifnull", "nvl2", "nullif", "greatest", "least", "make_array"];
 
-/// The rule. It comes before DataFusion's own choice of types.
+/// The rule. It runs before DataFusion chooses types.
 #[derive(Debug, Default)]
 pub(crate) struct CommonNumbers;
 
@@ -63,7 +63,7 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(rewritten.data.recompute_schema()?))
 }
 
-/// The type for numbers of these types; `None`: whichever DataFusion takes is right.
+/// The common type of numbers of these types; `None`: DataFusion's choice is right.
 fn common_of(types: &[DataType], is_compared: bool) -> Option<DataType> {
     if let Some(instant) = common_instant(types) {
         return Some(instant);
@@ -77,7 +77,7 @@ fn common_of(types: &[DataType], is_compared: bool) -> Option<DataType> {
     let is_double = |t: &&&DataType| **t == &DataType::Float64;
     if has_float {
         let has_decimal = numbers.iter().any(|t| t.is_decimal());
-        // With a double, whole numbers become doubles anyway.
+        // With a double, integers become doubles anyway.
         let is_wrong = has_decimal || (has_other && !numbers.iter().any(|t| is_double(&t)));
         return is_wrong.then_some(DataType::Float64);
     }
@@ -95,7 +95,7 @@ fn common_of(types: &[DataType], is_compared: bool) -> Option<DataType> {
         .then(|| DataType::Decimal256(precision.min(most) as u8, digits.1.min(most) as i8))
 }
 
-/// Digits that numbers of a type have before and behind the point.
+/// Digits before and after the point of numbers of a type.
 fn digits_of(data_type: &DataType) -> Option<(i16, i16)> {
     Some(match data_type {
         DataType::Decimal32(p, s)
@@ -111,8 +111,8 @@ fn digits_of(data_type: &DataType) -> Option<(i16, i16)> {
     })
 }
 
-/// An expression of numbers as one of that type. A literal is read anew from its digits: a division by
-/// a power of ten would round twice.
+/// A numeric expression converted to that type. A literal is converted from its digits: a division by a
+/// power of ten would round twice.
 fn to_type(expr: Expr, data_type: &DataType, schema: &DFSchema) -> Result<Expr> {
     if let Expr::Literal(scalar, metadata) = &expr
         && let Some(double) = as_double(scalar, data_type)
@@ -201,7 +201,7 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 && let DataType::Decimal128(precision @ ..38, scale @ 1..) =
                     number.get_type(schema)?
             {
-                // 9.9 is 10, a digit more.
+                // 9.9 becomes 10, with one more digit.
                 *number = cast(std::mem::take(number), DataType::Decimal128(precision + 1, scale));
                 let whole = Expr::ScalarFunction(ScalarFunction { func, args });
                 return Ok(Transformed::yes(cast(whole, DataType::Decimal128(precision + 1, 0))));
@@ -223,7 +223,7 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
-/// Makes numbers of one type of these; whether that changed any.
+/// Converts these to numbers of one type; returns whether that changed any.
 fn unite(exprs: &mut [Expr], is_compared: bool, schema: &DFSchema) -> Result<bool> {
     let types = types_of(&*exprs, schema)?;
     let Some(common) = common_of(&types, is_compared).or_else(|| of_texts(exprs, &types)) else {
@@ -235,7 +235,7 @@ fn unite(exprs: &mut [Expr], is_compared: bool, schema: &DFSchema) -> Result<boo
     Ok(true)
 }
 
-/// The type of which constant texts are written, beside values of one type that is none of text.
+/// The type for text constants beside values of a single type that is not text.
 fn of_texts(exprs: &[Expr], types: &[DataType]) -> Option<DataType> {
     let is_constant = |expr: &Expr| matches!(expr, Expr::Literal(_, _));
     let mut others =
@@ -258,7 +258,7 @@ fn of_case(case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         None => None,
     };
-    // A look-up would go by the bits: both zeros, and every NaN, are equal.
+    // A look-up would compare bits: both zeros, and all NaNs, are equal.
     let expr = match expr {
         Some(expr) if expr.get_type(schema)?.is_floating() => {
             whens = whens.into_iter().map(|when| expr.clone().eq(when)).collect();
@@ -301,8 +301,8 @@ fn with_subquery(expr: &mut Expr, subquery: &mut Subquery, schema: &DFSchema) ->
     Ok(true)
 }
 
-/// A plan whose columns have these types, where one is given; as floating-point numbers with the bits
-/// that all equal ones have, if so wanted.
+/// A plan whose columns have these types, where given; if requested, with canonical bits for
+/// floating-point numbers.
 fn projected(
     plan: &Arc<LogicalPlan>,
     types: &[Option<DataType>],
@@ -365,7 +365,7 @@ fn unite_inputs(union: Union) -> Result<Union> {
     Ok(Union { inputs, schema: Arc::new(schema) })
 }
 
-/// Rows of VALUES. DataFusion has chosen the types when it read the statement, and put in casts.
+/// The rows of VALUES. DataFusion chose their types when it planned the statement, and added casts.
 fn unite_values(values: Values) -> Result<LogicalPlan> {
     let empty = DFSchema::empty();
     let Values { schema, values: mut rows } = values;
@@ -376,7 +376,7 @@ fn unite_values(values: Values) -> Result<LogicalPlan> {
             other => other.clone(),
         };
         let exprs: Vec<Expr> = rows.iter().map(before).collect();
-        // A constant text is what stands beside it.
+        // A text constant takes the type of the other values.
         let is_text =
             |expr: &Expr| matches!(expr, Expr::Literal(text, _) if text.data_type().is_string());
         let typed = types_of(exprs.iter().filter(|expr| !is_text(expr)), &empty)?;

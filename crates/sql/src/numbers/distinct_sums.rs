@@ -1,5 +1,5 @@
-//! A wrapper of DataFusion's rule that turns DISTINCT aggregation into two steps: that rule takes a sum
-//! of sums to have the type of its parts, but a sum of integers is a bigint, and a sum of bigints a
+//! A wrapper of DataFusion's rule that turns DISTINCT aggregation into two steps: that rule assumes that
+//! a sum of sums has the type of its parts, but a sum of integers is a bigint, and a sum of bigints a
 //! decimal.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::numbers::sum::is_narrow;
 #[derive(Debug)]
 pub(crate) struct DistinctSums(pub Arc<dyn OptimizerRule + Send + Sync>);
 
-/// The sum of integers, made one of bigints; `None`: it is another call.
+/// A sum of integers, made one of bigints; `None`: it is another call.
 fn widened(expr: &Expr, aggregate: &Aggregate) -> Result<Option<Expr>> {
     let Expr::AggregateFunction(call) = expr else { return Ok(None) };
     let [argument] = &call.params.args[..] else { return Ok(None) };

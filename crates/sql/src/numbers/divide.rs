@@ -1,7 +1,8 @@
 //! Division of decimals to enough digits, rounded half away from zero.
 //!
-//! Arrow gives four digits more than the dividend has, and truncates: 1/3.0 is 0.3333, 2.0/3 is 0.66666.
-//! Here there are sixteen digits after the point, or as many as 38 digits in all allow, as in PostgreSQL.
+//! Arrow returns four more digits than the dividend has, and truncates: 1/3.0 is 0.3333, 2.0/3 is
+//! 0.66666. Here there are sixteen digits after the point, or as many as 38 digits in all allow, as in
+//! PostgreSQL.
 
 use std::sync::Arc;
 
@@ -22,9 +23,9 @@ use datafusion::logical_expr::{
 use crate::numbers::checked::beyond_digits;
 use crate::rules::unbounded;
 
-/// Digits behind the point of a quotient, where there is room.
+/// Digits after the point of a quotient, if there is room.
 const SCALE: i16 = 16;
-/// Digits that a quotient has more than its dividend in any case, and in all.
+/// The least number of digits after the point of a quotient: beyond those of its dividend, and in all.
 const MORE: i16 = 4;
 const LEAST: i16 = 6;
 
@@ -34,7 +35,7 @@ struct Divide {
     signature: Signature,
 }
 
-/// A quotient of decimals of at most 38 digits, or whole numbers; `None`: it is of other numbers.
+/// A quotient of decimals of at most 38 digits, or of integers; `None`: it is of other numbers.
 pub(crate) fn divide(left: &Expr, right: &Expr, types: [&DataType; 2]) -> Option<Expr> {
     let has_decimal = types.iter().any(|t| matches!(t, DataType::Decimal128(_, _)));
     let are_exact = types.iter().all(|t| digits_of(t).is_some());
@@ -68,7 +69,7 @@ pub(super) fn scale_of(left: &DataType, right: &DataType) -> Option<i8> {
     Some(room.min(SCALE).max(least) as i8)
 }
 
-/// A number that 38 digits hold.
+/// The number, if 38 digits hold it.
 fn checked(quotient: i256) -> Result<i128, ArrowError> {
     let most = DECIMAL128_MAX_PRECISION;
     let value = quotient.to_i128();
@@ -100,7 +101,7 @@ pub(super) fn quotients(
             return Err(ArrowError::DivideByZero);
         }
         if let Some(a) = small_up.and_then(|up| a.checked_mul(up)) {
-            // A remainder is smaller than its divisor: what is left to it says which is nearer.
+            // A remainder is smaller than its divisor: their difference tells which value is nearer.
             let (quotient, rest) = (a / b, (a % b).unsigned_abs());
             let up = rest >= b.unsigned_abs() - rest;
             let sign = if (a < 0) == (b < 0) { 1 } else { -1 };
@@ -137,7 +138,7 @@ impl ScalarUDFImpl for Divide {
             [left, right] if let Some(scale) = scale_of(left, right) => {
                 Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale))
             }
-            // Of nothing but nulls.
+            // An input of nulls only.
             _ => Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, SCALE as i8)),
         }
     }
@@ -202,7 +203,7 @@ mod tests {
         for a in -60i128..60 {
             for b in (-13i128..13).filter(|b| *b != 0) {
                 let found = quotient((a, 0), (b, 0), 2).expect("divides");
-                // No other number of two digits behind the point is nearer.
+                // No other number with two digits after the point is nearer.
                 let off = (100 * a - found * b).abs() * 2;
                 assert!(off <= b.abs(), "{a}/{b} is {found}");
             }

@@ -1,6 +1,7 @@
 //! The aggregate functions `min` and `max`, with floating-point numbers in a total order: NaN is greater
 //! than all others. DataFusion's start a group with the largest finite number, which is then the result
-//! for a group of only infinity or NaN. Intervals are ordered by their length. All else is DataFusion's.
+//! for a group of only infinity or NaN. Intervals are ordered by length. Everything else is
+//! DataFusion's.
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;
@@ -30,7 +31,7 @@ pub(crate) struct Extreme {
 }
 
 impl Extreme {
-    /// Both functions, to be registered in the place of DataFusion's.
+    /// Both functions, to be registered in place of DataFusion's.
     pub(crate) fn udafs() -> [AggregateUDF; 2] {
         let of = |others, is_least| AggregateUDF::new_from_impl(Extreme { others, is_least });
         [of(min_udaf(), true), of(max_udaf(), false)]
@@ -111,7 +112,7 @@ impl AggregateUDFImpl for Extreme {
     }
 }
 
-/// Whether DataFusion can say which of two values is the less.
+/// Whether DataFusion can order two values.
 fn has_order(data_type: &DataType) -> bool {
     match data_type {
         DataType::Map(_, _) => false,
@@ -130,7 +131,7 @@ fn has_order(data_type: &DataType) -> bool {
 struct Groups<T: ArrowPrimitiveType> {
     is_least: bool,
     numbers: Vec<T::Native>,
-    /// Of each group, whether there was a number.
+    /// For each group, whether there was a number.
     seen: Vec<bool>,
     of: PhantomData<T>,
 }
@@ -165,7 +166,7 @@ impl<T: ArrowPrimitiveType + Send> GroupsAccumulator for Groups<T> {
             if wanted.is_some_and(|wanted| wanted.is_null(at) || !wanted.value(at)) {
                 continue;
             }
-            // Arrow's order of floating-point numbers has NaN above all.
+            // Arrow's total order of floating-point numbers puts NaN above all.
             if !self.seen[group] || number.compare(self.numbers[group]) == replaces {
                 self.numbers[group] = number;
                 self.seen[group] = true;

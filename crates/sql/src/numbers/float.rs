@@ -1,8 +1,8 @@
 //! Floating-point numbers in a total order: -0 equals 0, and all NaNs are equal and greater than all
 //! other numbers.
 //!
-//! DataFusion compares them so, but looks values up by their bits, in lists and when it counts distinct
-//! values.
+//! DataFusion compares them in this order, but compares bits in look-ups in lists and when it counts
+//! distinct values.
 
 use std::sync::Arc;
 
@@ -26,23 +26,24 @@ type f16 = <Float16Type as ArrowPrimitiveType>::Native;
 pub(crate) struct Canonical {
     /// Whether -0 becomes 0 too.
     zeros: bool,
-    /// Whether it has a name of its own: it may stand beside the number itself.
+    /// Whether it has its own name, to stand beside the number itself.
     is_key: bool,
     signature: Signature,
 }
 
-/// A floating-point number with the bits that all equal ones have.
+/// A floating-point number with canonical bits, the same for all equal ones.
 pub(crate) fn canonical(number: Expr) -> Expr {
     call(number, true, false)
 }
 
-/// The canonical number under a name of its own, to stand beside the number itself: the key of a join,
-/// a sort or a window.
+/// The canonical number under its own name, to stand beside the number itself: the key of a join, a sort
+/// or a window.
 pub(crate) fn key(number: Expr) -> Expr {
     call(number, true, true)
 }
 
-/// What arithmetic gives, with the one NaN: that which a processor makes of 0/0 is below all numbers.
+/// A result of arithmetic with the canonical NaN: the one that a processor makes of 0/0 sorts below all
+/// numbers.
 pub(crate) fn with_one_nan(number: Expr) -> Expr {
     call(number, false, false)
 }
@@ -117,7 +118,7 @@ impl ScalarUDFImpl for Canonical {
     }
 }
 
-/// A list in which both zeros are, if one of them is.
+/// A list that contains both zeros if it contains one of them.
 pub(crate) fn with_both_zeros(list: InList, data_type: &DataType) -> InList {
     let InList { expr, list: mut items, negated } = list;
     if !items.iter().all(is_constant) {
@@ -134,7 +135,7 @@ pub(crate) fn with_both_zeros(list: InList, data_type: &DataType) -> InList {
     InList { expr, list: items, negated }
 }
 
-/// What is cast, if it is.
+/// The operand of a cast, or the expression itself.
 fn below_casts(expr: &Expr) -> &Expr {
     match expr {
         Expr::Cast(cast) => below_casts(&cast.expr),
@@ -147,7 +148,7 @@ fn below_casts(expr: &Expr) -> &Expr {
     }
 }
 
-/// Whether an expression is a number as it was typed, cast or not.
+/// Whether an expression is a number literal, cast or not.
 pub(crate) fn is_number(expr: &Expr) -> bool {
     matches!(below_casts(expr), Expr::Literal(scalar, _) if scalar.data_type().is_numeric())
 }
@@ -167,7 +168,7 @@ fn is_zero(expr: &Expr) -> bool {
             ScalarValue::Float64(Some(number)) => *number == 0.0,
             ScalarValue::Int64(Some(number)) => *number == 0,
             ScalarValue::Decimal128(Some(number), _, _) => *number == 0,
-            // Text that is cast: it says itself what it is.
+            // A text that is cast: its digits tell what it is.
             ScalarValue::Utf8(Some(text)) => text.trim().parse::<f64>().is_ok_and(|n| n == 0.0),
             _ => false,
         },

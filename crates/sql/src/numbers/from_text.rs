@@ -8,7 +8,7 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use arrow::error::ArrowError;
 
-/// Digits that a decimal may get by an exponent.
+/// The most digits that an exponent may add to a decimal.
 const SHIFT_MAX: i64 = 100;
 
 /// Whether a cast from text is one of these.
@@ -17,10 +17,10 @@ pub(super) fn is_from_text(from: &DataType, to: &DataType) -> bool {
     is_text && (matches!(to, DataType::Float32 | DataType::Float64) || to.is_decimal())
 }
 
-/// Texts as numbers; with `is_try` those that are none are null.
+/// Texts as numbers; with `is_try`, texts that are not numbers become null.
 ///
 /// # Errors
-/// A text that is no number, or one that is too large.
+/// A text that is not a number, or that is too large.
 pub(crate) fn numbers_of(
     texts: &ArrayRef,
     to: &DataType,
@@ -42,7 +42,7 @@ pub(crate) fn numbers_of(
         DataType::Float32 => numbers.as_primitive::<Float32Type>().value(row).is_infinite(),
         _ => numbers.as_primitive::<Float64Type>().value(row).is_infinite(),
     };
-    // What is written as digits is finite.
+    // A number written in digits is finite.
     let has_digits = |text: &str| text.bytes().any(|byte| byte.is_ascii_digit());
     let is_beyond = |row: usize| {
         numbers.is_valid(row)
@@ -69,7 +69,7 @@ fn has_exponent(text: &str) -> bool {
     text.bytes().any(|byte| byte.eq_ignore_ascii_case(&b'e'))
 }
 
-/// The same number written without an exponent; what is no such number is left for the cast to refuse.
+/// The same number without an exponent; a text that is not such a number is left for the cast to refuse.
 fn without_exponent(text: &str) -> Cow<'_, str> {
     plain(text.trim()).map_or(Cow::Borrowed(text), Cow::Owned)
 }

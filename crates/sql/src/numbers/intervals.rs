@@ -1,4 +1,4 @@
-//! Sums of intervals that fail where months, days or nanoseconds go beyond their type; DataFusion's wrap.
+//! Sums of intervals that fail if months, days or nanoseconds are out of range; DataFusion's wrap around.
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{IntervalMonthDayNano, IntervalMonthDayNanoType};
@@ -6,7 +6,7 @@ use arrow::error::ArrowError;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Accumulator;
 
-/// The sum of one group. Intervals can be taken away again, as a window that slides does.
+/// The sum of one group. Intervals can be subtracted again, for a sliding window.
 #[derive(Debug, Default)]
 pub(super) struct Intervals {
     sum: IntervalMonthDayNano,

@@ -1,4 +1,4 @@
-//! Literals of numbers: those that DataFusion would read as another number or not at all.
+//! Number literals that DataFusion would read as another number or not at all.
 //!
 //! A literal with a point or an exponent is a decimal, as in PostgreSQL; one beyond the digits of a
 //! decimal is a floating-point number.
@@ -9,18 +9,19 @@ use crate::error::Error;
 
 /// Digits of the widest decimal that literals become.
 const DIGITS_MAX: usize = 76;
-/// Digits of a decimal that is not of 256 bits; an exponent makes none wider.
+/// Digits of a 128-bit decimal; an exponent makes none wider.
 const DIGITS_OF_128: usize = 38;
 
-/// What stands for a literal; `None`: it is read as it stands.
+/// The expression for a literal; `None`: it is read as written.
 ///
 /// # Errors
-/// 01426 for a number beyond those that there are.
+/// 01426 for a number out of range.
 pub(crate) fn rewrite(text: &str) -> Result<Option<Expr>, Error> {
     let plain: String = text.chars().filter(|c| *c != '_').collect();
     let Some(number) = Decimal::read(&plain) else { return Ok(None) };
     if number.is_whole_as_written() {
-        // DataFusion reads what 64 bits hold without a sign as a type that tables rarely have.
+        // DataFusion reads a number that fits only an unsigned 64-bit integer as a type that tables
+        // rarely have.
         let is_small = plain.parse::<i64>().is_ok();
         return Ok(match is_small || number.digits.len() > DIGITS_MAX {
             true => None,
@@ -38,7 +39,7 @@ pub(crate) fn rewrite(text: &str) -> Result<Option<Expr>, Error> {
     }
 }
 
-/// The least number of 64 bits, which is no negated one.
+/// The least 64-bit integer, which is not the negation of one.
 pub(crate) fn is_least_bigint(text: &str) -> bool {
     text == "9223372036854775808"
 }
@@ -81,10 +82,10 @@ fn with_point(digits: &str, scale: usize) -> String {
     format!("{whole}.{fraction}")
 }
 
-/// A number as it is written: its digits are those before and behind the point.
+/// A number as written: its digits are those before and after the point.
 struct Decimal {
     digits: String,
-    /// Digits behind the point, less the exponent.
+    /// Digits after the point, less the exponent.
     scale: i64,
     has_point: bool,
     has_exponent: bool,
@@ -101,7 +102,7 @@ impl Decimal {
         if !are_digits(whole) || !are_digits(fraction) || whole.len() + fraction.len() == 0 {
             return None;
         }
-        // So long an exponent is beyond all numbers, or the digits before it are 0.
+        // With so large an exponent it is out of range, or the digits before it are 0.
         let shift = match exponent {
             Some(exponent) => exponent.parse::<i64>().ok()?.clamp(-1_000_000, 1_000_000),
             None => 0,
@@ -120,7 +121,7 @@ impl Decimal {
         !self.has_point && !self.has_exponent
     }
 
-    /// All its digits, and how many of them are behind the point, if there are `most` at most.
+    /// All its digits, and how many of them are after the point, if there are at most `most`.
     fn written_out(&self, most: usize) -> Option<(String, usize)> {
         if self.digits == "0" {
             let scale = usize::try_from(self.scale).unwrap_or(0).min(most - 1);

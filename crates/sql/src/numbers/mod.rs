@@ -1,5 +1,5 @@
-//! Numbers as PostgreSQL has them: literals, comparisons of two kinds of numbers, and arithmetic that
-//! fails rather than wraps.
+//! Numbers as in PostgreSQL: literals, comparisons of two kinds of numbers, and arithmetic that fails
+//! rather than wraps.
 
 pub(crate) mod average;
 pub(crate) mod checked;

@@ -30,12 +30,12 @@ use crate::rules::unbounded;
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Narrow {
     to: DataType,
-    /// Whether what has no place is null, as TRY_CAST says.
+    /// Whether values that do not fit become null, as in TRY_CAST.
     is_try: bool,
     signature: Signature,
 }
 
-/// Whether a cast between types of numbers may round, or fail.
+/// Whether a cast between numeric types may round, or fail.
 pub(crate) fn is_narrow(from: &DataType, to: &DataType) -> bool {
     let digits = |data_type: &DataType| match data_type {
         DataType::Int8 | DataType::UInt8 => Some((2, 0)),
@@ -63,7 +63,7 @@ pub(crate) fn is_narrow(from: &DataType, to: &DataType) -> bool {
             let is_wider = to.primitive_width() > from.primitive_width();
             !(is_wider && (to.is_signed_integer() || from.is_unsigned_integer()))
         }
-        // A whole number has a digit more than its type is sure to hold.
+        // An integer has one digit more than its type is sure to hold.
         (Some((before, behind)), Some((places, scale))) => {
             before + i16::from(from.is_integer()) > places || behind > scale
         }
@@ -71,7 +71,7 @@ pub(crate) fn is_narrow(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// A number as one of another type, or an error.
+/// A number cast to another type, or an error.
 pub(crate) fn narrow(number: Expr, to: &DataType, is_try: bool) -> Expr {
     let signature = Signature::any(1, Volatility::Immutable);
     let function = Narrow { to: to.clone(), is_try, signature };
@@ -79,10 +79,10 @@ pub(crate) fn narrow(number: Expr, to: &DataType, is_try: bool) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![number]))
 }
 
-/// Values of an array as those of another type, as a cast has them.
+/// The values of an array, cast to another type.
 ///
 /// # Errors
-/// One has no place in the type.
+/// One does not fit the type.
 pub(crate) fn casted(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     let signature = Signature::any(1, Volatility::Immutable);
     Narrow { to: to.clone(), is_try: false, signature }.cast(array)
@@ -99,7 +99,7 @@ impl Narrow {
         Narrow { to: to.clone(), is_try: self.is_try, signature: self.signature.clone() }
     }
 
-    /// Arrays of their texts, or of others.
+    /// Arrays from their texts, or from other arrays.
     fn arrays(&self, array: &ArrayRef, item: &FieldRef) -> Result<ArrayRef> {
         let cast = |items: &ArrayRef| self.to(item.data_type()).cast(items);
         match array.data_type() {
@@ -142,14 +142,14 @@ impl Narrow {
             return Ok(self.single(array.as_primitive::<Float64Type>())?);
         }
         let rounded: ArrayRef = match array.data_type() {
-            // Halves go to the even neighbour, as PostgreSQL has it.
+            // Halves round to even, as in PostgreSQL.
             DataType::Float32 if self.to.is_integer() => Arc::new(
                 array.as_primitive::<Float32Type>().unary::<_, Float32Type>(f32::round_ties_even),
             ),
             DataType::Float64 if self.to.is_integer() => Arc::new(
                 array.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::round_ties_even),
             ),
-            // A cast between decimals rounds, halves away from zero.
+            // A cast between decimals rounds halves away from zero.
             DataType::Decimal128(p, s) if self.to.is_integer() && *s > 0 => {
                 cast_with_options(array, &DataType::Decimal128(*p, 0), &options)?
             }
@@ -163,7 +163,7 @@ impl Narrow {
 }
 
 impl Narrow {
-    /// Single precision: what is finite and too large for it is none.
+    /// Single precision: a finite number that is too large for it is out of range.
     fn single(&self, doubles: &Float64Array) -> Result<ArrayRef, ArrowError> {
         let one = |double: f64| {
             let single = double as f32;
@@ -190,7 +190,7 @@ impl ScalarUDFImpl for Narrow {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        // Beside its argument, as where a join computes its keys, it has a name of its own.
+        // Beside its argument, as where a join computes its keys, it needs its own name.
         let name = args.first().map(|arg| arg.schema_name().to_string()).unwrap_or_default();
         Ok(format!("{}({name} as {})", self.name(), self.to))
     }

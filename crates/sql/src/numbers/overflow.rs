@@ -1,5 +1,5 @@
-//! Overflow checks, added after DataFusion has chosen types: functions that report arithmetic beyond the
-//! range of its type, and a normal form that makes equal floating-point numbers equal to look-ups by bits.
+//! Overflow checks, added after DataFusion has chosen types: functions that report results out of range,
+//! and a normal form that makes equal floating-point numbers equal to look-ups by bits.
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType};
 use datafusion::common::tree_node::Transformed;
@@ -18,13 +18,13 @@ use crate::numbers::whole::as_integer;
 use crate::rules::each_expression;
 use crate::walk::WalkPlan;
 
-/// Functions of numbers that may give a processor's own NaN, which is below all numbers.
+/// Numeric functions that may return a processor's own NaN, which sorts below all numbers.
 const MAY_BE_NAN: [&str; 16] = [
     "acos", "acosh", "asin", "atanh", "cbrt", "cos", "cot", "exp", "ln", "log", "log10", "log2",
     "power", "sin", "sqrt", "tan",
 ];
 
-/// The rule. It comes behind DataFusion's choice of types.
+/// The rule. It runs after DataFusion has chosen types.
 #[derive(Debug, Default)]
 pub(crate) struct CheckedArithmetic;
 
@@ -49,7 +49,7 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             }
             LogicalPlan::Join(join)
         }
-        // By one key alone both zeros may come in any order.
+        // With a single key, both zeros may come in any order.
         LogicalPlan::Sort(mut sort) if sort.expr.len() > 1 => {
             sort_as_equal(&mut sort.expr, sort.input.schema())?;
             LogicalPlan::Sort(sort)
@@ -59,12 +59,12 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     each_expression(plan, one)
 }
 
-/// Whether an expression that is no literal is a floating-point number.
+/// Whether an expression other than a literal is a floating-point number.
 fn is_float(expr: &Expr, schema: &DFSchema) -> Result<bool> {
     Ok(!matches!(expr, Expr::Literal(_, _)) && expr.get_type(schema)?.is_floating())
 }
 
-/// Keys by which equal numbers are equal.
+/// Sort keys by which equal numbers are equal.
 fn sort_as_equal(keys: &mut [SortExpr], schema: &DFSchema) -> Result<()> {
     for own in keys {
         if is_float(&own.expr, schema)? {
@@ -74,7 +74,7 @@ fn sort_as_equal(keys: &mut [SortExpr], schema: &DFSchema) -> Result<()> {
     Ok(())
 }
 
-/// A cast to an integer: of a whole number as it is written, the number.
+/// A cast to an integer: for an integer literal, the number itself.
 fn to_integer(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if let Some(number) = as_integer(&cast.expr) {
         return Ok(Transformed::yes(number));
@@ -87,7 +87,7 @@ fn to_integer(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
 
 fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
-        // Also as the keys of a join, whose filters look values up by their bits.
+        // Also as join keys, whose filters look values up by their bits.
         Expr::BinaryExpr(BinaryExpr {
             left,
             op: op @ (Operator::Eq | Operator::IsNotDistinctFrom),
@@ -181,13 +181,14 @@ fn of_functions(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
-/// Whether a cast makes text of a timestamp, which Arrow writes with a T between day and time.
+/// Whether a cast is from a timestamp to text, which Arrow writes with a T between day and time.
 fn is_of_instant(cast: &Cast, schema: &DFSchema) -> Result<bool> {
     let is_text = matches!(cast.field.data_type(), DataType::Utf8 | DataType::Utf8View);
     Ok(is_text && matches!(cast.expr.get_type(schema)?, DataType::Timestamp(_, None)))
 }
 
-/// Whether a cast is of what is neither an array nor the text of one to an array: Arrow would make one of it.
+/// Whether a cast to an array is from something that is neither an array nor the text of one: Arrow
+/// would make a one-item array from it.
 fn is_one_as_array(from: &DataType, to: &DataType) -> bool {
     matches!(to, DataType::List(_)) && !from.is_nested() && !from.is_string() && !from.is_null()
 }
@@ -196,7 +197,7 @@ fn call(arithmetic: Arithmetic, args: Vec<Expr>) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Checked::udf(arithmetic), args))
 }
 
-/// Whether a result may have no place in the type that it gets.
+/// Whether a result may be out of range for its type.
 fn may_overflow(arithmetic: Arithmetic, left: &DataType, right: &DataType) -> bool {
     let digits = |data_type: &DataType| match data_type {
         DataType::Decimal128(p, s) => {

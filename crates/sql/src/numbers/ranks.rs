@@ -1,5 +1,5 @@
-//! Window functions that count rows: `row_number`, `rank` and `dense_rank` give a bigint, `ntile` an integer, as in
-//! PostgreSQL. DataFusion's are unsigned, which drivers are told as NUMERIC.
+//! Window functions that count rows: `row_number`, `rank` and `dense_rank` return a bigint, `ntile` an
+//! integer, as in PostgreSQL. DataFusion's are unsigned, which drivers are told as NUMERIC.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::PhysicalExpr;
 
-/// A function of DataFusion whose values are of another type.
+/// A function of DataFusion whose values get another type.
 #[derive(Debug)]
 pub(crate) struct Rank {
     of: Arc<WindowUDF>,
@@ -94,7 +94,7 @@ impl WindowUDFImpl for Rank {
     }
 
     fn reverse_expr(&self) -> ReversedUDWF {
-        // None of these has another function for the other order.
+        // None of these has a reverse function.
         match self.of.reverse_expr() {
             ReversedUDWF::Identical => ReversedUDWF::Identical,
             ReversedUDWF::NotSupported | ReversedUDWF::Reversed(_) => ReversedUDWF::NotSupported,

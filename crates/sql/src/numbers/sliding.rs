@@ -1,9 +1,9 @@
 //! Aggregates over a sliding window, without subtracting values from a sum.
 //!
 //! DataFusion subtracts what leaves a window: of 1e300, 1 and 2 the sum of the last two was 2, and after
-//! a NaN or an infinity everything was NaN. Here the rows of a window are in two stacks, as a queue can
-//! be made of two (Hammer Slide, Theodorakis et al., ADMS 2018): each suffix of the older rows has its
-//! own state, the newer rows share one, and both are merged. Each row is added twice, none is subtracted.
+//! a NaN or an infinity everything was NaN. Here the rows of a window are in two stacks that form a
+//! queue (Hammer Slide, Theodorakis et al., ADMS 2018): each suffix of the older rows has its own state,
+//! the newer rows share one, and both are merged. Each row is added twice, none is subtracted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ type Make = Box<dyn Fn() -> Result<Box<dyn Accumulator>> + Send + Sync>;
 /// The rows of a window.
 pub(crate) struct Window {
     make: Make,
-    /// Of the older rows, the states of each and all behind it; the oldest is last.
+    /// For each of the older rows, the state of it and all older rows after it; the oldest is last.
     older: Vec<Vec<ScalarValue>>,
-    /// The newer rows, one array of each argument.
+    /// The newer rows, one array for each argument.
     newer: VecDeque<Vec<ArrayRef>>,
     /// Their aggregate.
     whole: Box<dyn Accumulator>,
@@ -73,7 +73,7 @@ impl Window {
         }))
     }
 
-    /// Makes older rows of the newer ones.
+    /// Turns the newer rows into older ones.
     fn turn(&mut self) -> Result<()> {
         let mut suffix = (self.make)()?;
         while let Some(arrays) = self.newer.pop_back() {
@@ -82,7 +82,7 @@ impl Window {
                 let one: Vec<ArrayRef> = arrays.iter().map(|array| array.slice(row, 1)).collect();
                 suffix.update_batch(&one)?;
                 let state = suffix.state()?;
-                // Some give their state away.
+                // Some accumulators give their state away.
                 suffix = (self.make)()?;
                 merge(suffix.as_mut(), &state)?;
                 self.older.push(state);
@@ -149,14 +149,14 @@ impl Accumulator for Window {
     }
 }
 
-/// A function of DataFusion whose values are in a window that slides.
+/// A function of DataFusion over a sliding window.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Sliding {
     others: Arc<AggregateUDF>,
 }
 
 impl Sliding {
-    /// Those that DataFusion cannot take values away from, or not exactly.
+    /// The functions from which DataFusion cannot subtract values, or not exactly.
     pub(crate) fn udafs() -> Vec<AggregateUDF> {
         let functions = [
             variance::var_samp_udaf(),

@@ -1,6 +1,7 @@
 //! The aggregate function `sum`, exact for integers and decimals: a sum of more than 38 digits is an
-//! error. Of integers and smaller types it is a bigint, as in PostgreSQL, and is held in 38 digits until
-//! all rows are known; of bigints and decimals it has 38 digits. All else is DataFusion's sum.
+//! error. For integers and smaller types it is a bigint, as in PostgreSQL, and is held in 38 digits
+//! until all rows are known; for bigints and decimals it has 38 digits. Everything else is DataFusion's
+//! sum.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -37,19 +38,19 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    /// The function, to be registered in the place of DataFusion's.
+    /// The function, to be registered in place of DataFusion's.
     pub(crate) fn udaf() -> AggregateUDF {
         let signature = Signature::user_defined(Volatility::Immutable);
         AggregateUDF::new_from_impl(Sum { others: sum_udaf(), signature })
     }
 }
 
-/// Whether a sum is one of whole numbers or decimals, by the type of its result.
+/// Whether a sum is one of integers or decimals, by the type of its result.
 fn is_ours(result: &DataType) -> bool {
     matches!(result, DataType::Decimal128(_, _) | DataType::Int64)
 }
 
-/// The type of a sum while rows are missing: parts of one may go beyond what all are.
+/// The type of a sum in progress: a partial sum may exceed the range of the result.
 fn kept(result: &DataType) -> DataType {
     match result {
         DataType::Int64 => DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0),
@@ -57,7 +58,7 @@ fn kept(result: &DataType) -> DataType {
     }
 }
 
-/// Whether numbers of the type are integers of PostgreSQL's, or smaller: their sum is a bigint.
+/// Whether numbers of the type are at most PostgreSQL's integers: their sum is a bigint.
 pub(super) fn is_narrow(data_type: &DataType) -> bool {
     use DataType as D;
     matches!(data_type, D::Int8 | D::Int16 | D::Int32 | D::UInt8 | D::UInt16)
@@ -189,14 +190,14 @@ fn overflow() -> ArrowError {
     ArrowError::ArithmeticOverflow("a sum has more than 38 digits".to_owned())
 }
 
-/// Numbers as they are added up, without copying where they are of 64 or 128 bits.
+/// The summands, without copying if they have 64 or 128 bits.
 pub(super) enum Numbers<'a> {
     Int64(&'a PrimitiveArray<Int64Type>),
     UInt64(&'a PrimitiveArray<UInt64Type>),
     Decimal(&'a PrimitiveArray<Decimal128Type>),
 }
 
-/// An array that [`Numbers`] can be of.
+/// An array that [`Numbers`] can represent.
 pub(super) fn widened(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
         DataType::Int64 | DataType::UInt64 | DataType::Decimal128(_, _) => Ok(Arc::clone(array)),
@@ -214,7 +215,7 @@ impl Numbers<'_> {
         })
     }
 
-    /// Calls `add` with each number that there is.
+    /// Calls `add` with each number that is not null.
     pub fn each(&self, mut add: impl FnMut(usize, i128)) {
         match self {
             Numbers::Int64(array) => each(array, |at, number| add(at, number.into())),
@@ -234,7 +235,7 @@ fn each<T: ArrowPrimitiveType + ArrowNumericType>(
     }
 }
 
-/// A sum as its result has it.
+/// A sum as a value of its result type.
 fn finished(sum: i128, result: &DataType) -> Result<ScalarValue> {
     match result {
         DataType::Decimal128(precision, scale) => {
@@ -253,7 +254,7 @@ fn bigint(sum: i128) -> Result<i64> {
     Ok(i64::try_from(sum).map_err(beyond)?)
 }
 
-/// Fails where a sum has more than 38 digits.
+/// Fails if a sum has more than 38 digits.
 fn check(sum: i128) -> Result<()> {
     const LIMIT: u128 = 10u128.pow(38);
     match sum.unsigned_abs() < LIMIT {
@@ -262,7 +263,7 @@ fn check(sum: i128) -> Result<()> {
     }
 }
 
-/// The sum of one group. Numbers can be taken away again, as a window that slides does.
+/// The sum of one group. Numbers can be subtracted again, for a sliding window.
 #[derive(Debug)]
 pub(super) struct Total {
     result: DataType,
@@ -343,7 +344,7 @@ impl Accumulator for Total {
     }
 }
 
-/// The sum of the different numbers of one group.
+/// The sum of the distinct numbers of one group.
 #[derive(Debug)]
 pub(super) struct Distinct {
     result: DataType,
@@ -355,7 +356,7 @@ impl Distinct {
         Distinct { result, values: HashSet::new() }
     }
 
-    /// All of them added up.
+    /// Their total.
     pub fn sum(&self) -> Result<i128> {
         let sum = self.values.iter().try_fold(0i128, |sum, number| sum.checked_add(*number));
         Ok(sum.ok_or_else(overflow)?)
@@ -405,7 +406,7 @@ impl Accumulator for Distinct {
 pub(super) struct Groups {
     result: DataType,
     sums: Vec<i128>,
-    /// Of each group, whether there was a number.
+    /// For each group, whether there was a number.
     seen: Vec<bool>,
 }
 
@@ -517,7 +518,7 @@ mod tests {
     #[test]
     fn a_sum_of_integers_is_a_bigint_or_told() -> Result<()> {
         let (most, one) = (i128::from(i64::MAX), 1);
-        // Parts may go beyond what the whole does not.
+        // Partial sums may exceed the range that the whole keeps.
         let mut total = Total::new(DataType::Int64);
         total.merge_batch(&[parts(&[most, one])])?;
         total.merge_batch(&[parts(&[-one])])?;

@@ -1,7 +1,7 @@
-//! The type of an integer literal beside another integer: integer where it fits, as in PostgreSQL.
+//! The type of an integer literal beside another integer: integer if it fits, as in PostgreSQL.
 //!
-//! DataFusion reads every literal as a bigint, so that the sum of an integer and 1 was no integer, and
-//! did not overflow where PostgreSQL's does.
+//! DataFusion reads every literal as a bigint, so that the sum of an integer and 1 was not an integer,
+//! and did not overflow where PostgreSQL's does.
 
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -9,11 +9,11 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-/// Reads them so.
+/// Plans such literals.
 #[derive(Debug)]
 pub(crate) struct WholeNumbers;
 
-/// A literal as an integer; `None`: it is none, or too large.
+/// A literal as an integer; `None`: it is not one, or too large.
 pub(crate) fn as_integer(expr: &Expr) -> Option<Expr> {
     let Expr::Literal(ScalarValue::Int64(Some(number)), metadata) = expr else { return None };
     let number = i32::try_from(*number).ok()?;

@@ -1,4 +1,4 @@
-//! Averages of whole numbers: exact sums, divided once, as decimals with the digits of a quotient.
+//! Averages of integers: exact sums, divided once, as decimals with the digits of a quotient.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::numbers::sum::{Distinct, Groups, Numbers, Total, widened};
 /// The type of sums.
 const SUM: DataType = DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0);
 
-/// The type of an average of numbers of a type; `None`: those are not whole.
+/// The type of an average of numbers of a type; `None`: they are not integers.
 pub(super) fn result_of(data_type: &DataType) -> Option<DataType> {
     let scale = data_type.is_integer().then(|| scale_of(data_type, &DataType::Int64))?;
     Some(DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale?))
@@ -45,7 +45,7 @@ pub(super) fn accumulator(args: &AccumulatorArgs) -> Result<Box<dyn Accumulator>
     })
 }
 
-/// Sums divided by how many numbers they have; of none there is nothing.
+/// Sums divided by their counts; null if there are none.
 fn divided(sums: &ArrayRef, counts: &[u64], result: &DataType) -> Result<ArrayRef> {
     let DataType::Decimal128(_, scale) = result else {
         return datafusion::common::internal_err!("an average of the type {result}");
@@ -106,7 +106,7 @@ impl Accumulator for WholeAverage {
     }
 }
 
-/// The average of the different numbers of one group.
+/// The average of the distinct numbers of one group.
 #[derive(Debug)]
 struct WholeDistinct {
     values: Distinct,

@@ -1,11 +1,11 @@
-//! Values as JSON: lists are arrays, structs and maps objects, also inside of each other.
+//! Values as JSON: lists are arrays, structs and maps objects, also nested.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-/// Whether values of a type are put together of others.
+/// Whether a type is nested.
 pub(super) fn is_nested(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, values) => is_nested(values),
@@ -22,7 +22,7 @@ pub(super) fn value(
     row: usize,
     options: &FormatOptions<'_>,
 ) -> Result<String, ArrowError> {
-    // An array of the type null says of none of its values that it is null.
+    // The null mask of an array of type null marks none of its values as null.
     if array.is_null(row) || *array.data_type() == DataType::Null {
         return Ok("null".to_owned());
     }
@@ -65,7 +65,7 @@ pub(super) fn value(
     }
 }
 
-/// A value that is none of others, by its text.
+/// A value that is not nested, through its text.
 pub(super) fn leaf(shown: String, data_type: &DataType) -> String {
     let is_bare = match data_type {
         DataType::Dictionary(_, values) => values.is_numeric() || **values == DataType::Boolean,
@@ -80,7 +80,7 @@ pub(super) fn leaf(shown: String, data_type: &DataType) -> String {
     }
 }
 
-/// A text in quotes.
+/// A quoted text.
 pub(super) fn text(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

@@ -12,7 +12,7 @@ const KINDS: &str = "TABLE, COLUMN, INDEX, VIEW, SEQUENCE, SCHEMA, TYPE or CONST
 impl Cursor<'_> {
     pub(super) fn comment(&mut self) -> Result<Statement, Error> {
         let wrong = self.expected(KINDS);
-        // An external table, as pg_dump calls it.
+        // An external table, in pg_dump's terms.
         let _ = self.is_word_at(self.at + 1, "TABLE") && self.accept_word("FOREIGN");
         let about = match self.name(KINDS)?.to_ascii_uppercase().as_str() {
             "TABLE" => About::Table(self.object("the name of a table")?),

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::statement::{Define, Statement};
 
 impl Cursor<'_> {
-    /// Behind SET CONSTRAINTS: ALL, or names; DEFERRED, or IMMEDIATE.
+    /// After SET CONSTRAINTS: ALL, or names; DEFERRED, or IMMEDIATE.
     pub(super) fn set_constraints(&mut self) -> Result<Statement, Error> {
         let mut names = Vec::new();
         if !self.accept_word("ALL") {

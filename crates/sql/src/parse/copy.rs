@@ -1,5 +1,5 @@
-//! COPY as PostgreSQL has it: from and to files and streams. COPY .. TO a file without an option of PostgreSQL's is
-//! DataFusion's, which writes Parquet, CSV and JSON.
+//! COPY as in PostgreSQL: from and to files and streams. COPY .. TO a file without an option of
+//! PostgreSQL's is DataFusion's, which writes Parquet, CSV and JSON.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -10,10 +10,10 @@ use crate::csv::form::encoding_of;
 use crate::error::{Error, NextStep, Position};
 use crate::names::folded_token;
 
-/// Options in the order in which they were written: the name, what it says, and where it is.
+/// Options in the order in which they were written: the name, the value, and the position.
 type Options = Vec<(String, Value, Position)>;
 
-/// What an option says.
+/// The value of an option.
 enum Value {
     None,
     Text(String),
@@ -21,10 +21,10 @@ enum Value {
     All,
 }
 
-/// Reads a COPY; `None`: it is another statement, or DataFusion's.
+/// Parses a COPY; `None`: it is another statement, or DataFusion's.
 ///
 /// # Errors
-/// 00900 with the place; 42601, 22023 and 0A000 for options that contradict each other.
+/// 00900 with the position; 42601, 22023 and 0A000 for options that contradict each other.
 pub(super) fn read(tokens: &[TokenWithSpan]) -> Result<Option<Copy>, Error> {
     let mut cursor = Cursor::new(tokens);
     if !cursor.accept_word("COPY") {
@@ -70,7 +70,7 @@ pub(super) fn read(tokens: &[TokenWithSpan]) -> Result<Option<Copy>, Error> {
 }
 
 impl Cursor<'_> {
-    /// The query behind an open parenthesis, to the one that closes it.
+    /// The query after an open parenthesis, up to the closing one.
     fn query(&mut self) -> Result<Box<datafusion::sql::parser::Statement>, Error> {
         let (from, mut depth) = (self.at, 1);
         while depth > 0 {
@@ -86,7 +86,7 @@ impl Cursor<'_> {
         one_of(own.collect()).map(Box::new)
     }
 
-    /// The name of a table, as it is written; `None`: here is none.
+    /// The name of a table, as written; `None`: there is none here.
     fn table(&mut self) -> Result<Option<String>, Error> {
         let mut name = String::new();
         loop {
@@ -102,7 +102,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Names with commas between them, up to the parenthesis that closes them.
+    /// Names with commas between them, up to the closing parenthesis.
     fn names_to_end(&mut self) -> Result<Vec<String>, Error> {
         let names = self.plain_names()?;
         match self.accept(&Token::RParen) {
@@ -138,7 +138,7 @@ impl Cursor<'_> {
         self.copy_text(what).map(Place::File)
     }
 
-    /// A text in quotes, also with escapes.
+    /// A quoted text, possibly with escapes.
     fn copy_text(&mut self, what: &str) -> Result<String, Error> {
         if let Some(Token::EscapedStringLiteral(text)) =
             self.tokens.get(self.at).map(|token| &token.token)
@@ -221,7 +221,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// `QUOTE *`, `NOT NULL a, b`, `NULL a` behind FORCE.
+    /// `QUOTE *`, `NOT NULL a, b`, `NULL a` after FORCE.
     fn forced(&mut self, place: usize) -> Result<(String, Value, usize), Error> {
         let name = if self.accept_word("QUOTE") {
             "FORCE_QUOTE"
@@ -289,7 +289,7 @@ fn text_of(name: &str, value: &Value) -> Result<String, Error> {
     }
 }
 
-/// The binary form, which has nothing to be said of it.
+/// The binary form, which has no options.
 fn binary_form(options: &Options) -> Result<Form, Error> {
     let mut others = options.iter().filter(|(name, ..)| name != "FORMAT" && name != "FREEZE");
     match others.next() {

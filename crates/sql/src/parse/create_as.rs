@@ -10,14 +10,14 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
 use crate::names::folded_token;
 
-/// The option with the names of the columns, and what is between them.
+/// The option with the names of the columns, and the separator between them.
 pub(crate) const NAMES: &str = "names_of_columns";
 pub(crate) const BETWEEN: char = '\u{1}';
 
-/// The option of a table that is to have no rows.
+/// The option for a table that is to have no rows.
 pub(crate) const NO_DATA: &str = "no_data";
 
-/// What was taken out of a statement.
+/// Clauses that were removed from a statement.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CreateAs {
     names: Vec<String>,
@@ -29,13 +29,13 @@ fn is_word(token: &TokenWithSpan, words: &[&str]) -> bool {
         if words.iter().any(|word| value.eq_ignore_ascii_case(word)))
 }
 
-/// The places of tokens that are not blank.
+/// The positions of tokens that are not blank.
 fn places(tokens: &[TokenWithSpan]) -> Vec<usize> {
     let is_blank = |at: &usize| matches!(tokens[*at].token, Token::Whitespace(_));
     (0..tokens.len()).filter(|at| !is_blank(at)).collect()
 }
 
-/// Takes it out of a CREATE TABLE; `TABLE t` becomes `SELECT * FROM t`.
+/// Removes them from a CREATE TABLE; `TABLE t` becomes `SELECT * FROM t`.
 pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Option<CreateAs> {
     tables_as_queries(tokens);
     without_unlogged(tokens);
@@ -73,7 +73,7 @@ fn name_of(token: &TokenWithSpan) -> Option<String> {
     }
 }
 
-/// The list of names of a CREATE TABLE AS, and the place of its AS; `None`: it is another statement.
+/// The list of names of a CREATE TABLE AS, and the position of its AS; `None`: it is another statement.
 fn parts_of(tokens: &[TokenWithSpan]) -> Option<(Option<(usize, usize)>, usize)> {
     let all = places(tokens);
     let mut rest = all.iter().copied().peekable();
@@ -87,7 +87,7 @@ fn parts_of(tokens: &[TokenWithSpan]) -> Option<(Option<(usize, usize)>, usize)>
     for at in rest {
         match &tokens[at].token {
             Token::LParen => {
-                // What has more is a list of definitions.
+                // With anything else it is a list of definitions.
                 is_plain &= depth == 0;
                 begin = begin.or(Some(at));
                 depth += 1;
@@ -105,7 +105,7 @@ fn parts_of(tokens: &[TokenWithSpan]) -> Option<(Option<(usize, usize)>, usize)>
             }
             _ if depth > 0 && list.is_none() => is_plain = false,
             _ if depth == 0 && is_word(&tokens[at], &["AS"]) => {
-                // `WITH (..)` is no list of names.
+                // `WITH (..)` is not a list of names.
                 let of_table = list.filter(|(begin, _)| {
                     let before = tokens[..*begin].iter().rev();
                     let mut before =
@@ -120,7 +120,7 @@ fn parts_of(tokens: &[TokenWithSpan]) -> Option<(Option<(usize, usize)>, usize)>
     None
 }
 
-/// Every table is logged: the word asks for less.
+/// Removes UNLOGGED: every table is logged, which is more than requested.
 fn without_unlogged(tokens: &mut Vec<TokenWithSpan>) {
     if let [first, second, third, ..] = places(tokens)[..]
         && is_word(&tokens[first], &["CREATE"])
@@ -131,7 +131,7 @@ fn without_unlogged(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// `int ARRAY` of a column as `int[]`.
+/// Rewrites `int ARRAY` of a column as `int[]`.
 fn plain_lists(tokens: &mut Vec<TokenWithSpan>) {
     let all = places(tokens);
     let starts =
@@ -155,7 +155,7 @@ fn plain_lists(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// `TABLE t` where a query may stand.
+/// Rewrites `TABLE t` where a query may stand.
 fn tables_as_queries(tokens: &mut Vec<TokenWithSpan>) {
     let all = places(tokens);
     let before = ["AS", "UNION", "ALL", "DISTINCT", "EXCEPT", "INTERSECT"];
@@ -176,7 +176,7 @@ fn tables_as_queries(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// Has a CREATE TABLE say what was taken out.
+/// Adds to a CREATE TABLE the clauses that were removed.
 pub(super) fn put(statement: &mut Statement, own: CreateAs) {
     let Statement::Statement(inner) = statement else { return };
     let SqlStatement::CreateTable(create) = inner.as_mut() else { return };

@@ -1,5 +1,5 @@
 //! Parsing of `ALTER DISKGROUP` for disks: ADD, DROP, RESIZE, UNDROP, RENAME, REBALANCE; and of
-//! `EXPLAIN WORK FOR` it.
+//! `EXPLAIN WORK FOR` these.
 
 use cellar_storage::request::{
     ChangeRequest, DiskTarget, DropRequest, GroupAction, Probe, Rebalance, ResizeRequest,
@@ -11,7 +11,7 @@ use super::Cursor;
 use crate::error::Error;
 use crate::statement::Statement;
 
-/// What may follow ADD or DROP where disks are meant.
+/// What may follow ADD or DROP for disks.
 const OF_DISKS: &str = "DISK|DISKS|FAILGROUP|REGULAR|QUORUM";
 
 impl Cursor<'_> {
@@ -42,7 +42,7 @@ impl Cursor<'_> {
             || (self.is_word_at(at, "RESIZE") && of_disks("ALL|DISK|DISKS"))
     }
 
-    /// ADD, DROP and RESIZE in any order, with commas between them or not.
+    /// ADD, DROP and RESIZE in any order, with or without commas between them.
     fn change_disks(&mut self) -> Result<GroupAction, Error> {
         let mut change = ChangeRequest::default();
         loop {
@@ -158,7 +158,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// The name of a disk, with or without quotes: Oracle has both.
+    /// The name of a disk, with or without quotes: Oracle accepts both.
     pub(super) fn disk_name(&mut self) -> Result<String, Error> {
         match self.tokens.get(self.at).map(|t| &t.token) {
             Some(Token::SingleQuotedString(text)) if !text.is_empty() => {
@@ -178,14 +178,14 @@ impl Cursor<'_> {
         matches!(token, Some(Token::SingleQuotedString(_)))
     }
 
-    /// Takes a comma if what follows it goes on with the same list.
+    /// Takes a comma if what follows it continues the same list.
     fn comma_before(&mut self, goes_on: impl Fn(&Self, usize) -> bool) -> bool {
         let takes = self.is_comma() && goes_on(self, self.at + 1);
         self.at += usize::from(takes);
         takes
     }
 
-    /// Refuses what cannot be part of one change with disks that come and go.
+    /// Refuses actions that cannot be combined with adding and dropping disks.
     fn alone(&self) -> Result<(), Error> {
         match self.is_word_at(self.at, "ADD|DROP|RENAME|UNDROP|RESIZE|REPLACE") {
             true => Err(self.expected(

@@ -1,4 +1,4 @@
-//! The head of an EXPLAIN: its options. The statement after it is parsed as any other.
+//! The options at the beginning of an EXPLAIN. The statement after them is parsed as any other.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
@@ -6,13 +6,13 @@ use crate::error::Error;
 use crate::explain::options::ExplainOptions;
 use crate::parse::{Cursor, position};
 
-/// Words that a query begins with: a parenthesis in front of one opens no list of options.
+/// Words that a query begins with: a parenthesis in front of one does not open a list of options.
 const QUERIES: &str = "SELECT|WITH|VALUES|TABLE|FROM";
 
-/// Takes the head of an EXPLAIN out; `None`: it is another statement.
+/// Removes the beginning of an EXPLAIN; `None`: it is another statement.
 ///
 /// # Errors
-/// 00900 for options that there are not, 03001 for those that nothing is known for.
+/// 00900 for unknown options, 03001 for those that there is no information for.
 pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<Option<ExplainOptions>, Error> {
     let mut cursor = Cursor::new(tokens);
     if !cursor.accept_word("EXPLAIN") {
@@ -26,7 +26,7 @@ pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<Option<Explain
         cursor.at += 1;
         listed(&mut cursor, &mut options)?;
     } else if cursor.is_word_at(cursor.at, "PLAN") && cursor.is_word_at(cursor.at + 1, "FOR") {
-        // Oracle's way to say it.
+        // Oracle's syntax.
         cursor.at += 2;
     } else {
         plain(&mut cursor, &mut options)?;
@@ -58,13 +58,14 @@ fn plain(cursor: &mut Cursor<'_>, options: &mut ExplainOptions) -> Result<(), Er
     }
 }
 
-/// The list of options, behind the parenthesis that opens it.
+/// The list of options, after its opening parenthesis.
 fn listed(cursor: &mut Cursor<'_>, options: &mut ExplainOptions) -> Result<(), Error> {
     loop {
         let start = cursor.tokens.get(cursor.at).map(|token| position(token.span.start));
         let name = cursor.name("an option of EXPLAIN")?;
         let ends = cursor.tokens.get(cursor.at + 1).map(|token| &token.token);
-        // What is not closed behind it is no value, but the statement behind a list that is not.
+        // Unless a comma or parenthesis follows, it is not a value, but the statement after an unclosed
+        // list.
         let value = match ends {
             Some(Token::Comma | Token::RParen) => value(cursor),
             _ => None,

@@ -20,7 +20,7 @@ const LOCATION: &str = "location";
 const FORMAT: &str = "format";
 const PARTITIONED: &str = "partitioned_by";
 
-/// The options by which a foreign table is the same as an external one at these locations.
+/// The options of the foreign table that is equivalent to an external one at these locations.
 fn options_of(table: &CreateExternalTable, locations: &[String]) -> Vec<(String, String)> {
     let of = |name: &str, value: String| (name.to_owned(), value);
     let mut options = vec![of(FORMAT, table.file_type.to_lowercase())];
@@ -38,7 +38,7 @@ fn options_of(table: &CreateExternalTable, locations: &[String]) -> Vec<(String,
     options
 }
 
-/// The options of an external table that the catalog has, `name=value`.
+/// The options of an external table of the catalog, `name=value`.
 pub(crate) fn foreign_options(table: &Table) -> Vec<String> {
     let locations = table.locations();
     let made = parse(&table.schema).ok().and_then(|statement| match statement {
@@ -52,10 +52,10 @@ pub(crate) fn foreign_options(table: &Table) -> Vec<String> {
     options.map(|(name, value)| format!("{name}={value}")).collect()
 }
 
-/// Has a statement about a foreign table be one about an external table; others stay as they are.
+/// Turns a statement about a foreign table into one about an external table; others stay as they are.
 ///
 /// # Errors
-/// 42704 of another server; 42601 of options that are no names with values.
+/// 42704 for another server; 42601 for options that are not names with values.
 pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
     let head = words_at(tokens, 0, 3);
     let [(_, Some(create)), (foreign, Some(word)), (_, Some(table))] = &head[..] else {
@@ -90,7 +90,7 @@ pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where the clause SERVER begins, among these places: it is in no parentheses.
+/// Where the clause SERVER begins, among these positions: outside parentheses.
 fn server_at(tokens: &[TokenWithSpan], places: &[usize]) -> Option<usize> {
     let mut depth = 0;
     places.iter().position(|at| {
@@ -228,7 +228,7 @@ mod tests {
             panic!("{dropped:?}");
         };
         assert_eq!(names.len(), 2);
-        // Neither a column nor an option of that name begins the clause.
+        // Columns and options of that name do not begin the clause.
         external(
             "create foreign table t (server int) server files options (location 'a', format 'csv', server 'x')",
         );

@@ -1,13 +1,13 @@
 //! Nested joins without parentheses: `a JOIN b JOIN c ON .. ON ..`. The parser accepts them only with
-//! parentheses, which are inserted.
+//! parentheses, so these are inserted.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
 /// A join whose condition has not come yet.
 struct Open {
-    /// The place behind its JOIN.
+    /// The position after its JOIN.
     begin: usize,
-    /// Another join has come meanwhile, which is on its right side.
+    /// Another join, on its right side, has come meanwhile.
     has_inner: bool,
 }
 
@@ -18,7 +18,7 @@ fn word(token: &TokenWithSpan) -> Option<String> {
     }
 }
 
-/// Words behind which no condition of a join comes any more.
+/// Words after which no join condition can follow.
 const ENDS: [&str; 14] = [
     "WHERE",
     "GROUP",

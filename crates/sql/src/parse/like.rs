@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::names::path::TEMPORARY;
 use crate::statement::{Define, LikeOptions, Statement};
 
-/// What may stand behind INCLUDING.
+/// The words allowed after INCLUDING.
 const PARTS: &str = "ALL, COMMENTS, COMPRESSION, CONSTRAINTS, DEFAULTS, GENERATED, IDENTITY, INDEXES, STATISTICS or \
                      STORAGE";
 
@@ -15,7 +15,7 @@ impl Cursor<'_> {
     /// `None`: it is another statement.
     ///
     /// # Errors
-    /// 0A000 LIKE beside columns.
+    /// 0A000 LIKE combined with columns.
     pub(super) fn create_like(&mut self) -> Result<Option<Statement>, Error> {
         let start = self.at;
         let found = self.like_here();
@@ -66,7 +66,7 @@ impl Cursor<'_> {
                 "INDEXES" => options.indexes = is_in,
                 "IDENTITY" => options.identity = is_in,
                 "COMMENTS" => options.comments = is_in,
-                // There is nothing of these.
+                // Nothing here has any of these.
                 "COMPRESSION" | "GENERATED" | "STATISTICS" | "STORAGE" => {}
                 _ => return Err(wrong),
             }

@@ -1,5 +1,5 @@
-//! `FOR NO KEY UPDATE` and `FOR KEY SHARE`, which the parser does not know: a row is locked whole here, so they
-//! are FOR UPDATE and FOR SHARE.
+//! `FOR NO KEY UPDATE` and `FOR KEY SHARE`, which the parser does not know: here a row is locked as a
+//! whole, so they are FOR UPDATE and FOR SHARE.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
@@ -8,7 +8,7 @@ fn is_word(token: &TokenWithSpan, word: &str) -> bool {
         if value.eq_ignore_ascii_case(word))
 }
 
-/// Takes the words out that say how little of a row is to be locked.
+/// Removes the words that restrict the lock to a part of a row.
 pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) {
     let is_blank = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
     let mut at = 0;
@@ -24,7 +24,7 @@ pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) {
         } else if is(&next, &["FOR", "KEY", "SHARE"]) {
             tokens.drain(next[1]..next[2]);
         }
-        // What begins at a blank begins behind it.
+        // What begins at a blank begins after it.
         at = next.first().map_or(tokens.len(), |first| first + 1);
     }
 }

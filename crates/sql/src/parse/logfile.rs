@@ -13,11 +13,11 @@ fn redo(action: RedoAction) -> Statement {
 }
 
 impl Cursor<'_> {
-    /// `ALTER DATABASE [name]` was read as far as DATABASE.
+    /// The rest of `ALTER DATABASE [name]`, after DATABASE.
     pub(super) fn alter_database(&mut self) -> Result<Statement, Error> {
         const VERBS: &str = "ADD|DROP|CLEAR|RECOVER";
         if !self.is_word_at(self.at, VERBS) && self.is_word_at(self.at + 1, VERBS) {
-            // There is one database here, whatever it is called.
+            // There is one database here, whatever its name.
             self.name("the name of the database")?;
         }
         if self.accept_word("RECOVER") {
@@ -41,7 +41,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// `CHECKPOINT` was read: PostgreSQL's way to say ALTER SYSTEM CHECKPOINT.
+    /// The rest of `CHECKPOINT`: PostgreSQL's form of ALTER SYSTEM CHECKPOINT.
     pub(super) fn checkpoint(&mut self) -> Result<Statement, Error> {
         Ok(redo(RedoAction::Checkpoint))
     }

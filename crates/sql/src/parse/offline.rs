@@ -1,4 +1,4 @@
-//! Parsing of `ALTER DISKGROUP` for disks that leave for a while: OFFLINE, ONLINE, REPLACE.
+//! Parsing of `ALTER DISKGROUP` for disks that leave temporarily: OFFLINE, ONLINE, REPLACE.
 
 use cellar_storage::request::{
     DiskTarget, GroupAction, OfflineRequest, OnlineRequest, ReplaceRequest,

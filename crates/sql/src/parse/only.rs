@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
-/// What is before the word where it is one.
+/// The words before ONLY where it is a keyword.
 const BEFORE: [&str; 5] = ["FROM", "JOIN", "UPDATE", "USING", "TRUNCATE"];
 
 fn is_word(token: &Token, words: &[&str]) -> bool {
@@ -10,13 +10,13 @@ fn is_word(token: &Token, words: &[&str]) -> bool {
         if words.iter().any(|word| value.eq_ignore_ascii_case(word)))
 }
 
-/// Takes the words out.
+/// Removes the words.
 pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) {
     let is_blank = |at: &usize| matches!(tokens[*at].token, Token::Whitespace(_));
     let places: Vec<usize> = (0..tokens.len()).filter(|at| !is_blank(at)).collect();
     let found = places.windows(3).filter_map(|three| {
         let [before, own, behind] = three else { return None };
-        // Behind TABLE where that is behind TRUNCATE; a table may be called so too.
+        // After TABLE, if that follows TRUNCATE; ONLY may also be the name of a table.
         let is_behind = is_word(&tokens[*before].token, &BEFORE)
             || is_word(&tokens[*before].token, &["TABLE"])
                 && places.first().is_some_and(|at| is_word(&tokens[*at].token, &["TRUNCATE"]));
@@ -31,7 +31,7 @@ pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// What may be behind a table that is called so.
+/// The words that may follow a table with that name.
 const NO_NAMES: [&str; 19] = [
     "AS", "WHERE", "JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ON", "USING",
     "GROUP", "ORDER", "HAVING", "LIMIT", "OFFSET", "SET", "UNION", "FOR",

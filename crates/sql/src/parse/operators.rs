@@ -4,7 +4,7 @@
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// Puts the plain sign where the operator of PostgreSQL's catalog is named before ANY, ALL or SOME.
+/// Replaces qualified operators of PostgreSQL's catalog before ANY, ALL or SOME by the plain sign.
 pub(super) fn make_plain(tokens: &mut Vec<TokenWithSpan>) {
     let mut at = 0;
     while at < tokens.len() {
@@ -16,7 +16,7 @@ pub(super) fn make_plain(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// The sign of the operator that is named first, and how many tokens name it.
+/// The sign of the operator at the beginning, and the number of tokens that name it.
 fn named(tokens: &[TokenWithSpan]) -> Option<(Token, usize)> {
     let Token::Word(word) = &tokens.first()?.token else { return None };
     if word.keyword != Keyword::OPERATOR {

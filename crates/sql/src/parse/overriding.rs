@@ -12,16 +12,16 @@ use crate::error::Error;
 /// The name of the setting.
 const OVERRIDING: &str = "overriding";
 
-/// Whose values an INSERT takes for identity columns.
+/// The values that an INSERT uses for identity columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overriding {
-    /// OVERRIDING SYSTEM VALUE: those that it has.
+    /// OVERRIDING SYSTEM VALUE: its own.
     System,
     /// OVERRIDING USER VALUE: those of the sequences.
     User,
 }
 
-/// Takes the words out of an INSERT.
+/// Removes the words from an INSERT.
 pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Option<Overriding> {
     let is_word = |at: &usize, word: &str| {
         matches!(&tokens[*at].token, Token::Word(Word { value, quote_style: None, .. })
@@ -45,7 +45,7 @@ pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Option<Overriding> {
     Some(whose)
 }
 
-/// Has the INSERT say what was taken out.
+/// Adds to the INSERT what was removed.
 ///
 /// # Errors
 /// The words were in another statement.
@@ -75,7 +75,7 @@ fn insert_of(statement: &mut Statement) -> Option<&mut Insert> {
     }
 }
 
-/// Takes what [`put`] has put.
+/// Removes what [`put`] has added.
 pub(crate) fn take(insert: &mut Insert) -> Option<Overriding> {
     let settings = insert.settings.as_mut()?;
     let at = settings.iter().position(|setting| setting.key.value == OVERRIDING)?;

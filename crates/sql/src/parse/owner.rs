@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::Cursor;
 use crate::statement::{About, Define, Statement};
 
-/// What a kind of object is called by.
+/// Makes the name for a kind of object.
 type Kind = fn(TableReference) -> About;
 
 impl Cursor<'_> {

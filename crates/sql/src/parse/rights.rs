@@ -12,7 +12,7 @@ use crate::statement::{Define, Statement};
 const KINDS: &str =
     "TABLE, SEQUENCE, SCHEMA, TYPE, DATABASE, ALL TABLES IN SCHEMA or ALL SEQUENCES IN SCHEMA";
 
-/// What PostgreSQL has rights on besides.
+/// Further kinds of objects on which PostgreSQL has rights.
 const OTHERS: &str =
     "FUNCTION|PROCEDURE|ROUTINE|LANGUAGE|LARGE|FOREIGN|TABLESPACE|PARAMETER|DOMAIN";
 
@@ -21,7 +21,7 @@ pub(super) fn rights(statement: RightsStatement) -> Statement {
 }
 
 impl Cursor<'_> {
-    /// Whether what is granted is on objects: ON comes before TO and FROM.
+    /// Whether rights on objects are granted: ON comes before TO and FROM.
     pub(super) fn is_on_objects(&self) -> bool {
         let words = (self.at..self.tokens.len()).find(|at| self.is_word_at(*at, "ON|TO|FROM"));
         words.is_some_and(|at| self.is_word_at(at, "ON"))
@@ -51,7 +51,7 @@ impl Cursor<'_> {
     fn grantees(&mut self) -> Result<Vec<crate::statement::RoleName>, Error> {
         let mut names = Vec::new();
         loop {
-            // An old word that means nothing.
+            // A noise word.
             self.accept_word("GROUP");
             names.push(self.role_name()?);
             if !self.accept(&Token::Comma) {
@@ -110,7 +110,7 @@ impl Cursor<'_> {
         if self.accept_words(&["ALL", "SEQUENCES", "IN", "SCHEMA"]) {
             return Ok(On::AllSequences(self.schema_names()?));
         }
-        // A table may have a name that is one of these words.
+        // The name of a table may be one of these words.
         let is_name = self.is_word_at(self.at + 1, "TO|FROM")
             || self
                 .tokens

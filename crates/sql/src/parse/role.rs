@@ -11,7 +11,7 @@ use crate::statement::{
 const OPTIONS: &str = "SUPERUSER, LOGIN, CREATEROLE, INHERIT, their opposites with NO, CONNECTION LIMIT, \
                        PASSWORD, VALID UNTIL, IN ROLE, ROLE or ADMIN";
 
-/// What PostgreSQL's roles may besides, and the next step for who wants it.
+/// Further attributes of PostgreSQL's roles, and the next step for users who want them.
 const OTHERS: [(&str, &str); 3] = [
     ("CREATEDB", "a database is a directory of its own: cellar init DIR"),
     ("REPLICATION", "leave it out"),
@@ -23,7 +23,7 @@ fn role(statement: RoleStatement) -> Statement {
 }
 
 impl<'a> Cursor<'a> {
-    /// Whether a statement begins with these words, any of which may be several with `|` between.
+    /// Whether a statement begins with these words, each of which may be alternatives separated by `|`.
     fn begins(&self, words: &[&str]) -> bool {
         words.iter().enumerate().all(|(at, word)| self.is_word_at(at, word))
     }
@@ -54,7 +54,7 @@ impl<'a> Cursor<'a> {
         self.assume()
     }
 
-    /// The name of a role, as it is to be made.
+    /// The name of a role to be created.
     fn new_role(&mut self) -> Result<String, Error> {
         match self.role_name()? {
             RoleName::Named(name) => Ok(name),
@@ -132,7 +132,7 @@ impl<'a> Cursor<'a> {
         let mut options = RoleOptions::default();
         while !self.is_at_end() {
             if !self.role_option(&mut options, is_new)? {
-                // Not what was found: it may be a password.
+                // What was found is not shown: it may be a password.
                 return Err(Error::syntax(format!("expected {OPTIONS}")));
             }
         }
@@ -201,7 +201,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A password; `None`: there is to be none.
+    /// A password; `None`: the role is to have none.
     fn password(&mut self) -> Result<Option<Password>, Error> {
         if self.accept_word("NULL") {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! CREATE, ALTER and DROP SCHEMA, and SET SCHEMA of what is in one.
+//! CREATE, ALTER and DROP SCHEMA, and SET SCHEMA for the objects in one.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -12,7 +12,7 @@ impl Cursor<'_> {
         self.tokens.get(self.at).is_none_or(|own| own.token == Token::SemiColon)
     }
 
-    /// CASCADE, RESTRICT, or nothing; whether it is the first.
+    /// CASCADE, RESTRICT, or nothing; returns whether it is CASCADE.
     pub(super) fn cascades(&mut self) -> bool {
         let cascades = self.accept_word("CASCADE");
         if !cascades {

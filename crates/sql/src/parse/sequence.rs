@@ -15,7 +15,7 @@ use crate::statement::{Define, OwnedBy, Statement};
 const OPTIONS: &str = "AS, INCREMENT, MINVALUE, MAXVALUE, START, RESTART, CACHE, CYCLE, OWNED BY or \
                        the end of the statement";
 
-/// The type that a word says.
+/// The type that a word stands for.
 pub(super) fn type_of(word: &str) -> Option<SequenceType> {
     match word.to_ascii_lowercase().as_str() {
         "smallint" | "int2" => Some(SequenceType::Smallint),
@@ -26,7 +26,7 @@ pub(super) fn type_of(word: &str) -> Option<SequenceType> {
 }
 
 impl Cursor<'_> {
-    /// A name, folded where it is not quoted.
+    /// A name, folded unless quoted.
     pub(super) fn folded_name(&mut self, what: &str) -> Result<String, Error> {
         match self.tokens.get(self.at).map(|t| &t.token) {
             Some(Token::Word(Word { value, quote_style, .. })) if !value.is_empty() => {
@@ -49,7 +49,7 @@ impl Cursor<'_> {
         Ok(names)
     }
 
-    /// The name of an object, with its schema or without.
+    /// The name of an object, with or without its schema.
     pub(super) fn object(&mut self, what: &str) -> Result<TableReference, Error> {
         let names = self.names(what)?;
         reference(&names).ok_or_else(|| Error::syntax(format!("{}: one schema", names.join("."))))
@@ -201,7 +201,7 @@ pub(super) fn reference(names: &[String]) -> Option<TableReference> {
     }
 }
 
-/// Puts the options of identity columns into the order in which they are read.
+/// Puts the options of identity columns into the order in which the parser takes them.
 ///
 /// # Errors
 /// There is no such option.
@@ -242,7 +242,7 @@ pub(super) fn order_identities(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Er
     Ok(())
 }
 
-/// The options in the order in which they are read.
+/// The options in the order in which the parser takes them.
 fn text_of(options: &SequenceOptions) -> String {
     let mut text = String::new();
     let mut add = |more: String| text.push_str(&more);

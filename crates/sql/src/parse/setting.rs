@@ -6,19 +6,19 @@ use super::Cursor;
 use crate::error::Error;
 use crate::statement::{Setting, Statement};
 
-/// What else SET and SHOW are about, and DataFusion's parser reads.
+/// Further subjects of SET and SHOW, which DataFusion's parser handles.
 const OTHERS: &str = "SEARCH_PATH|SCHEMA|TRANSACTION|CONSTRAINTS|ROLE|AUTHORIZATION|SESSION_AUTHORIZATION|\
                       PARAMETER|PARAMETERS|TABLES|COLUMNS|FUNCTIONS|CREATE|DATABASES|SCHEMAS|VIEWS";
 
 impl Cursor<'_> {
-    /// Whether SET, SHOW or RESET at the beginning is about a setting of ours.
+    /// Whether the SET, SHOW or RESET here is about a setting of ours.
     pub(super) fn is_about_setting(&self) -> bool {
         let at = match self.is_word_at(0, "SET") {
             true => usize::from(self.is_word_at(1, "SESSION|LOCAL")) + 1,
             false => 1,
         };
         let is_other = match self.is_word_at(0, "SHOW") {
-            // SHOW TRANSACTION ISOLATION LEVEL tells a setting, as SHOW ROLE does.
+            // SHOW TRANSACTION ISOLATION LEVEL shows a setting, as SHOW ROLE does.
             true => {
                 self.is_word_at(at, OTHERS)
                     && !self.is_word_at(at, "TRANSACTION|ROLE|SESSION_AUTHORIZATION")
@@ -86,7 +86,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Behind SET SESSION CHARACTERISTICS.
+    /// After SET SESSION CHARACTERISTICS.
     fn characteristics(&mut self) -> Result<Statement, Error> {
         self.word("AS")?;
         self.word("TRANSACTION")?;
@@ -114,7 +114,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// A zone behind SET TIME ZONE.
+    /// A zone after SET TIME ZONE.
     fn zone(&mut self) -> Result<Option<String>, Error> {
         if self.accept_word("LOCAL") {
             return Ok(None);
@@ -132,7 +132,7 @@ impl Cursor<'_> {
         self.value()
     }
 
-    /// The value of a setting: words, texts and numbers, with commas between them; `None`: DEFAULT.
+    /// The value of a setting: words, texts and numbers, separated by commas; `None`: DEFAULT.
     fn value(&mut self) -> Result<Option<String>, Error> {
         if self.accept_word("DEFAULT") {
             return Ok(None);
@@ -141,7 +141,7 @@ impl Cursor<'_> {
         while self.accept(&Token::Comma) {
             values.push(self.setting_value()?);
         }
-        // Alone a name in quotes is a text; of several they tell where one ends.
+        // A single quoted name is a text; in a list, quotes show where one ends.
         let plain = match &values[..] {
             [one] => one.strip_prefix('"').and_then(|one| one.strip_suffix('"')),
             _ => None,

@@ -1,6 +1,6 @@
-//! Clauses of a CREATE TABLE that DataFusion's parser does not know there. `COMPRESS FOR QUERY` says what every
-//! columnar table is, so it is checked and taken out. `IN '+GROUP'`, `TABLESPACE group` and `USING heap` become
-//! options that the parser knows: `WITH (tablespace = 'GROUP', access_method = 'heap')`.
+//! Clauses of a CREATE TABLE that DataFusion's parser does not know there. `COMPRESS FOR QUERY` holds
+//! for every columnar table, so it is checked and removed. `IN '+GROUP'`, `TABLESPACE group` and
+//! `USING heap` become options that the parser knows: `WITH (tablespace = 'GROUP', access_method = 'heap')`.
 
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
@@ -13,7 +13,7 @@ pub(super) fn word(token: &TokenWithSpan) -> Option<String> {
     }
 }
 
-/// The places of the next tokens that are not blank, from `from` on.
+/// The positions of the next tokens that are not blank, starting at `from`.
 pub(super) fn next(tokens: &[TokenWithSpan], from: usize) -> impl Iterator<Item = usize> {
     let is_blank = |at: &usize| matches!(tokens[*at].token, Token::Whitespace(_));
     (from..tokens.len()).filter(move |at| !is_blank(at))
@@ -27,10 +27,10 @@ pub(super) fn words_at(
     next(tokens, from).take(count).map(|at| (at, word(&tokens[at]))).collect()
 }
 
-/// Takes the clauses out of a CREATE TABLE; other statements stay as they are.
+/// Removes the clauses from a CREATE TABLE; other statements stay as they are.
 ///
 /// # Errors
-/// 03001 for a kind of table, or a compression, that there is none of.
+/// 03001 for an unknown kind of table, or an unknown compression.
 pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
     let start: Vec<String> =
         words_at(tokens, 0, 3).into_iter().filter_map(|(_, word)| word).collect();
@@ -90,12 +90,12 @@ pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
 /// The option that names the group of a table.
 pub(crate) const TABLESPACE: &str = "tablespace";
 
-/// The option that says how its rows are kept, and what it says.
+/// The option for the access method of a table, and its value.
 pub(crate) const ACCESS_METHOD: &str = "access_method";
 pub(crate) const COLUMNAR: &str = "columnar";
 pub(crate) const HEAP: &str = "heap";
 
-/// The group that is named behind the word at `at`, and where its name is; `None`: none is.
+/// The group that is named after the word at `at`, and the position of its name; `None`: there is none.
 fn group_at(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, String)> {
     let end = next(tokens, at + 1).next()?;
     let name = match (&tokens[end].token, word(&tokens[at]).as_deref()) {
@@ -118,7 +118,7 @@ fn clause_of(options: &[(&str, String)], span: Span) -> Vec<TokenWithSpan> {
     clause.into_iter().map(|token| TokenWithSpan { token, span }).collect()
 }
 
-/// Where a compression clause that begins at `at` ends; `None`: it is none.
+/// Where a compression clause that begins at `at` ends; `None`: it is not one.
 fn compression(tokens: &[TokenWithSpan], at: usize) -> Result<Option<usize>, Error> {
     let words = words_at(tokens, at, 7);
     let names: Vec<&str> = words.iter().map(|(_, word)| word.as_deref().unwrap_or("")).collect();

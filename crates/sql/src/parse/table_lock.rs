@@ -7,7 +7,7 @@ use super::Cursor;
 use crate::error::Error;
 use crate::statement::{Define, Statement};
 
-/// The modes, each with its words; a longer one before what it begins with.
+/// The modes, each with its words; a longer one before its prefixes.
 const MODES: [(&[&str], TableLock); 8] = [
     (&["ACCESS", "SHARE"], TableLock::AccessShare),
     (&["ROW", "SHARE"], TableLock::RowShare),
@@ -20,7 +20,7 @@ const MODES: [(&[&str], TableLock); 8] = [
 ];
 
 impl Cursor<'_> {
-    /// Behind LOCK: tables with commas between them, a mode, NOWAIT.
+    /// After LOCK: tables separated by commas, a mode, NOWAIT.
     pub(super) fn lock(&mut self) -> Result<Statement, Error> {
         self.accept_word("TABLE");
         let mut tables = Vec::new();

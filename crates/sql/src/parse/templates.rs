@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::Cursor;
 use crate::error::Error;
 
-/// What stands in the brackets.
+/// The words allowed in the parentheses.
 const ALLOWED: &str = "MIRROR, HIGH or UNPROTECTED; COARSE or FINE; UNIT 4K or 8K; CHECKSUM or \
                        NOCHECKSUM; FAILGROUP name or ANY FAILGROUP";
 
@@ -63,7 +63,7 @@ impl Cursor<'_> {
     }
 
     fn template_word(&mut self, words: &mut TemplateWords) -> Result<(), Error> {
-        // Where disks have no outer and inner tracks to choose from there is nothing to say.
+        // Disks without outer and inner tracks offer no choice, so there is nothing to specify.
         if self.is_word_at(self.at, "HOT|COLD|MIRRORHOT|MIRRORCOLD") {
             return Err(Error::not_yet("HOT and COLD regions of disks").next(ALLOWED));
         }

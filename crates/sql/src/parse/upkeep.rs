@@ -49,7 +49,7 @@ impl Cursor<'_> {
         Ok(Statement::Define(Define::Reindex { of, is_concurrent }))
     }
 
-    /// Options in parentheses: they say how it is done. Whether there were any.
+    /// Options in parentheses, about how it is done. Returns whether there were any.
     fn options(&mut self) -> Result<bool, Error> {
         if !self.accept(&Token::LParen) {
             return Ok(false);

@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer, Word};
 use crate::error::Error;
 use crate::grammar::CellarDialect;
 
-/// The text behind the first `AS` outside parentheses.
+/// The text after the first `AS` outside parentheses.
 ///
 /// # Errors
 /// There is none.
@@ -31,7 +31,7 @@ pub(crate) fn query_of_view(sql: &str) -> Result<&str, Error> {
     if query.is_empty() { Err(failed()) } else { Ok(query) }
 }
 
-/// Where a place of a text is, in bytes.
+/// The byte offset of a position in a text.
 fn offset(sql: &str, place: Location) -> Option<usize> {
     let (mut line, mut column) = (1, 1);
     for (at, c) in sql.char_indices() {

@@ -13,14 +13,14 @@ use super::value::Value;
 /// The catalog's objects by their keys, and the names of roles.
 pub(super) struct Acls {
     pub catalog: Arc<Catalog>,
-    /// Places in the catalog.
+    /// Indexes into the catalog.
     by_key: HashMap<String, usize>,
     /// The tables of indexes.
     of_index: HashMap<u32, u32>,
     by_oid: HashMap<u32, usize>,
 }
 
-/// A name as aclitems have it.
+/// A name as written in aclitems.
 fn quoted(name: &str) -> String {
     let is_plain = |c: char| c == '_' || c.is_ascii_alphanumeric();
     match name.chars().all(is_plain) {
@@ -41,7 +41,7 @@ impl Acls {
         }
     }
 
-    /// What the catalog has of an object; of an index, its table.
+    /// The catalog entry of an object; for an index, that of its table.
     pub fn table(&self, object: &Object) -> Option<&Table> {
         let at = match self.of_index.get(&object.oid) {
             Some(table) => self.by_oid.get(table),
@@ -50,12 +50,12 @@ impl Acls {
         at.and_then(|at| self.catalog.tables.get(*at))
     }
 
-    /// The same by a number.
+    /// The same by oid.
     pub fn by_oid(&self, oid: u32) -> Option<&Table> {
         self.by_oid.get(&oid).and_then(|at| self.catalog.tables.get(*at))
     }
 
-    /// The number of who owns an object.
+    /// The oid of the owner of an object.
     pub fn owner(&self, object: &Object) -> u32 {
         self.table(object).map_or(OWNER_OID, Table::owner)
     }
@@ -77,23 +77,23 @@ impl Acls {
         Value::Texts(grants.iter().map(of).collect())
     }
 
-    /// What was granted on an object; NULL: nobody has said anything.
+    /// The rights granted on an object; NULL: the defaults apply.
     pub fn said(&self, table: Option<&Table>) -> Value {
         let own = table.and_then(|table| table.grants.own.as_ref());
         own.map_or(Value::Null, |own| self.texts(own))
     }
 
-    /// The same of a column.
+    /// The same for a column.
     pub fn said_of_column(&self, table: Option<&Table>, column: &str) -> Value {
         let own = table.and_then(|table| table.grants.columns.get(column));
         own.map_or(Value::Null, |own| self.texts(own))
     }
 }
 
-/// Rights that are asked for, and whether with the right to pass them on.
+/// Rights to check, each with whether the grant option is required.
 pub(super) type Asked = Vec<(Rights, bool)>;
 
-/// Whether somebody may do any of what is asked.
+/// Whether a role has any of these rights.
 pub(super) fn may(table: &Table, column: Option<&str>, who: &Who, asked: &Asked) -> bool {
     let mut grants = table.granted().into_owned();
     let on_column = column.and_then(|column| table.grants.columns.get(column));
@@ -104,7 +104,7 @@ pub(super) fn may(table: &Table, column: Option<&str>, who: &Who, asked: &Asked)
     })
 }
 
-/// Whether somebody may do with a relation of ours, or of PostgreSQL's catalogs, what is asked.
+/// Whether a role has any of these rights on a relation of ours, or of PostgreSQL's catalogs.
 pub(super) fn may_system(kind: Kind, who: &Who, asked: &Asked) -> bool {
     let is_read = asked.iter().any(|(rights, with_option)| {
         !with_option && *rights == Rights::SELECT && matches!(kind, Kind::System(_))

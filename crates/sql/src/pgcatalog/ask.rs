@@ -18,7 +18,7 @@ use crate::settings::Settings;
 /// Names of views, with their columns.
 type OurViews = Arc<[(String, Vec<Field>)]>;
 
-/// A catalog, and what was made of it.
+/// A catalog, and the snapshot made from it.
 type Kept = (Arc<Catalog>, Vec<String>, Arc<Snapshot>);
 
 /// A session that asks.
@@ -26,15 +26,15 @@ pub(crate) struct Ask {
     pub(super) host: Arc<dyn Host>,
     pub(super) paths: Arc<Paths>,
     pub(super) settings: Arc<Settings>,
-    /// What the session has prepared.
+    /// The prepared statements of the session.
     pub(super) prepared: Arc<NamedStatements>,
     /// Our views, with their columns.
     views: OurViews,
-    /// The options of an external table, `name=value`: with them CREATE FOREIGN TABLE makes it again.
+    /// The options of an external table, `name=value`: CREATE FOREIGN TABLE recreates it from them.
     pub(super) options: fn(&Table) -> Vec<String>,
-    /// The last one, while the catalog is the same.
+    /// The last snapshot, as long as the catalog is the same.
     kept: Mutex<Option<Kept>>,
-    /// Bytes of what is in the heap, as they were when pg_class was last read.
+    /// Sizes of heap objects, in bytes, as of the last read of pg_class.
     sizes: Mutex<HashMap<u32, i64>>,
 }
 
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Ask {
 }
 
 impl Ask {
-    /// One for a session.
+    /// For a session.
     pub fn new(
         host: &Arc<dyn Host>,
         paths: &Arc<Paths>,
@@ -84,7 +84,7 @@ impl Ask {
         made
     }
 
-    /// What is seen now; of external tables without the columns that are in their files alone.
+    /// The current snapshot, without the columns of external tables that are defined only by their files.
     pub(super) fn snapshot(&self) -> Arc<Snapshot> {
         let catalog = self.catalog();
         let path = self.paths.schemas(&catalog, true);
@@ -103,7 +103,7 @@ impl Ask {
         made
     }
 
-    /// What is seen now, with columns that were found in files.
+    /// The current snapshot, with columns that were found in files.
     pub(super) fn snapshot_with(&self, found: &Found) -> Arc<Snapshot> {
         if found.is_empty() {
             return self.snapshot();
@@ -113,17 +113,17 @@ impl Ask {
         Arc::new(self.made(&catalog, &path, found))
     }
 
-    /// Keeps the sizes of what is in the heap.
+    /// Sets the sizes of heap objects.
     pub(super) fn set_sizes(&self, sizes: HashMap<u32, i64>) {
         *self.sizes.lock().unwrap_or_else(PoisonError::into_inner) = sizes;
     }
 
-    /// The bytes of what is in the heap.
+    /// The size of a heap object, in bytes.
     pub(super) fn size(&self, oid: u32) -> Option<i64> {
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner).get(&oid).copied()
     }
 
-    /// The object that a text names, as a statement would.
+    /// The object that a text names, resolved as in a statement.
     pub(super) fn object<'s>(&self, snapshot: &'s Snapshot, text: &str) -> Option<&'s Object> {
         if let Ok(oid) = text.trim().parse::<u32>() {
             return snapshot.object(oid);

@@ -1,4 +1,4 @@
-//! Fixed object numbers: those that PostgreSQL assigns, and those of our own objects.
+//! Fixed oids: those that PostgreSQL assigns, and those of our own objects.
 
 /// The schema pg_catalog.
 pub(super) const PG_CATALOG_OID: u32 = 11;
@@ -6,9 +6,9 @@ pub(super) const PG_CATALOG_OID: u32 = 11;
 pub(super) const INFORMATION_OID: u32 = 13_000;
 /// The schema of our views.
 pub(super) const VIEWS_OID: u32 = 9_100;
-/// The schema of what lasts as long as a session; nobody sees that of another.
+/// The schema of temporary objects; nobody sees that of another session.
 pub(super) const TEMPORARY_OID: u32 = 9_101;
-/// Our views: this number and those behind it.
+/// Our views: this oid and those after it.
 pub(super) const FIRST_VIEW_OID: u32 = 9_200;
 
 /// The role that owns everything.
@@ -43,7 +43,7 @@ pub(super) const EXTENSION_OID: u32 = 9_004;
 /// Tablespaces that PostgreSQL always has.
 pub(super) const DEFAULT_SPACE_OID: u32 = 1_663;
 pub(super) const GLOBAL_SPACE_OID: u32 = 1_664;
-/// Those of disk groups: this number and those behind it.
+/// Those of disk groups: this oid and those after it.
 pub(super) const FIRST_SPACE_OID: u32 = 9_900;
 
 /// The collation of texts.

@@ -10,13 +10,13 @@ use super::qualified;
 pub(super) use super::quoting::quoted;
 use super::snapshot::Snapshot;
 
-/// An object's name, with its schema.
+/// An object's qualified name.
 pub(super) fn full_name(snapshot: &Snapshot, object: &Object) -> String {
     let schema = snapshot.schema(object.schema).map_or("public", |schema| &schema.name);
     format!("{}.{}", quoted(schema), quoted(&object.name))
 }
 
-/// An object's name, with its schema where it is not found without.
+/// An object's name, qualified if it is not found otherwise.
 pub(super) fn short_name(snapshot: &Snapshot, object: &Object) -> String {
     match snapshot.is_visible(object) {
         true => quoted(&object.name),
@@ -63,7 +63,7 @@ pub(super) fn of_index(
     Some(format!("CREATE {unique}INDEX {own} ON {of} USING btree ({columns})"))
 }
 
-/// A check as a constraint says it.
+/// A check in the form of a constraint.
 pub(super) fn of_check(check: &Check, is_pretty: bool) -> String {
     match is_pretty {
         true => format!("CHECK ({})", check.condition),
@@ -71,7 +71,7 @@ pub(super) fn of_check(check: &Check, is_pretty: bool) -> String {
     }
 }
 
-/// What ON DELETE and ON UPDATE say.
+/// The text of ON DELETE or ON UPDATE.
 pub(super) fn of_action(action: Action) -> &'static str {
     match action {
         Action::Nothing => "NO ACTION",
@@ -82,7 +82,7 @@ pub(super) fn of_action(action: Action) -> &'static str {
     }
 }
 
-/// A foreign key as a constraint says it.
+/// A foreign key in the form of a constraint.
 fn of_foreign(snapshot: &Snapshot, key: &ForeignKey) -> Option<String> {
     let (table, to) = (snapshot.object(key.table)?, snapshot.object(key.to)?);
     let names = |of: &Object, numbers: &[i64]| {
@@ -104,7 +104,7 @@ fn of_foreign(snapshot: &Snapshot, key: &ForeignKey) -> Option<String> {
     Some(text)
 }
 
-/// A constraint, by its number.
+/// A constraint, by its oid.
 pub(super) fn of_constraint(snapshot: &Snapshot, oid: u32, is_pretty: bool) -> Option<String> {
     if let Some(check) = snapshot.checks.iter().find(|check| check.oid == oid) {
         return Some(of_check(check, is_pretty));
@@ -121,7 +121,7 @@ pub(super) fn of_constraint(snapshot: &Snapshot, oid: u32, is_pretty: bool) -> O
     Some(format!("{word} ({})", columns(table, index, false)))
 }
 
-/// The sequence that a DEFAULT asks for values.
+/// The sequence that a DEFAULT draws values from.
 pub(super) fn sequence_of<'s>(snapshot: &'s Snapshot, default: &str) -> Option<&'s Object> {
     let own = default.strip_prefix("nextval('")?.strip_suffix("'::regclass)")?;
     let reference = TableReference::parse_str(&own.replace("''", "'"));
@@ -129,7 +129,7 @@ pub(super) fn sequence_of<'s>(snapshot: &'s Snapshot, default: &str) -> Option<&
     snapshot.named(schema.oid, reference.table())
 }
 
-/// A DEFAULT or a condition as it is written where names are looked for as they are now.
+/// A DEFAULT or a condition, written for the current search path.
 pub(super) fn expression<'t>(snapshot: &Snapshot, text: &'t str) -> Cow<'t, str> {
     match sequence_of(snapshot, text) {
         Some(sequence) => {
@@ -140,7 +140,7 @@ pub(super) fn expression<'t>(snapshot: &Snapshot, text: &'t str) -> Cow<'t, str>
     }
 }
 
-/// The query of a view: as it was written, where it means the same with the search path of now.
+/// The query of a view: as it was written, if that has the same meaning with the current search path.
 pub(super) fn of_view(snapshot: &Snapshot, oid: u32) -> Option<String> {
     let (query, renamed) = snapshot.queries.get(&oid)?;
     let query = query.trim().trim_end_matches(';').trim_end();
@@ -148,7 +148,7 @@ pub(super) fn of_view(snapshot: &Snapshot, oid: u32) -> Option<String> {
     if !renamed {
         return Some(format!(" {query};"));
     }
-    // The names of its columns are not those of its query.
+    // The names of its columns differ from those of its query.
     let view = snapshot.object(oid)?;
     let names: Vec<String> = view.columns.iter().map(|column| quoted(&column.name)).collect();
     let (own, names) = (quoted(&view.name), names.join(", "));

@@ -1,4 +1,4 @@
-//! `information_schema._pg_expandarray`: the items of an array, each with its place.
+//! `information_schema._pg_expandarray`: the items of an array, each with its position.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use datafusion::logical_expr::{
 
 use crate::rules::unbounded;
 
-/// The function's name: what it gives is unnested.
+/// The function's name: its result is unnested.
 pub(super) const EXPANDED: &str = "pg_expanded_array";
 
-/// A list of the items of a list, as `x`, with their places, as `n`.
+/// A list of the items of a list, as `x`, with their positions, as `n`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Expanded {
     signature: Signature,
@@ -60,7 +60,7 @@ impl ScalarUDFImpl for Expanded {
             return plan_err!("_pg_expandarray takes an array");
         };
         let (values, offsets) = (lists.values(), lists.offsets());
-        // Of a part of an array the offsets begin anywhere.
+        // The offsets of a sliced array may begin anywhere.
         let mut places = vec![0; values.len()];
         for ends in offsets.windows(2) {
             let (from, to) = (ends[0].as_usize(), ends[1].as_usize());

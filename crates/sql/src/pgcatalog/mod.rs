@@ -1,5 +1,5 @@
-//! `pg_catalog` and `information_schema`: what PostgreSQL's clients ask of a server's catalogs, answered from the
-//! catalog as it is when a statement asks. See docs/pg-catalog.md.
+//! `pg_catalog` and `information_schema`: what PostgreSQL's clients ask a server's catalogs, answered
+//! from the catalog as of the statement. See docs/pg-catalog.md.
 
 mod acl;
 mod ask;

@@ -4,12 +4,12 @@ use cellar_instance::catalog::{Action, Constraint, Deferral, Identity, SequenceT
 
 use super::relations::Relation;
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
     /// A table in the heap.
     Heap,
-    /// A columnar table of so many rows and bytes.
+    /// A columnar table with so many rows and bytes.
     Columnar {
         rows: u64,
         bytes: u64,
@@ -32,7 +32,7 @@ impl PartialEq for Relation {
 }
 
 impl Kind {
-    /// As pg_class has it.
+    /// The letter in pg_class.
     pub fn letter(self) -> &'static str {
         match self {
             Kind::Heap | Kind::Columnar { .. } => "r",
@@ -44,7 +44,7 @@ impl Kind {
         }
     }
 
-    /// Whether people have made it.
+    /// Whether it was created by a user.
     pub fn is_of_people(self) -> bool {
         !matches!(self, Kind::System(_) | Kind::Ours)
     }
@@ -54,18 +54,18 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     pub name: String,
-    /// The number of its type.
+    /// The oid of its type.
     pub of: u32,
     pub modifier: i64,
     pub not_null: bool,
-    /// What DEFAULT says.
+    /// The text of its DEFAULT.
     pub default: Option<String>,
     pub identity: Option<Identity>,
     pub comment: Option<String>,
 }
 
 impl Column {
-    /// One without anything special.
+    /// A column without special properties.
     pub fn plain(name: impl Into<String>, of: u32) -> Column {
         let (default, identity, comment) = (None, None, None);
         Column { name: name.into(), of, modifier: -1, not_null: false, default, identity, comment }
@@ -78,7 +78,7 @@ pub(super) struct Object {
     pub oid: u32,
     pub schema: u32,
     pub name: String,
-    /// By which the catalog knows it; empty where it does not.
+    /// The key in the catalog; empty if it is not there.
     pub key: String,
     pub kind: Kind,
     pub columns: Vec<Column>,
@@ -86,13 +86,13 @@ pub(super) struct Object {
     pub is_temporary: bool,
 }
 
-/// An index, with what pg_index says of it.
+/// An index, as described in pg_index.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     pub oid: u32,
     pub table: u32,
     pub name: String,
-    /// Numbers of columns from 1, and whether the greatest value comes first.
+    /// Numbers of columns from 1, and whether the order is descending.
     pub columns: Vec<(i64, bool)>,
     pub is_unique: bool,
     pub constraint: Option<Constraint>,
@@ -106,7 +106,7 @@ pub(super) struct Check {
     pub table: u32,
     pub name: String,
     pub condition: String,
-    /// Numbers of the columns that it names, from 1.
+    /// Numbers of the columns that it refers to, from 1.
     pub columns: Vec<i64>,
     pub comment: Option<String>,
 }
@@ -119,7 +119,7 @@ pub(super) struct ForeignKey {
     pub name: String,
     /// Numbers of its columns, from 1.
     pub columns: Vec<i64>,
-    /// The table that it refers to, the numbers of that one's columns, and the index that has the key.
+    /// The table that it refers to, the numbers of that table's columns, and the index for the key.
     pub to: u32,
     pub to_columns: Vec<i64>,
     pub index: u32,
@@ -129,7 +129,7 @@ pub(super) struct ForeignKey {
     pub comment: Option<String>,
 }
 
-/// A sequence, with what pg_sequence says of it.
+/// A sequence, as described in pg_sequence.
 #[derive(Clone, Debug)]
 pub(super) struct Sequence {
     pub oid: u32,

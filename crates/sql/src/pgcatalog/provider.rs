@@ -1,4 +1,4 @@
-//! The schemas `pg_catalog` and `information_schema`: tables whose rows are made when they are read.
+//! The schemas `pg_catalog` and `information_schema`: tables whose rows are generated when they are read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::rows::Scope;
 /// The schema of PostgreSQL's catalogs.
 pub(crate) const PG_CATALOG: &str = "pg_catalog";
 
-/// The information schema, as statements are planned with: DataFusion has another one of its name.
+/// The information schema, under the name used in plans: DataFusion has another one with its real name.
 pub(crate) const INFORMATION: &str = "pg_information_schema";
 
 /// The schema in which tables are known by their keys.
@@ -33,7 +33,7 @@ const PUBLIC: &str = "public";
 /// Bytes of a page of the heap.
 const PAGE: u64 = 8192;
 
-/// One of both schemas.
+/// One of the two schemas.
 #[derive(Debug)]
 pub(crate) struct System {
     ask: Arc<Ask>,
@@ -69,7 +69,7 @@ impl SchemaProvider for System {
     }
 }
 
-/// A relation of them.
+/// A relation of one of them.
 #[derive(Debug)]
 struct SystemTable {
     ask: Arc<Ask>,
@@ -78,7 +78,7 @@ struct SystemTable {
 }
 
 impl SystemTable {
-    /// Columns of external tables, which are in their files alone.
+    /// Columns of external tables that are defined only by their files.
     async fn found(&self, state: &dyn Session) -> Found {
         let mut found = Found::new();
         let Some(state) = state.as_any().downcast_ref::<SessionState>() else { return found };
@@ -86,7 +86,7 @@ impl SystemTable {
         let Some(schema) = schema else { return found };
         let catalog = self.ask.catalog();
         for table in catalog.tables.iter().filter(|table| table.kind == TableKind::External) {
-            // One that cannot be opened has no columns.
+            // A table that cannot be opened has no columns.
             if let Ok(Some(opened)) = schema.table(&table.name).await {
                 found.insert(table.name.clone(), opened.schema());
             }
@@ -94,14 +94,14 @@ impl SystemTable {
         found
     }
 
-    /// Pages and rows of tables in the heap, as the statement sees them.
+    /// Pages and rows of heap tables, as the statement sees them.
     async fn sizes(&self, state: &dyn Session) -> Sizes {
         let mut sizes = Sizes::new();
         let Some(scope) = state.config().get_extension::<Scope>() else { return sizes };
         let catalog = self.ask.catalog();
         for table in &catalog.tables {
             let Some(rows) = &table.rows else { continue };
-            // What another one drops meanwhile has no size.
+            // A table that another session drops meanwhile has no size.
             if let Ok(size) = scope.statement.size(rows).await {
                 sizes.insert(table.oid(), (size.pages, size.rows));
             }

@@ -1,5 +1,4 @@
-//! Queries in which unqualified names get the schemas of what they read, where the bare name would not
-//! find it.
+//! Queries whose unqualified names are given schemas, where the bare name would not be found.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -15,20 +14,20 @@ use super::snapshot::Snapshot;
 use crate::grammar::CellarDialect;
 use crate::walk::visit;
 
-/// A query as the catalog keeps it, which names what is in `public` without a schema, with that schema where it is
-/// needed; `None`: it is not.
+/// A query as the catalog stores it, without a schema for names in `public`, with that schema added
+/// where needed; `None`: it is not.
 pub(super) fn query(snapshot: &Snapshot, query: &str) -> Option<String> {
     let mut parser = Parser::new(&CellarDialect).try_with_sql(query).ok()?;
     let mut statement = parser.parse_statement().ok()?;
     let mut walk = Walk { snapshot, ctes: Vec::new(), has_changed: false };
-    // It ends by itself.
+    // It terminates by itself.
     let _ = visit(&mut statement, &mut walk);
     walk.has_changed.then(|| statement.to_string())
 }
 
 struct Walk<'a> {
     snapshot: &'a Snapshot,
-    /// The names that WITH gives, from outside to inside.
+    /// The names of WITH queries, from outermost to innermost.
     ctes: Vec<BTreeSet<String>>,
     has_changed: bool,
 }

@@ -1,6 +1,6 @@
-//! Names as statements have them: in quotes where they must be.
+//! Names as written in statements: in quotes if necessary.
 
-/// Words that are no names without quotes, as PostgreSQL has them.
+/// PostgreSQL's reserved words, which are names only in quotes.
 const RESERVED: [&str; 77] = [
     "all",
     "analyse",
@@ -81,7 +81,7 @@ const RESERVED: [&str; 77] = [
     "with",
 ];
 
-/// A name as it is written in a statement.
+/// A name as written in a statement.
 pub(super) fn quoted(own: &str) -> String {
     let begins = own.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
     let is_plain = begins

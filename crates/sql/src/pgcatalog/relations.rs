@@ -1,10 +1,10 @@
-//! The relations of PostgreSQL's catalogs: their names, numbers and columns.
+//! The relations of PostgreSQL's catalogs: their names, oids and columns.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// A relation for each line: schema (`p` or `i`), name, number, kind, and its columns with their types; `!` is
-/// behind those that are never NULL.
+/// One relation a line: schema (`p` or `i`), name, oid, kind, and its columns with their types; `!`
+/// follows those that are never NULL.
 static TEXT: &str = include_str!("data/relations.txt");
 
 /// A column of such a relation.
@@ -19,7 +19,7 @@ pub(super) struct Column {
 /// One of PostgreSQL's own relations.
 #[derive(Debug)]
 pub(super) struct Relation {
-    /// It is of the information schema.
+    /// It belongs to the information schema.
     pub is_information: bool,
     pub name: &'static str,
     pub oid: u32,
@@ -42,7 +42,7 @@ fn relation(line: &'static str) -> Option<Relation> {
     Some(Relation { is_information, name, oid, kind, columns })
 }
 
-/// By name, of one schema.
+/// The relations of one schema, by name.
 fn of_schema(is_information: bool) -> BTreeMap<&'static str, Relation> {
     let all = TEXT.lines().filter_map(relation);
     let own = all.filter(|own| own.is_information == is_information);
@@ -57,12 +57,12 @@ pub(super) fn all() -> impl Iterator<Item = &'static Relation> {
     CATALOG.values().chain(INFORMATION.values())
 }
 
-/// The one of a name.
+/// The relation with a name.
 pub(super) fn find(is_information: bool, name: &str) -> Option<&'static Relation> {
     if is_information { INFORMATION.get(name) } else { CATALOG.get(name) }
 }
 
-/// The one of a number.
+/// The relation with an oid.
 pub(super) fn by_oid(oid: u32) -> Option<&'static Relation> {
     all().find(|own| own.oid == oid)
 }

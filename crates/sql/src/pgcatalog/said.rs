@@ -1,16 +1,16 @@
-//! Names that a statement says: of objects, columns and vectors.
+//! Names in a statement: of objects, columns and vectors.
 
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName, ObjectNamePart, Value};
 
 use crate::call::call;
 use crate::names::folded;
 
-/// Columns that are vectors: they count from 0, and are written with spaces between. The last is what pgjdbc calls one
-/// of them.
+/// Columns that are vectors: they count from 0, and are written with spaces between the items. The last
+/// is pgjdbc's name for one of them.
 const VECTORS: [&str; 7] =
     ["indkey", "indoption", "indclass", "indcollation", "proargtypes", "partattrs", "i_indoption"];
 
-/// Columns that are numbers of functions, which are written as their names.
+/// Columns that contain oids of functions, which are written as their names.
 const FUNCTIONS: [&str; 22] = [
     "typinput",
     "typoutput",
@@ -36,18 +36,18 @@ const FUNCTIONS: [&str; 22] = [
     "rngsubdiff",
 ];
 
-/// Whether an expression is the number of a function.
+/// Whether an expression is the oid of a function.
 pub(super) fn is_function(expr: &Expr) -> bool {
     !matches!(expr, Expr::Cast { .. })
         && column(expr).is_some_and(|own| FUNCTIONS.contains(&own.as_str()))
 }
 
-/// The names of an object, in small letters where they are not quoted.
+/// The names of an object, in lower case unless quoted.
 pub(super) fn parts(name: &ObjectName) -> Vec<String> {
     name.0.iter().filter_map(ObjectNamePart::as_ident).map(folded).collect()
 }
 
-/// The name of the column that an expression is.
+/// The name of the column that an expression consists of.
 pub(super) fn column(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Identifier(own) => Some(folded(own)),
@@ -63,7 +63,7 @@ pub(super) fn is_vector(expr: &Expr) -> bool {
     column(expr).is_some_and(|own| VECTORS.contains(&own.as_str()))
 }
 
-/// A vector as it is written.
+/// A vector in its text form.
 pub(super) fn vector_text(expr: &Expr) -> Expr {
     let space = Value::SingleQuotedString(" ".to_owned());
     call("array_to_string", vec![expr.clone(), Expr::Value(space.into())])

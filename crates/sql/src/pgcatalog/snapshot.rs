@@ -1,4 +1,4 @@
-//! The catalog at one point in time, with the numbers and words that clients have for it.
+//! The catalog at one point in time, with the oids and terms that clients have for it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::columnar::table::{checked_schema, default_of};
 use crate::grammar::CellarDialect;
 use crate::names::folded_token;
 
-/// Columns of tables that the catalog does not keep, by key.
+/// Columns of tables that the catalog does not store, by key.
 pub(super) type Found = BTreeMap<String, SchemaRef>;
 
-/// What is seen of the catalog.
+/// The catalog as seen by a session.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub objects: Vec<Object>,
@@ -33,13 +33,13 @@ pub(super) struct Snapshot {
     pub enums: Vec<EnumType>,
     by_oid: HashMap<u32, usize>,
     by_name: HashMap<(u32, String), usize>,
-    /// Schemas in which names are looked for that are said without one, in their order.
+    /// The schemas in which unqualified names are looked up, in order.
     pub path: Vec<u32>,
-    /// The queries of views, by their numbers, and whether the view has other names for their columns.
+    /// The queries of views, by oid, and whether the view renames their columns.
     pub queries: HashMap<u32, (String, bool)>,
 }
 
-/// A number for what has none of its own: of its table, and a text that tells it from others there.
+/// A derived oid for an object that has none of its own: from its table, and a text that is unique there.
 pub(super) fn number_of(table: u32, own: &str) -> u32 {
     // FNV-1a: it must be the same in every version.
     let mut hash = 0x811c_9dc5_u32;
@@ -49,16 +49,16 @@ pub(super) fn number_of(table: u32, own: &str) -> u32 {
     (1 << 30) | (hash & ((1 << 30) - 1))
 }
 
-/// A text of the catalog as people write it: without the keys of objects.
+/// A text of the catalog as users write it: without the keys of objects.
 pub(super) fn plain(text: &str) -> String {
     // A key is always quoted there.
     let text = text.replace(name::SEPARATOR, "\".\"");
-    // What the time of day was made into.
+    // The rewritten form of the current time.
     let text = text.replace("CAST(now() AS TIMESTAMP(6) WITH TIME ZONE)", "now()");
     text.replace("CAST(now() AS TIMESTAMP(6))", "LOCALTIMESTAMP")
 }
 
-/// The names that a condition says.
+/// The names in a condition.
 fn words_of(condition: &str) -> BTreeSet<String> {
     let tokens = Tokenizer::new(&CellarDialect, condition).tokenize().unwrap_or_default();
     let words = tokens.iter().filter_map(|token| match token {
@@ -69,7 +69,7 @@ fn words_of(condition: &str) -> BTreeSet<String> {
 }
 
 impl Snapshot {
-    /// What a session sees that has this schema of its own, with our views.
+    /// The catalog as seen by a session with this schema for temporary objects, with our views.
     pub fn of(
         catalog: &Catalog,
         temporary: &str,
@@ -148,7 +148,7 @@ impl Snapshot {
     }
 
     fn add(&mut self, mut object: Object) -> u32 {
-        // Numbers of catalogs from before there were any may be the same.
+        // In catalogs from before oids existed, derived oids may collide.
         while self.by_oid.contains_key(&object.oid) {
             object.oid = (1 << 30) | (object.oid.wrapping_add(1) & ((1 << 30) - 1));
         }
@@ -216,13 +216,13 @@ impl Snapshot {
         });
     }
 
-    /// The enum type of a number, and whether it is that of its arrays.
+    /// The enum type with an oid, and whether the oid is that of its array type.
     pub fn enum_type(&self, oid: u32) -> Option<(&EnumType, bool)> {
         let found = self.enums.iter().find(|own| own.oid == oid || own.array == oid);
         found.map(|own| (own, own.array == oid))
     }
 
-    /// The name of an enum type as statements find it: with its schema where it needs one.
+    /// The name of an enum type as statements find it: qualified if necessary.
     pub fn enum_name(&self, own: &EnumType) -> String {
         let first = self.path.iter().find_map(|schema| {
             self.enums.iter().find(|known| known.schema == *schema && known.name == own.name)
@@ -233,7 +233,7 @@ impl Snapshot {
         }
     }
 
-    /// How a type is written with its modifier.
+    /// The text of a type with its modifier.
     pub fn format_type(&self, oid: u32, modifier: Option<i64>) -> String {
         match self.enum_type(oid) {
             Some((own, true)) => format!("{}[]", self.enum_name(own)),
@@ -242,7 +242,7 @@ impl Snapshot {
         }
     }
 
-    /// The enum type that a text names, or that of its arrays.
+    /// The enum type that a text names, or its array type.
     pub fn enum_named(&self, text: &str) -> Option<u32> {
         let (text, is_array) = match text.trim().strip_suffix("[]") {
             Some(inner) => (inner.trim_end(), true),
@@ -260,7 +260,7 @@ impl Snapshot {
         found.map(|own| if is_array { own.array } else { own.oid })
     }
 
-    /// Indexes and checks of a table.
+    /// Adds indexes and checks of a table.
     fn add_parts(&mut self, table: &Table, of: u32, schema: u32) {
         let Some(rows) = &table.rows else { return };
         let place = |column: usize| i64::try_from(column + 1).unwrap_or(i64::MAX);
@@ -316,7 +316,7 @@ impl Snapshot {
         }
     }
 
-    /// Foreign keys, when all tables are known.
+    /// Adds foreign keys, once all tables are known.
     fn add_foreign(&mut self, catalog: &Catalog) {
         let place = |column: usize| i64::try_from(column + 1).unwrap_or(i64::MAX);
         for table in &catalog.tables {
@@ -339,7 +339,7 @@ impl Snapshot {
         }
     }
 
-    /// To which columns sequences belong.
+    /// Adds the columns that sequences belong to.
     fn add_owners(&mut self, catalog: &Catalog) {
         for table in &catalog.tables {
             for own in table.rows.iter().flat_map(|rows| &rows.owned) {
@@ -354,38 +354,38 @@ impl Snapshot {
         }
     }
 
-    /// The object of a number.
+    /// The object with an oid.
     pub fn object(&self, oid: u32) -> Option<&Object> {
         self.by_oid.get(&oid).and_then(|at| self.objects.get(*at))
     }
 
-    /// The object of a name in a schema.
+    /// The object with a name in a schema.
     pub fn named(&self, schema: u32, own: &str) -> Option<&Object> {
-        // Names are looked for by parts of them, without a copy of each.
+        // Names are looked up by borrowed parts, without copying them.
         self.by_name.get(&(schema, own.to_owned())).and_then(|at| self.objects.get(*at))
     }
 
-    /// The object of a name in `public`.
+    /// The object with a name in `public`.
     pub fn public_object(&self, own: &str) -> Option<&Object> {
         self.named(PUBLIC_OID, own)
     }
 
-    /// The schema of a number.
+    /// The schema with an oid.
     pub fn schema(&self, oid: u32) -> Option<&Schema> {
         self.schemas.iter().find(|schema| schema.oid == oid)
     }
 
-    /// The schema of a name.
+    /// The schema with a name.
     pub fn schema_named(&self, own: &str) -> Option<&Schema> {
         self.schemas.iter().find(|schema| schema.name == own)
     }
 
-    /// The first object of a name along the path.
+    /// The first object with a name along the path.
     pub fn in_path(&self, own: &str) -> Option<&Object> {
         self.path.iter().find_map(|schema| self.named(*schema, own))
     }
 
-    /// Whether an object is meant by its name alone.
+    /// Whether an object is found by its unqualified name.
     pub fn is_visible(&self, object: &Object) -> bool {
         self.in_path(&object.name).is_some_and(|first| first.oid == object.oid)
     }
@@ -395,7 +395,7 @@ impl Snapshot {
         self.indexes.iter().filter(move |index| index.table == table)
     }
 
-    /// The index of a number.
+    /// The index with an oid.
     pub fn index(&self, oid: u32) -> Option<&Index> {
         self.indexes.iter().find(|index| index.oid == oid)
     }
@@ -404,7 +404,7 @@ impl Snapshot {
 /// `nextval('key')` as PostgreSQL writes it, always with the schema.
 fn of_sequence(default: &str) -> Option<String> {
     let own = default.strip_prefix("nextval('")?.strip_suffix("')")?.replace("''", "'");
-    // A key, or a name with its schema.
+    // A key, or a qualified name.
     let own = datafusion::common::TableReference::parse_str(&own);
     let (schema, name) = match own.schema() {
         Some(schema) => (schema, own.table()),

@@ -1,4 +1,4 @@
-//! PostgreSQL's types: their numbers, how they are written, and which of them columns of Arrow have.
+//! PostgreSQL's types: their oids, their texts, and the types of Arrow columns among them.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -10,9 +10,9 @@ use cellar_instance::catalog::array_of;
 use crate::columnar::table::{enum_of, form_of, length_of};
 use crate::json::form::Form;
 
-/// A type for each line, as pg_type has it: number, name, length, by value, kind, category, preferred, element,
-/// array, functions in and out, receive and send, of modifiers in and out, alignment, storage, collation,
-/// function of subscripts.
+/// One type a line, as in pg_type: oid, name, length, by value, kind, category, preferred, element,
+/// array, functions in and out, receive and send, modifier in and out, alignment, storage, collation,
+/// subscript function.
 static TEXT: &str = include_str!("data/types.txt");
 
 /// A type.
@@ -27,7 +27,7 @@ pub(super) struct Type {
     pub is_preferred: bool,
     pub element: u32,
     pub array: u32,
-    /// In, out, receive, send, of modifiers in and out.
+    /// In, out, receive, send, modifier in and out.
     pub functions: [u32; 6],
     pub alignment: &'static str,
     pub storage: &'static str,
@@ -71,12 +71,12 @@ pub(super) fn all() -> &'static [Type] {
     &ALL
 }
 
-/// The type of a number.
+/// The type with an oid.
 pub(super) fn by_oid(oid: u32) -> Option<&'static Type> {
     BY_OID.get(&oid).copied()
 }
 
-/// The type that the catalog calls so; those of the information schema are others with rules.
+/// The type with a name in the catalog; those of the information schema are domains over others.
 pub(super) fn by_name(name: &str) -> Option<&'static Type> {
     let name = match name {
         "sql_identifier" => "name",
@@ -88,7 +88,7 @@ pub(super) fn by_name(name: &str) -> Option<&'static Type> {
     BY_NAME.get(name).copied()
 }
 
-/// Names of types in SQL, where pg_type has others.
+/// SQL names of types, where pg_type has others.
 const SQL_NAMES: [(&str, &str); 19] = [
     ("bool", "boolean"),
     ("int2", "smallint"),
@@ -126,7 +126,7 @@ pub(super) fn named(text: &str) -> Option<&'static Type> {
     if is_array { by_oid(found.array) } else { Some(found) }
 }
 
-/// How a type is written with its modifier.
+/// The text of a type with its modifier.
 pub(super) fn format(oid: u32, modifier: Option<i64>) -> String {
     if oid == 0 {
         return "-".to_owned();

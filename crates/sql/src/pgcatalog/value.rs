@@ -1,4 +1,4 @@
-//! Values of the catalogs' rows, and columns of Arrow made of them.
+//! Values of the catalogs' rows, and Arrow columns made from them.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ fn list(of: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(of, true)))
 }
 
-/// The type of Arrow for one of the catalogs' types.
+/// The Arrow type for one of the catalogs' types.
 pub(super) fn arrow_type(of: &str) -> DataType {
     match of {
         "bool" => DataType::Boolean,
@@ -99,7 +99,7 @@ pub(super) fn schema_of(relation: &Relation) -> SchemaRef {
     Arc::new(Schema::new(relation.columns.iter().map(field).collect::<Vec<_>>()))
 }
 
-/// What a column has where a row says nothing of it.
+/// The default value of a column that a row does not set.
 fn unsaid(column: &Column) -> Value {
     if !column.not_null {
         return Value::Null;
@@ -116,7 +116,7 @@ fn unsaid(column: &Column) -> Value {
     }
 }
 
-/// Rows of a relation, of which each says what is not as everywhere.
+/// Rows of a relation; each sets only values that differ from the defaults.
 pub(super) struct Rows {
     pub relation: &'static Relation,
     rows: Vec<Vec<Value>>,
@@ -185,7 +185,7 @@ impl Value {
     }
 }
 
-/// An array of a type; what is of another type is NULL.
+/// An array of a type; values of other types become NULL.
 #[expect(clippy::cast_possible_truncation, reason = "figures for people")]
 pub(super) fn array(of: &DataType, values: &[&Value]) -> ArrayRef {
     let values = values.iter();

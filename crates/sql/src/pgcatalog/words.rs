@@ -1,5 +1,5 @@
-//! Words that PostgreSQL's clients write about the catalogs, as the engine has them: schemas before names of
-//! functions, types and operators, types of objects, vectors, tables' own numbers.
+//! PostgreSQL's constructs in clients' catalog queries, rewritten for the engine: schemas before names
+//! of functions, types and operators, types of objects, vectors, tables' own oids.
 
 mod cast;
 mod options;
@@ -25,13 +25,13 @@ use crate::call::call;
 use crate::names::folded;
 use crate::walk::visit;
 
-/// The information schema, as people say it.
+/// The information schema, under its real name.
 const SAID_INFORMATION: &str = "information_schema";
 
-/// The database, where a name says it.
+/// The database, where a name includes it.
 const DATABASE: &str = super::constants::DATABASE;
 
-/// Has a statement say what the engine knows in place of words of PostgreSQL's catalogs.
+/// Rewrites PostgreSQL's constructs in a statement as ones that the engine knows.
 pub(crate) fn rewrite(statement: &mut DfStatement) {
     match statement {
         DfStatement::Statement(inner) => rewrite_sql(inner),
@@ -49,14 +49,14 @@ fn rewrite_sql(statement: &mut Statement) {
     if let Statement::Query(query) = &mut *statement {
         note_results(query.body.as_mut(), &mut walk);
     }
-    // It ends by itself.
+    // It terminates by itself.
     let _ = visit(statement, &mut walk);
     if walk.asks_sizes && !walk.reads_classes {
         query::with_classes(statement);
     }
 }
 
-/// Columns whose texts are compared byte by byte, as all are, without words that say so.
+/// Removes COLLATE clauses that have no effect: all texts are compared byte by byte.
 fn without_collations(statement: &mut Statement) {
     let without = |options: &mut Vec<ColumnOptionDef>| {
         options.retain(
@@ -78,7 +78,7 @@ fn without_collations(statement: &mut Statement) {
     }
 }
 
-/// What is shown of a query is marked before all else: numbers of objects by their names.
+/// Results of a query are rewritten before all else: oids of objects become their names.
 fn note_results(body: &mut SetExpr, walk: &mut Walk) {
     match body {
         SetExpr::Select(select) => {
@@ -110,22 +110,22 @@ fn note_results(body: &mut SetExpr, walk: &mut Walk) {
     }
 }
 
-/// In place of the number of a relation: a query in FROM has none.
+/// In place of the oid of a relation: a query in FROM has none.
 const NOT_OF_CATALOGS: u32 = 0;
 
 /// A walk over a statement.
 #[derive(Default)]
 struct Walk {
-    /// Of each SELECT, from outside to inside: what its tables are called, and their numbers.
+    /// For each SELECT, from outermost to innermost, its tables' aliases and oids.
     scopes: Vec<Vec<(String, u32)>>,
-    /// Names that WITH gives.
+    /// The names of WITH queries.
     ctes: BTreeSet<String>,
     has_changed: bool,
     asks_sizes: bool,
     reads_classes: bool,
 }
 
-/// A relation of the catalogs by what a statement says.
+/// The relation of the catalogs that a name in a statement refers to.
 fn relation(said: &[String], ctes: &BTreeSet<String>) -> Option<&'static relations::Relation> {
     match said {
         [own] if own.starts_with("pg_") && !ctes.contains(own) => relations::find(false, own),
@@ -178,7 +178,7 @@ impl Walk {
         known.collect()
     }
 
-    /// `tableoid`: the number of the relation that a row is of.
+    /// `tableoid`: the oid of the relation that a row belongs to.
     fn number_of_table(&self, expr: &Expr) -> Option<Expr> {
         let number = match expr {
             Expr::Identifier(own) if folded(own) == "tableoid" => {
@@ -248,7 +248,7 @@ impl Walk {
         }
     }
 
-    /// `table.column[1]` of one of our tables: the column, and a place in it.
+    /// `table.column[1]` for one of our tables: the column, and a subscript of it.
     fn column_of_table(&self, root: &mut Expr, chain: &mut Vec<AccessExpr>) {
         let Expr::Identifier(table) = &*root else { return };
         let Some(AccessExpr::Dot(Expr::Identifier(own))) = chain.first() else { return };
@@ -259,7 +259,7 @@ impl Walk {
         }
     }
 
-    /// `typname[0]`: a name is an array of letters, whose first one has the number 0.
+    /// `typname[0]`: a name is an array of characters, and the first one has subscript 0.
     fn letter_of_name(&self, root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
         let [AccessExpr::Subscript(Subscript::Index { index })] = chain else { return None };
         let own = column(root)?;
@@ -303,7 +303,7 @@ fn first_argument(function: &mut Function) -> Option<&mut FunctionArg> {
     }
 }
 
-/// Whether texts are compared so without saying it.
+/// Whether a collation is the one that texts are compared by anyway.
 fn is_plain_collation(collation: &ObjectName) -> bool {
     let own = parts(collation).pop().unwrap_or_default();
     ["default", "c", "posix", "ucs_basic"].contains(&own.to_lowercase().as_str())
@@ -342,7 +342,7 @@ fn plus_one(index: &Expr) -> Expr {
     Expr::BinaryOp { left, op: BinaryOperator::Plus, right }
 }
 
-/// `indkey[0]` is the first of a vector; lists of ours count from 1.
+/// `indkey[0]` is the first item of a vector; our lists count from 1.
 fn from_zero(root: &Expr, chain: &mut [AccessExpr]) {
     let mut is_own = is_vector(root);
     for access in chain {
@@ -371,7 +371,7 @@ impl VisitorMut for Walk {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         self.scopes.push(self.scope(select));
         for item in &mut select.projection {
-            // As PostgreSQL calls the column.
+            // PostgreSQL's name of the column.
             let SelectItem::UnnamedExpr(expr) = &*item else { continue };
             if let Some(expr) = self.number_of_table(expr) {
                 let alias = Ident::new("tableoid");

@@ -1,4 +1,4 @@
-//! The role that a session acts as, with all whose rights it has, looked up once for each catalog.
+//! The role that a session acts as, with all roles whose rights it has, looked up once for each catalog.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use cellar_instance::catalog::{Catalog, OWNER, OWNER_OID, Rights, Who, name};
 use super::Settings;
 use crate::error::Error;
 
-/// What was found of a role in a catalog.
+/// What a catalog says about a role.
 #[derive(Debug)]
 struct Found {
     catalog: Arc<Catalog>,
@@ -18,7 +18,7 @@ struct Found {
     rights: HashMap<String, Rights>,
 }
 
-/// What was found last.
+/// The last result.
 #[derive(Debug, Default)]
 pub(super) struct Kept(Mutex<Option<Found>>);
 
@@ -56,7 +56,7 @@ impl Settings {
         self.acting.of(catalog, &role, |found| Arc::clone(&found.who))
     }
 
-    /// Whether the session may do this with all of a table, which it may see: quickly answered.
+    /// Whether the session has these rights on the whole of a table that it may see; answered quickly.
     pub fn may(&self, catalog: &Arc<Catalog>, key: &str, wanted: Rights) -> bool {
         let role = Arc::clone(&self.now().role);
         let ask = |found: &mut Found| {
@@ -74,7 +74,7 @@ impl Settings {
     }
 }
 
-/// The rights on all of a table whose schema may be used.
+/// The rights on the whole of a table whose schema may be used.
 fn visible_rights(catalog: &Catalog, key: &str, who: &Who) -> Rights {
     let schema = name::parts(key).0;
     let may_use = name::is_temporary(schema)

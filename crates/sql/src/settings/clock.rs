@@ -1,4 +1,4 @@
-//! The clock of a session: when its transaction began, and its statement.
+//! The clock of a session: the start of its transaction, and of its statement.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,12 +25,12 @@ impl Clock {
         self.statement.store(nanos, Ordering::Relaxed);
     }
 
-    /// When the transaction began: what now() tells.
+    /// The start of the transaction: the value of now().
     pub fn transaction(&self) -> Option<u64> {
         told(&self.transaction)
     }
 
-    /// When the statement began.
+    /// The start of the statement.
     pub fn statement(&self) -> Option<u64> {
         told(&self.statement)
     }

@@ -7,18 +7,18 @@ pub(super) struct Definition {
     pub name: &'static str,
     pub kind: Kind,
     pub default: &'static str,
-    /// What it is for.
+    /// Its description.
     pub about: &'static str,
 }
 
-/// Which values a setting has.
+/// The values that a setting may have.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// On or off.
     Flag,
-    /// Milliseconds, or another unit behind the number.
+    /// Milliseconds, or another unit after the number.
     Time,
-    /// A whole number within these.
+    /// An integer between these.
     Number(i64, i64),
     /// Any text.
     Text,
@@ -26,14 +26,14 @@ pub(super) enum Kind {
     Zone,
     /// One of these words.
     OneOf(&'static [&'static str]),
-    /// The default alone, which these are other words for.
+    /// Only the default, for which these are synonyms.
     Only(&'static [&'static str]),
-    /// It only tells something.
+    /// It cannot be set.
     ReadOnly,
 }
 
 impl Kind {
-    /// What its values are, in PostgreSQL's word.
+    /// PostgreSQL's word for the kind of its values.
     pub fn word(&self) -> &'static str {
         match self {
             Kind::Flag => "bool",
@@ -55,7 +55,7 @@ const fn one(
 
 const METHODS: Kind = Kind::OneOf(&["heap", "columnar"]);
 
-/// By name.
+/// Sorted by name.
 static KNOWN: &[Definition] = &[
     one("application_name", Kind::Text, "", "the program that uses the session"),
     one("bytea_output", Kind::Only(&[]), "hex", "how bytes are written"),
@@ -173,7 +173,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
     KNOWN.iter()
 }
 
-/// The setting of a name, in whichever case.
+/// The setting with a name, in any case.
 pub(super) fn find(name: &str) -> Option<&'static Definition> {
     KNOWN.iter().find(|own| own.name.eq_ignore_ascii_case(name))
 }

@@ -1,4 +1,4 @@
-//! The settings of a session: what SET, RESET and SHOW are about, and what of them goes with a transaction.
+//! The settings of a session: the values for SET, RESET and SHOW, and those that end with a transaction.
 
 mod acting;
 mod clock;
@@ -20,65 +20,65 @@ use crate::error::Error;
 #[derive(Debug)]
 pub(crate) struct Settings {
     values: Mutex<Values>,
-    /// What they mean, made anew with each change: statements only look at this.
+    /// The current values, rebuilt with each change: statements read only this.
     now: RwLock<Arc<Now>>,
-    /// How often they have changed.
+    /// The number of changes.
     changes: AtomicU64,
-    /// When its transaction and its statement began.
+    /// The start of its transaction and of its statement.
     pub clock: Clock,
-    /// Who its role is.
+    /// The role that it acts as.
     acting: acting::Kept,
 }
 
-/// Settings by name in lower case; one that is missing here has its default.
+/// Settings by name in lower case; one that is not in here has its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Values {
-    /// What the client said when it connected: the defaults of the session.
+    /// The client's settings at connection: the defaults of the session.
     first: BTreeMap<String, String>,
     session: BTreeMap<String, String>,
-    /// Until the transaction ends.
+    /// Values until the transaction ends.
     local: BTreeMap<String, String>,
 }
 
-/// What pg_settings says of a setting.
+/// A setting as shown by pg_settings.
 #[derive(Clone, Debug)]
 pub(crate) struct SettingRow {
     pub name: &'static str,
     pub value: String,
     pub default: &'static str,
-    /// What it is for.
+    /// Its description.
     pub about: &'static str,
-    /// What its values are, in PostgreSQL's word.
+    /// PostgreSQL's word for the kind of its values.
     pub kind: &'static str,
     pub is_settable: bool,
 }
 
-/// Settings as they were: where they can be taken back to.
+/// A saved state of the settings, which can be restored.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark(Values);
 
-/// What the settings mean now.
+/// The current values of the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Now {
     /// Statements by key run without DataFusion.
     pub is_fast: bool,
-    /// How long a lock is waited for; `None`: as long as it takes.
+    /// The longest wait for a lock; `None`: unlimited.
     pub lock_timeout: Option<Duration>,
-    /// How long a statement may take.
+    /// The longest run time of a statement.
     pub statement_timeout: Option<Duration>,
-    /// How long a transaction may be open without a statement.
+    /// The longest time that a transaction may be open without a statement.
     pub idle_timeout: Option<Duration>,
     /// Transactions begin REPEATABLE READ.
     pub is_snapshot: bool,
     /// Transactions begin READ ONLY.
     pub is_read_only: bool,
-    /// Nothing less than an error is told.
+    /// Messages below errors are not sent.
     pub is_quiet: bool,
-    /// The time zone, as Arrow has it in a type.
+    /// The time zone, as in Arrow's types.
     pub zone: Arc<str>,
     /// CREATE TABLE makes a table in the heap.
     pub makes_heap: bool,
-    /// CREATE TABLE AS makes one there too.
+    /// CREATE TABLE AS makes a table in the heap, too.
     pub fills_heap: bool,
     /// The role of the session, and the one that it acts as.
     pub session_role: Arc<str>,
@@ -87,17 +87,17 @@ pub(crate) struct Now {
     pub is_superuser: bool,
 }
 
-/// Settings of the role of a session, which statements of their own set.
+/// Settings of the roles of a session, which have statements of their own.
 const ROLE: &str = "role";
 const SESSION_ROLE: &str = "session_authorization";
 const IS_SUPERUSER: &str = "is_superuser";
 
-/// What a session is to act as.
+/// A change of the roles of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Acts<'a> {
-    /// As a role; `None`: as that of the session.
+    /// Act as a role; `None`: as that of the session.
     As(Option<&'a str>),
-    /// The role of the session is another one; `None`: the one that has connected.
+    /// Change the role of the session; `None`: to the one that connected.
     Session(Option<&'a str>),
 }
 
@@ -150,10 +150,10 @@ impl Values {
     }
 }
 
-/// A time zone by a name that SET TIME ZONE takes, as Arrow has it.
+/// A time zone, by a name that SET TIME ZONE accepts, in Arrow's form.
 ///
 /// # Errors
-/// 22023 there is none of that name.
+/// 22023 there is no zone of that name.
 pub(crate) fn zone(name: &str) -> Result<String, Error> {
     let found = zone::named(name.trim()).and_then(|name| zone::for_arrow(&name));
     found.ok_or_else(|| {
@@ -169,7 +169,7 @@ fn unknown(name: &str) -> Error {
         .next(format!("the nearest names are {}; SHOW ALL lists all", names.join(", ")))
 }
 
-/// Whether a name is one that nobody else knows either: two words with a point between them, for programs.
+/// Whether a name is that of a custom setting: two words with a dot between them, for programs.
 fn is_custom(name: &str) -> bool {
     let (space, _) = name.split_once('.').unwrap_or_default();
     !space.is_empty() && space != "cellar" && space != "datafusion"
@@ -180,7 +180,7 @@ impl Settings {
         self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What they mean now.
+    /// The current values.
     pub fn now(&self) -> Arc<Now> {
         Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -191,7 +191,7 @@ impl Settings {
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = now;
     }
 
-    /// How often they have changed.
+    /// The number of changes.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -199,7 +199,7 @@ impl Settings {
     /// Sets one; `None`: to its default. `is_local`: until the transaction ends.
     ///
     /// # Errors
-    /// 42704 there is none of that name; 22023 the value is none of its values; 55P02 it only tells something.
+    /// 42704 there is no setting of that name; 22023 the value is invalid; 55P02 it cannot be set.
     pub fn set(&self, name: &str, value: Option<&str>, is_local: bool) -> Result<(), Error> {
         let key = name.to_ascii_lowercase();
         let value = match known::find(&key) {
@@ -229,10 +229,10 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets one as the client wants it when it connects: RESET goes back to that.
+    /// Sets one at connection, for the client: RESET goes back to that.
     ///
     /// # Errors
-    /// As of [`Settings::set`].
+    /// Those of [`Settings::set`].
     pub fn set_first(&self, name: &str, value: &str) -> Result<(), Error> {
         self.set(name, Some(value), false)?;
         let mut values = self.values();
@@ -242,7 +242,7 @@ impl Settings {
         Ok(())
     }
 
-    /// The session is that of a role: it has connected as that.
+    /// Sets the role that the session has connected as.
     pub fn connected_as(&self, role: &str, is_superuser: bool) {
         let mut values = self.values();
         values.first.insert(SESSION_ROLE.to_owned(), role.to_owned());
@@ -251,12 +251,12 @@ impl Settings {
         self.changed(&values);
     }
 
-    /// The role that has connected.
+    /// The role that connected.
     pub fn connected(&self) -> String {
         self.values().first.get(SESSION_ROLE).map_or("cellar", |role| role).to_owned()
     }
 
-    /// Makes the session act as another role. `is_superuser`: whether that role is one.
+    /// Makes the session act as another role. `is_superuser`: whether that role is a superuser.
     pub fn act(&self, acts: Acts<'_>, is_superuser: bool, is_local: bool) {
         let mut values = self.values();
         let mut put = |key: &str, value: Option<&str>| {
@@ -288,10 +288,10 @@ impl Settings {
         self.changed(&values);
     }
 
-    /// The value of one, with its name as it is written.
+    /// The value of one, with its canonical name.
     ///
     /// # Errors
-    /// 42704 there is none of that name.
+    /// 42704 there is no setting of that name.
     pub fn get(&self, name: &str) -> Result<(String, String), Error> {
         let key = name.to_ascii_lowercase();
         let values = self.values();
@@ -302,13 +302,13 @@ impl Settings {
         }
     }
 
-    /// All of them: name, value, and what it is for.
+    /// All of them: name, value, and description.
     pub fn all(&self) -> Vec<(&'static str, String, &'static str)> {
         let values = self.values();
         known::all().map(|own| (own.name, values.of(own).to_owned(), own.about)).collect()
     }
 
-    /// All of them, with what pg_settings says.
+    /// All of them, as shown by pg_settings.
     pub fn told(&self) -> Vec<SettingRow> {
         let values = self.values();
         let told = |own: &'static Definition| SettingRow {
@@ -322,12 +322,12 @@ impl Settings {
         known::all().map(told).collect()
     }
 
-    /// The settings now, to go back to.
+    /// Saves the current settings.
     pub fn mark(&self) -> Mark {
         Mark(self.values().clone())
     }
 
-    /// Takes back what was set since.
+    /// Restores saved settings.
     pub fn back_to(&self, mark: &Mark) {
         let mut values = self.values();
         if *values != mark.0 {
@@ -336,7 +336,7 @@ impl Settings {
         }
     }
 
-    /// A transaction ends: what was set for it goes.
+    /// Ends a transaction: values set for it are dropped.
     pub fn end_transaction(&self) {
         let mut values = self.values();
         if !values.local.is_empty() {

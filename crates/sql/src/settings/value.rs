@@ -1,4 +1,4 @@
-//! Values of settings, as texts: read, and put into the form in which SHOW writes them.
+//! Values of settings, as texts: parsed, and put into the form in which SHOW writes them.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ pub(super) fn read(known: &Definition, text: &str) -> Result<String, Error> {
     found.ok_or_else(|| invalid(known, text))
 }
 
-/// `on`, `off`, and what PostgreSQL takes for them: also the beginning of a word that begins no other.
+/// `on`, `off`, and PostgreSQL's synonyms: unambiguous prefixes are accepted too.
 fn flag(text: &str) -> Option<bool> {
     let text = text.to_ascii_lowercase();
     let begins = |word: &str, least: usize| text.len() >= least && word.starts_with(&text);
@@ -73,7 +73,7 @@ fn flag(text: &str) -> Option<bool> {
     (text == "0" || begins("false", 1) || begins("no", 1) || begins("off", 2)).then_some(false)
 }
 
-/// A time in its longest whole unit.
+/// A time in the longest unit that leaves it whole.
 fn time(text: &str) -> Option<String> {
     let digits = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = (text[..digits].trim(), text[digits..].trim());
@@ -95,7 +95,7 @@ fn time(text: &str) -> Option<String> {
     Some(format!("{}{name}", millis / unit))
 }
 
-/// The time that [`time`] has written.
+/// The duration of a text written by [`time`].
 pub(super) fn millis(shown: &str) -> Duration {
     let digits = shown.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(shown.len());
     let number: u64 = shown[..digits].parse().unwrap_or_default();

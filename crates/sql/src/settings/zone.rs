@@ -2,10 +2,10 @@
 
 use chrono_tz::TZ_VARIANTS;
 
-/// The most hours that a place is from Greenwich.
+/// The most hours between a zone and Greenwich.
 const HOURS_MAX: u32 = 15;
 
-/// A zone as SHOW writes it; `None`: it is none.
+/// A zone as SHOW writes it; `None`: it is not one.
 pub(super) fn named(text: &str) -> Option<String> {
     let mut known = TZ_VARIANTS.iter().map(|zone| zone.name());
     if let Some(name) = known.find(|name| name.eq_ignore_ascii_case(text)) {
@@ -20,7 +20,7 @@ pub(super) fn named(text: &str) -> Option<String> {
     posix(text).map(|_| text.to_owned())
 }
 
-/// As PostgreSQL writes so many minutes east: in the way of POSIX, where west is positive.
+/// PostgreSQL's text for so many minutes east: in POSIX form, where west is positive.
 fn shown_offset(minutes: i32) -> String {
     let text = |minutes: i32| {
         let (sign, minutes) = (if minutes < 0 { '-' } else { '+' }, minutes.abs());
@@ -32,7 +32,7 @@ fn shown_offset(minutes: i32) -> String {
     format!("<{}>{}", text(minutes), text(-minutes))
 }
 
-/// Minutes east of a zone such as `GMT-03:00`, `<+03>-03` or `-3`: three hours east.
+/// Minutes east for a zone such as `GMT-03:00`, `<+03>-03` or `-3`: three hours east.
 fn posix(text: &str) -> Option<i32> {
     let rest = match text.strip_prefix('<') {
         Some(rest) => rest.split_once('>')?.1,
@@ -60,7 +60,7 @@ fn posix(text: &str) -> Option<i32> {
     fits.then(|| sign * i32::try_from(hours * 60 + minutes).unwrap_or_default())
 }
 
-/// The zone of a name of [`named`], as Arrow has it.
+/// The zone for a text of [`named`], in Arrow's form.
 pub(super) fn for_arrow(shown: &str) -> Option<String> {
     if TZ_VARIANTS.iter().any(|zone| zone.name() == shown) {
         return Some(shown.to_owned());

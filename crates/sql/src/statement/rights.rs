@@ -8,13 +8,13 @@ use crate::statement::RoleName;
 /// Rights that a statement names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// Which; `None`: ALL.
+    /// The rights; `None`: ALL.
     pub rights: Option<Rights>,
-    /// Of these columns alone, where it names any.
+    /// Only of these columns, if any are named.
     pub columns: Vec<String>,
 }
 
-/// What rights are on.
+/// The objects of rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum On {
     /// Tables and views; sequences too, as in PostgreSQL.
@@ -40,11 +40,11 @@ pub enum RightsStatement {
     Change {
         /// GRANT, not REVOKE.
         grants: bool,
-        /// What.
+        /// The rights.
         said: Vec<Said>,
-        /// On what.
+        /// The objects.
         on: On,
-        /// To or from whom.
+        /// The grantees.
         to: Vec<RoleName>,
         /// WITH GRANT OPTION, or GRANT OPTION FOR.
         options: bool,
@@ -53,14 +53,14 @@ pub enum RightsStatement {
     },
     /// REASSIGN OWNED.
     Reassign {
-        /// Whose objects.
+        /// The present owners.
         of: Vec<RoleName>,
-        /// Who is to own them.
+        /// The new owner.
         to: RoleName,
     },
     /// DROP OWNED.
     DropOwned {
-        /// Whose objects and rights.
+        /// The roles whose objects and rights are dropped.
         of: Vec<RoleName>,
         /// CASCADE.
         cascades: bool,

@@ -23,20 +23,20 @@ use crate::error::Error;
 use crate::files::csv_format::external;
 use crate::instants::zoned::KEPT;
 
-/// What an argument is.
+/// The kinds of arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
     Text,
-    /// A whole number.
+    /// An integer.
     Int,
     Bool,
-    /// An object: its number, or its name.
+    /// An object: its oid, or its name.
     Name,
-    /// Whatever it is.
+    /// Anything.
     Any,
 }
 
-/// What comes back.
+/// The kinds of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gives {
     Text,
@@ -93,7 +93,7 @@ impl Call<'_> {
         matches!(self.arg(at), Value::Bool(true))
     }
 
-    /// The number that an argument is, or that a text says.
+    /// The oid in an argument, which may be a number or a text.
     fn oid(&self, at: usize) -> Option<u32> {
         match self.arg(at) {
             Value::Int(number) => u32::try_from(*number).ok(),
@@ -107,12 +107,12 @@ impl Call<'_> {
 #[derive(Debug)]
 struct Definition {
     name: &'static str,
-    /// What it takes, for each count of arguments.
+    /// The arguments, for each number of them.
     takes: &'static [&'static [Takes]],
     gives: Gives,
-    /// NULL for a NULL.
+    /// NULL on NULL input.
     is_strict: bool,
-    /// It does something each time it is called.
+    /// It has an effect, or another result, each time it is called.
     is_volatile: bool,
     call: fn(&Call<'_>) -> Result<Value, Error>,
 }
@@ -134,7 +134,7 @@ const fn of_null(own: Definition) -> Definition {
     Definition { is_strict: false, ..own }
 }
 
-/// A function as a session calls it.
+/// A function, bound to a session.
 #[derive(Debug)]
 struct CatalogCall {
     ask: Arc<Ask>,
@@ -160,7 +160,7 @@ impl Hash for CatalogCall {
 pub(crate) fn udfs(ask: &Arc<Ask>) -> Vec<ScalarUDF> {
     let all = [of_objects::ALL, of_rights::ALL, of_server::ALL, registered::ALL, texts::ALL];
     let udf = |own: &'static Definition| {
-        // The catalog is the same for all of a statement.
+        // The catalog is the same throughout a statement.
         let volatility = if own.is_volatile { Volatility::Volatile } else { Volatility::Stable };
         let signature = Signature::user_defined(volatility);
         ScalarUDF::new_from_impl(CatalogCall { ask: Arc::clone(ask), own, signature })
@@ -174,7 +174,7 @@ pub(super) fn is_here(name: &str) -> bool {
     all.into_iter().flatten().any(|own| own.name == name)
 }
 
-/// A value of a row of an argument.
+/// The value of an argument in one row.
 fn value_of(array: &ArrayRef, at: usize) -> Value {
     if array.is_null(at) {
         return Value::Null;
@@ -190,7 +190,7 @@ fn value_of(array: &ArrayRef, at: usize) -> Value {
             }
             Value::Int(i64::try_from(inner.len()).unwrap_or(i64::MAX))
         }
-        // Known by its type alone.
+        // Identified by its type alone.
         _ => Value::Bool(true),
     }
 }

@@ -12,7 +12,7 @@ use crate::error::Error;
 
 type Answer = Result<Value, Error>;
 
-/// Numbers of catalogs.
+/// Oids of catalogs.
 const TYPE: u32 = 1247;
 const FUNCTION: u32 = 1255;
 
@@ -40,7 +40,7 @@ pub(super) static ALL: &[Definition] = &[
     one("pg_get_functiondef", &[&[Name]], Gives::Text, none),
     one("pg_get_function_sqlbody", &[&[Name]], Gives::Text, none),
     one("pg_get_partkeydef", &[&[Name]], Gives::Text, none),
-    // No table is a part of another one.
+    // No table is a partition of another one.
     one("pg_partition_ancestors", &[&[Name]], Gives::Oid, none),
     one("pg_get_partition_constraintdef", &[&[Name]], Gives::Text, none),
     one("pg_get_statisticsobjdef", &[&[Name]], Gives::Text, none),
@@ -71,7 +71,7 @@ fn yes(_: &Call<'_>) -> Answer {
     Ok(true.into())
 }
 
-/// The object that an argument is about.
+/// The object that an argument refers to.
 fn object<'c>(call: &'c Call<'_>, at: usize) -> Option<&'c Object> {
     match call.arg(at) {
         Value::Int(number) => call.snapshot.object(u32::try_from(*number).ok()?),
@@ -96,7 +96,7 @@ fn format_type(call: &Call<'_>) -> Answer {
     Ok(call.oid(0).map(|oid| call.snapshot.format_type(oid, call.int(1))).into())
 }
 
-/// What the catalogs have of expressions is their text.
+/// The catalogs store expressions as their text.
 fn expression(call: &Call<'_>) -> Answer {
     Ok(definition::expression(call.snapshot, call.text(0)).into_owned().into())
 }
@@ -171,7 +171,7 @@ fn is_publishable(call: &Call<'_>) -> Answer {
     Ok(object(call, 0).map(|own| matches!(own.kind, Kind::Heap | Kind::Columnar { .. })).into())
 }
 
-/// The number of the catalog that a text names.
+/// The oid of the catalog that a text names.
 fn class_named(text: &str) -> Option<u32> {
     super::super::relations::find(false, text).map(|relation| relation.oid)
 }
@@ -209,7 +209,7 @@ fn user_name(call: &Call<'_>) -> Answer {
     Ok(call.oid(0).map(|oid| role_name(call, oid)).into())
 }
 
-/// What everybody and what the owner may do with an object of a kind where nobody has said it.
+/// The default rights of everybody and of the owner on an object of a kind.
 fn acl_default(call: &Call<'_>) -> Answer {
     let (of_all, of_owner) = match call.text(0) {
         "c" => ("", ""),
@@ -234,7 +234,7 @@ fn acl_default(call: &Call<'_>) -> Answer {
     Ok(Value::Texts(of("", of_all).into_iter().chain(of(&owner, of_owner)).collect()))
 }
 
-/// An object of a catalog in words, as PostgreSQL says them.
+/// A description of a catalog object, in PostgreSQL's words.
 fn described(call: &Call<'_>) -> Answer {
     let (Some(class), Some(oid)) = (call.oid(0), call.oid(1)) else { return Ok(Value::Null) };
     let snapshot = call.snapshot;

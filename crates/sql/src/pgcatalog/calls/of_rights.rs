@@ -33,7 +33,7 @@ pub(super) static ALL: &[Definition] = &[
     one("pg_has_role", &[&[Name, Text], &[Name, Name, Text]], Gives::Bool, has_role),
 ];
 
-/// Functions and languages are for all.
+/// Everybody may use functions and languages.
 fn yes(call: &Call<'_>) -> Answer {
     who(call, 2)?;
     Ok(true.into())
@@ -43,7 +43,8 @@ fn superuser(call: &Call<'_>) -> Answer {
     Ok(who(call, 2)?.is_superuser.into())
 }
 
-/// Who is asked about: the session where no role is named before the object. `plain`: arguments without a role.
+/// The role in question: the session's, if no role is named before the object. `plain`: the number of
+/// arguments without a role.
 fn who(call: &Call<'_>, plain: usize) -> Result<Who, Error> {
     let catalog = call.ask.catalog();
     if call.args.len() > plain {
@@ -53,7 +54,7 @@ fn who(call: &Call<'_>, plain: usize) -> Result<Who, Error> {
     who.ok_or_else(|| no_role(&call.ask.settings.now().role))
 }
 
-/// A role by its name or number. Of one that there is not, nothing is known.
+/// A role by its name or oid. Nothing is known about a role that does not exist.
 fn named(catalog: &Catalog, call: &Call<'_>, at: usize) -> Result<Who, Error> {
     let nobody = |oid| Who { oid, is_superuser: false, roles: [oid].into() };
     match (call.arg(at), call.oid(at)) {
@@ -74,7 +75,7 @@ fn unquoted(text: &str) -> String {
     }
 }
 
-/// The rights that a text names, with commas between them.
+/// The rights that a text lists, separated by commas.
 fn asked(text: &str) -> Result<Asked, Error> {
     let each = text.split(',').map(|word| {
         let word = word.trim();
@@ -98,7 +99,7 @@ fn last_text(call: &Call<'_>) -> Result<Asked, Error> {
     asked(call.text(call.args.len().saturating_sub(1)))
 }
 
-/// The relation that an argument names; `None`: there is none of this number.
+/// The relation that an argument names; `None`: there is none with this oid.
 fn relation<'c>(call: &'c Call<'_>, at: usize) -> Result<Option<&'c Object>, Error> {
     match call.arg(at) {
         Value::Int(number) => {
@@ -184,7 +185,7 @@ fn on_schema(call: &Call<'_>) -> Answer {
     Ok(match catalog.schema_object(&schema.name) {
         Some(own) => may(&own, None, &who, &asked),
         None if name::is_temporary(&schema.name) => true,
-        // The system's: all may use them.
+        // System relations: everybody may use them.
         None => who.is_superuser || asked.contains(&(Rights::USAGE, false)),
     }
     .into())
@@ -246,7 +247,7 @@ fn has_role(call: &Call<'_>) -> Answer {
             }
         };
     }
-    // Who owns the database has the rights of who stands for that.
+    // The owner of the database has the rights of the role that stands for it.
     let stands_for = cellar_instance::catalog::PUBLIC_OWNER_OID;
     Ok((found || (of == stands_for && who.oid == OWNER_OID)).into())
 }

@@ -38,7 +38,7 @@ pub(super) static ALL: &[Definition] = &[
     one("pg_database_size", &[&[Name]], Gives::Long, database_size),
 ];
 
-/// The number of UTF8 among encodings.
+/// The number of the encoding UTF8.
 const UTF8: i64 = super::super::constants::UTF8;
 
 fn none(_: &Call<'_>) -> Answer {
@@ -95,7 +95,7 @@ fn terminate(call: &Call<'_>) -> Answer {
     order(call, Order::End, "terminate process")
 }
 
-/// Asks something of another session: false where there is none of a user.
+/// Sends an order to another session: false if there is no such user session.
 fn order(call: &Call<'_>, order: Order, what: &str) -> Answer {
     let Some(rows) = call.ask.host.rows() else { return Ok(false.into()) };
     let sessions = rows.database().instance().sessions();
@@ -133,7 +133,7 @@ fn location(call: &Call<'_>) -> Answer {
     Ok(group.map_or_else(String::new, |group| format!("+{group}")).into())
 }
 
-/// What columnar tables have, and those of the heap as far as their sizes are known.
+/// The size of columnar tables, and of heap tables as far as it is known.
 fn database_size(call: &Call<'_>) -> Answer {
     use super::super::object::Kind;
     let bytes = call.snapshot.objects.iter().map(|object| match object.kind {

@@ -1,4 +1,4 @@
-//! The types regclass, regtype and their kin: numbers of objects that are written as their names.
+//! The types regclass, regtype and their kin: oids of objects that are written as their names.
 
 use super::super::definition;
 use super::super::rows::language::all_functions;
@@ -10,7 +10,7 @@ use crate::error::Error;
 
 type Answer = Result<Value, Error>;
 
-/// A text as the number of an object, which must be there; `to_..`: NULL where it is not; `.._out`: its name.
+/// From a text to the oid of an object, which must exist; `to_..`: NULL if it does not; `.._out`: its name.
 pub(super) static ALL: &[Definition] = &[
     one("regclass_in", &[&[Name]], Gives::Oid, |call| in_number(call, class, "42P01", "relation")),
     one("regtype_in", &[&[Name]], Gives::Oid, |call| in_number(call, of_type, "42704", "type")),
@@ -56,7 +56,7 @@ fn in_number(
     Ok(found.ok_or_else(wrong)?.into())
 }
 
-/// A name without quotes and without pg_catalog before it.
+/// A name without quotes and without the prefix pg_catalog.
 fn plain(text: &str) -> String {
     let text = text.trim();
     let text = text.strip_prefix("pg_catalog.").unwrap_or(text);
@@ -93,7 +93,7 @@ fn nothing(_: &Call<'_>) -> Option<u32> {
     None
 }
 
-/// A number that is of no object, as PostgreSQL writes it.
+/// An oid that belongs to no object, as PostgreSQL writes it.
 fn number_text(call: &Call<'_>) -> Value {
     match call.oid(0) {
         Some(0) => "-".into(),

@@ -1,4 +1,4 @@
-//! Functions of texts and types that clients write statements with.
+//! Functions of texts and types that clients use to build statements.
 
 use super::super::definition;
 use super::super::types;
@@ -47,13 +47,13 @@ fn type_of(call: &Call<'_>) -> Answer {
     let Some(field) = call.fields.first() else { return Ok(Value::Null) };
     Ok(match field.data_type() {
         DataType::Null => "unknown".into(),
-        // As catalogs have numbers of objects.
+        // Oids as in the catalogs.
         DataType::UInt32 => "oid".into(),
         _ => call.snapshot.format_type(types::of_field(field).0, None).into(),
     })
 }
 
-/// A size as PostgreSQL writes it: of a unit until there are ten thousand and more, and rounded.
+/// A size as PostgreSQL writes it: in a unit up to ten thousand of it, and rounded.
 fn size_text(call: &Call<'_>) -> Answer {
     const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
     let Some(bytes) = call.int(0) else { return Ok(Value::Null) };
@@ -76,7 +76,7 @@ fn half_rounded(size: i64) -> i64 {
     (size + size.signum()) / 2
 }
 
-/// How many are in a list.
+/// The length of a list.
 fn count(call: &Call<'_>) -> i64 {
     match call.arg(0) {
         Value::Int(count) => *count,
@@ -94,7 +94,7 @@ fn lower(call: &Call<'_>) -> Answer {
     Ok((count(call) > 0 && call.int(1) == Some(1)).then_some(1i64).into())
 }
 
-/// A text before each text of a list; of no list an empty one.
+/// A text before each text of a list; for an empty list an empty text.
 fn behind(call: &Call<'_>) -> Answer {
     let all = match call.arg(1) {
         Value::Texts(all) => all.iter().map(|own| format!("{}{own}", call.text(0))).collect(),
@@ -103,7 +103,7 @@ fn behind(call: &Call<'_>) -> Answer {
     Ok(Value::Texts(all))
 }
 
-/// `format` with %s, %I and %L in their order.
+/// `format` with %s, %I and %L in order.
 fn format(call: &Call<'_>) -> Answer {
     let Value::Text(pattern) = call.arg(0) else { return Ok(Value::Null) };
     let mut made = String::new();

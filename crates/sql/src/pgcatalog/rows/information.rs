@@ -61,7 +61,7 @@ fn schema_of(seen: &Seen<'_>, object: &Object) -> Value {
     seen.snapshot.schema(object.schema).map(|own| own.name.clone()).into()
 }
 
-/// Tables and views with which the session may do anything.
+/// Tables and views on which the session has any right.
 fn relations<'s>(seen: &'s Seen<'_>) -> Vec<&'s Object> {
     let acls = seen.acls();
     let Some(who) = seen.ask.settings.who(&acls.catalog) else { return Vec::new() };
@@ -97,7 +97,7 @@ fn tables(seen: &Seen<'_>, rows: &mut Rows) {
     }
 }
 
-/// What a type's modifier says in the words of this schema.
+/// The type modifier in the terms of this schema.
 struct Measures {
     characters: Value,
     precision: Value,
@@ -229,7 +229,7 @@ fn sequences(seen: &Seen<'_>, rows: &mut Rows) {
             "integer" => 32,
             _ => 64,
         };
-        // As in PostgreSQL, those of identities are not among them.
+        // As in PostgreSQL, those of identity columns are not included.
         if own.owner.is_some_and(|(_, _, is_identity)| is_identity) {
             continue;
         }
@@ -279,7 +279,7 @@ fn constraints<'s>(seen: &'s Seen<'_>) -> Vec<Known<'s>> {
 
 const FOREIGN_KEY: &str = "FOREIGN KEY";
 
-/// As [`constraints`], with the columns that constraints need: of a foreign key those that it refers to.
+/// As [`constraints`], with the columns that constraints need: for a foreign key, those that it refers to.
 fn needed<'s>(seen: &'s Seen<'_>) -> Vec<Known<'s>> {
     let mut all = constraints(seen);
     all.retain(|(_, _, word, _)| *word != FOREIGN_KEY);
@@ -344,7 +344,7 @@ fn table_constraints(seen: &Seen<'_>, rows: &mut Rows) {
     }
 }
 
-/// The name of a NOT NULL, as PostgreSQL makes it up.
+/// The name of a NOT NULL, as PostgreSQL generates it.
 fn not_null_name(object: &Object, number: i64) -> String {
     format!("{}_{}_{number}_not_null", object.schema, object.oid)
 }
@@ -365,7 +365,7 @@ fn key_columns(seen: &Seen<'_>, rows: &mut Rows) {
                 ("table_name", table.name.clone().into()),
                 ("column_name", table.columns.get(at).map(|own| own.name.clone()).into()),
                 ("ordinal_position", place.into()),
-                // Columns of foreign keys are in the order of the other key.
+                // The columns of foreign keys are in the order of the referenced key.
                 ("position_in_unique_constraint", (word == FOREIGN_KEY).then_some(place).into()),
             ]);
         }
@@ -427,10 +427,11 @@ fn checks(seen: &Seen<'_>, rows: &mut Rows) {
     }
 }
 
-/// A right of somebody on something: on what, by whom, to whom, which, and whether it may be passed on.
+/// A granted right: the grant, the right, and whether it has the grant option.
 type RightRow = (Grant, Rights, bool);
 
-/// Each right that grants give, where the session is who gives or has it. `with_public`: also what all have.
+/// Each right in grants whose grantor or grantee is a role of the session. `with_public`: including
+/// grants to PUBLIC.
 fn told(
     acls: &Acls,
     who: &Who,

@@ -119,7 +119,7 @@ fn constraints(seen: &Seen<'_>, rows: &mut Rows) {
     foreign_keys(seen, rows);
 }
 
-/// What becomes of rows, as pg_constraint has it.
+/// The action on rows, as in pg_constraint.
 fn letter_of(action: Action) -> &'static str {
     match action {
         Action::Nothing => "a",
@@ -156,7 +156,7 @@ fn foreign_keys(seen: &Seen<'_>, rows: &mut Rows) {
     }
 }
 
-/// The number of the type of a sequence's values.
+/// The oid of the type of a sequence's values.
 fn type_of(sequence: &Sequence) -> u32 {
     types::named(sequence.of.name()).map_or(20, |of| of.oid)
 }

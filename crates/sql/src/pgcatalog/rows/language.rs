@@ -1,5 +1,5 @@
-//! Rows about the language: types, functions, operators and what belongs to these. Those that PostgreSQL has too
-//! have its numbers.
+//! Rows about the language: types, functions, operators and related objects. Those that PostgreSQL also
+//! has have the same oids.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -15,18 +15,18 @@ use super::super::types;
 use super::super::value::{Rows, Value};
 use super::{Make, Seen};
 
-/// Number, name, kind, volatility, strict, set, type of the result, types of arguments.
+/// Oid, name, kind, volatility, strict, set, result type, argument types.
 static FUNCTIONS: &str = include_str!("../data/functions.txt");
-/// Number, name, kind, types of both sides and of the result, commutator, negator, function.
+/// Oid, name, kind, types of both operands and of the result, commutator, negator, function.
 static OPERATORS: &str = include_str!("../data/operators.txt");
-/// Number, name, type, number and name of the family, whether it is its type's own.
+/// Oid, name, type, oid and name of the family, whether it is its type's own.
 static CLASSES: &str = include_str!("../data/opclasses.txt");
 
-/// The ways in which sequences of bytes are put in order.
+/// The collations: all of them order texts by bytes.
 const COLLATIONS: [(u32, &str, &str); 3] =
     [(100, "default", "d"), (950, "C", "c"), (951, "POSIX", "c")];
 
-/// The language of functions that are built in.
+/// The language of built-in functions.
 const INTERNAL_OID: u32 = 12;
 
 pub(super) fn of(name: &str) -> Option<Make> {
@@ -59,7 +59,7 @@ fn word(words: &[&'static str], at: usize) -> &'static str {
     words.get(at).copied().unwrap_or_default()
 }
 
-/// By types, those that indexes take by themselves.
+/// The default operator classes of indexes, by type.
 static CLASS_OF: LazyLock<BTreeMap<u32, u32>> = LazyLock::new(|| {
     let own = CLASSES.lines().map(words).filter(|words| word(words, 5) == "t");
     own.map(|words| (number(&words, 2), number(&words, 0))).collect()
@@ -68,7 +68,7 @@ static CLASS_OF: LazyLock<BTreeMap<u32, u32>> = LazyLock::new(|| {
 /// The operator class of a type in an index.
 pub(super) fn class_of(of: u32) -> u32 {
     let of = match types::by_oid(of) {
-        // Its values are put in order as texts.
+        // Its values are ordered as texts.
         Some(of) if of.name == "varchar" => 25,
         Some(of) if of.category == "A" => 2277,
         Some(of) => of.oid,
@@ -77,11 +77,11 @@ pub(super) fn class_of(of: u32) -> u32 {
     CLASS_OF.get(&of).copied().unwrap_or(0)
 }
 
-/// Operator classes by which PostgreSQL has texts in the order of their bytes, which here they always are.
+/// PostgreSQL's operator classes that order texts by bytes, which is always the order here.
 const BY_BYTES: [&str; 3] = ["text_pattern_ops", "varchar_pattern_ops", "bpchar_pattern_ops"];
 
-/// Whether an operator class puts the values of a column in the order that they have here; `None`: there is no such
-/// class.
+/// Whether an operator class has the order that the values of a column have here; `None`: there is no
+/// such class.
 pub(crate) fn fits_class(field: &Field, class: &str) -> Option<bool> {
     let (of, _) = types::of_field(field);
     let own = class_of(of);
@@ -90,7 +90,7 @@ pub(crate) fn fits_class(field: &Field, class: &str) -> Option<bool> {
     }
     let mut known = CLASSES.lines().map(words).filter(|words| word(words, 1) == class).peekable();
     known.peek()?;
-    // Those of a type that is its own, and of one that is put in order as it is.
+    // The default class of a type, and that of a type with the same order.
     let of_same = |words: Vec<&'static str>| class_of(number(&words, 2)) == own;
     Some(own != 0 && known.any(of_same))
 }
@@ -126,7 +126,7 @@ static ALL_FUNCTIONS: LazyLock<Vec<Function>> = LazyLock::new(|| {
     FUNCTIONS.lines().map(of_line).collect()
 });
 
-/// The functions that are told of.
+/// The functions that are shown.
 pub(crate) fn all_functions() -> &'static [Function] {
     &ALL_FUNCTIONS
 }
@@ -189,7 +189,7 @@ fn all_types(seen: &Seen<'_>, rows: &mut Rows) {
 
 /// PostgreSQL's functions that read and write enums: in, out, receive, send.
 const OF_ENUMS: [u32; 4] = [3504, 3507, 3532, 3533];
-/// The same of arrays.
+/// The same for arrays.
 const OF_ARRAYS: [u32; 4] = [750, 751, 2400, 2401];
 
 /// An enum type, and the type of its arrays.
@@ -325,7 +325,7 @@ fn languages(_: &Seen<'_>, rows: &mut Rows) {
     ]);
 }
 
-/// What every database of ours has beside PostgreSQL's: as members of an extension they are in no dump.
+/// What every database of ours has beyond PostgreSQL's: as members of an extension they are not dumped.
 fn extensions(_: &Seen<'_>, rows: &mut Rows) {
     rows.add([
         ("oid", EXTENSION_OID.into()),

@@ -1,4 +1,4 @@
-//! The rows of each of the catalogs' relations, as far as there is something in it.
+//! The rows of each of the catalogs' relations, as far as it has any.
 
 mod information;
 mod keys;
@@ -15,10 +15,10 @@ use super::relations::Relation;
 use super::snapshot::Snapshot;
 use super::value::Rows;
 
-/// Pages and rows of a table in the heap, more or less.
+/// Pages and rows of a heap table, approximately.
 pub(super) type Sizes = HashMap<u32, (u64, u64)>;
 
-/// What rows are made of.
+/// The data from which rows are made.
 pub(super) struct Seen<'a> {
     pub ask: &'a Ask,
     pub snapshot: Arc<Snapshot>,
@@ -32,28 +32,28 @@ impl Seen<'_> {
     }
 }
 
-/// How the rows of a relation are made.
+/// Generates the rows of a relation.
 pub(super) type Make = fn(&Seen<'_>, &mut Rows);
 
-/// The relations whose rows tell of columns.
+/// The relations whose rows depend on columns.
 const WITH_COLUMNS: [&str; 6] =
     ["pg_attribute", "columns", "pg_attrdef", "column_privileges", "pg_description", "pg_stats"];
 
-/// The relations whose rows tell of sizes.
+/// The relations whose rows depend on sizes.
 const WITH_SIZES: [&str; 4] =
     ["pg_class", "pg_stat_user_tables", "pg_stat_all_tables", "pg_tables"];
 
-/// Whether rows of a relation tell of columns.
+/// Whether the rows of a relation depend on columns.
 pub(super) fn needs_columns(relation: &Relation) -> bool {
     WITH_COLUMNS.contains(&relation.name)
 }
 
-/// Whether rows of a relation tell of sizes.
+/// Whether the rows of a relation depend on sizes.
 pub(super) fn needs_sizes(relation: &Relation) -> bool {
     WITH_SIZES.contains(&relation.name)
 }
 
-/// How the rows of a relation are made; `None`: it has none.
+/// The generator for the rows of a relation; `None`: it has no rows.
 pub(super) fn of(relation: &Relation) -> Option<Make> {
     match relation.is_information {
         true => information::of(relation.name),

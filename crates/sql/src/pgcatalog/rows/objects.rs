@@ -1,4 +1,4 @@
-//! Rows about objects: pg_class and what is beside it.
+//! Rows about objects: pg_class and related relations.
 
 use super::super::constants::{
     BTREE_OID, COLUMNAR_OID, DEFAULT_COLLATION_OID, EXTENSION_OID, FILES_SERVER_OID,
@@ -12,7 +12,7 @@ use super::super::value::{Rows, Value};
 use super::{Make, Seen};
 use cellar_instance::catalog::Identity;
 
-/// Numbers of catalogs, where others tell of what is in them.
+/// Oids of catalogs that are referred to elsewhere.
 pub(crate) const CLASS: u32 = 1259;
 pub(crate) const CONSTRAINT: u32 = 2606;
 pub(crate) const NAMESPACE: u32 = 2615;
@@ -63,7 +63,8 @@ fn classes(seen: &Seen<'_>, rows: &mut Rows) {
         };
         let checks = snapshot.checks.iter().filter(|check| check.table == object.oid).count();
         let has_index = snapshot.indexes_of(object.oid).next().is_some();
-        // PostgreSQL keeps foreign keys by triggers, of both tables: clients look for them where there are some.
+        // PostgreSQL enforces foreign keys by triggers on both tables: clients look for them if there
+        // are foreign keys.
         let refers = snapshot.foreign.iter().any(|key| [key.table, key.to].contains(&object.oid));
         let count_of = |count: usize| Value::Int(i64::try_from(count).unwrap_or(i64::MAX));
         let is_view = object.kind.letter() == "v";
@@ -94,7 +95,7 @@ fn namespaces(seen: &Seen<'_>, rows: &mut Rows) {
     let acls = seen.acls();
     for schema in &seen.snapshot.schemas {
         let own = acls.catalog.schema_object(&schema.name);
-        // Of public PostgreSQL always says who may do what.
+        // For public, PostgreSQL always lists the rights.
         let acl = match &own {
             Some(own) if schema.oid == PUBLIC_OID => acls.texts(&own.granted()),
             own => acls.said(own.as_deref()),
@@ -108,7 +109,7 @@ fn namespaces(seen: &Seen<'_>, rows: &mut Rows) {
     }
 }
 
-/// What a column has of a default, if anything.
+/// The default of a column, if any.
 pub(super) fn default_of(column: &Column) -> Option<&str> {
     column.default.as_deref()
 }
@@ -156,7 +157,7 @@ fn attributes(seen: &Seen<'_>, rows: &mut Rows) {
     }
 }
 
-/// The number of a default.
+/// The oid of a default.
 fn default_oid(table: u32, number: i64) -> u32 {
     number_of(table, &number.to_string())
 }
@@ -175,7 +176,7 @@ fn defaults(seen: &Seen<'_>, rows: &mut Rows) {
     }
 }
 
-/// What is said of all that can be commented on: catalog, number, number of the column, words.
+/// The comments on all objects: catalog, oid, column number, text.
 pub(crate) fn comments(snapshot: &Snapshot) -> Vec<(u32, u32, i64, &str)> {
     let mut all = Vec::new();
     for object in &snapshot.objects {
@@ -213,7 +214,7 @@ fn descriptions(seen: &Seen<'_>, rows: &mut Rows) {
     }
 }
 
-/// The number of the rule that a view is, as PostgreSQL has it.
+/// The oid of the rule behind a view, as in PostgreSQL.
 fn rule_oid(view: u32) -> u32 {
     number_of(view, "_RETURN")
 }
@@ -231,10 +232,10 @@ fn rules(seen: &Seen<'_>, rows: &mut Rows) {
     }
 }
 
-/// What depends on what: catalog, number and column of both, and how.
+/// A dependency: catalog, oid and column of both objects, and its kind.
 type Depends = ((u32, u32), (u32, u32, i64), &'static str);
 
-/// Each object that needs another one, as PostgreSQL notes it.
+/// Each object that depends on another one, as PostgreSQL records it.
 fn all_dependencies(seen: &Seen<'_>) -> Vec<Depends> {
     let mut all: Vec<Depends> = Vec::new();
     let snapshot = &seen.snapshot;

@@ -60,7 +60,7 @@ fn databases(seen: &Seen<'_>, rows: &mut Rows) {
     ]);
 }
 
-/// What the catalogs say of all roles.
+/// The attributes of a role, as in the catalogs.
 struct RoleRow {
     name: String,
     oid: u32,
@@ -76,7 +76,7 @@ fn all_roles(seen: &Seen<'_>) -> Vec<RoleRow> {
         role: role.into_owned(),
     };
     let mut all: Vec<RoleRow> = roles.map(told).collect();
-    // Whose the schema public is, as in PostgreSQL.
+    // The owner of the schema public, as in PostgreSQL.
     let role = Role { inherits: true, connections: -1, ..Role::default() };
     all.push(RoleRow { name: PUBLIC_OWNER.to_owned(), oid: PUBLIC_OWNER_OID, role });
     all
@@ -87,7 +87,7 @@ impl RoleRow {
         self.role.valid_until.map_or(Value::Null, Value::Time)
     }
 
-    /// What is kept of its password, for who may see that.
+    /// The stored form of its password, for roles that may see it.
     fn password(&self, seen: &Seen<'_>) -> Value {
         match seen.ask.is_superuser() {
             true => self.role.verifier.clone().into(),
@@ -219,14 +219,14 @@ fn activity(seen: &Seen<'_>, rows: &mut Rows) {
     let catalog = seen.ask.catalog();
     let who = seen.ask.settings.who(&catalog);
     for own in tables.database().instance().sessions().rows() {
-        // What is none of a role is the owner's: commands in the directory.
+        // Sessions without a role are the owner's: commands in the directory.
         let role = own.user_name.as_deref().and_then(|name| Some((name, catalog.role(name)?.0)));
         let (role, role_oid) = role.unwrap_or((OWNER, OWNER_OID));
         let is_user = own.kind == "USER";
         let is_active = own.status == "ACTIVE";
         let began = i64::try_from(own.logon_time.unix_nanos / 1_000).unwrap_or(i64::MAX);
         let is_waiting = own.state == Some("WAITING");
-        // What others do is for them, and for superusers.
+        // The activity of others is visible to them, and to superusers.
         let is_shown = who.as_ref().is_some_and(|who| who.is_like(role_oid));
         let told = |value: Value| if is_shown { value } else { Value::Null };
         let query = match is_shown {

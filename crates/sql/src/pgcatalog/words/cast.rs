@@ -1,4 +1,4 @@
-//! Types that clients cast to, and those whose values are numbers that are written as names.
+//! Types that clients cast to, and those whose values are oids that are written as names.
 
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, CastKind, DataType, ExactNumberInfo, Expr, FunctionArg, FunctionArgExpr,
@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::super::said::{column, is_function, is_vector, parts, vector_text};
 use crate::call::call;
 
-/// A type whose values are numbers of objects.
+/// A type whose values are oids of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Registered {
     Class,
@@ -16,12 +16,12 @@ pub(super) enum Registered {
     Function,
     Schema,
     Role,
-    /// Of what there is little: operators, collations, and what texts are searched with.
+    /// Kinds with few objects: operators, collations, and those of text search.
     Other,
 }
 
 impl Registered {
-    /// The one that a statement says.
+    /// The one that a statement names.
     pub fn of(data_type: &DataType) -> Option<Registered> {
         let own = match data_type {
             DataType::Regclass => "regclass".to_owned(),
@@ -63,7 +63,7 @@ const ALL: [Registered; 6] = [
     Registered::Other,
 ];
 
-/// The name of a type, without the schema that all types are in.
+/// The name of a type, without the schema of all types.
 fn own_name(name: &ObjectName) -> Option<String> {
     match &parts(name)[..] {
         [own] => Some(own.clone()),
@@ -74,12 +74,12 @@ fn own_name(name: &ObjectName) -> Option<String> {
     }
 }
 
-/// An expression as a number of an object.
+/// An expression converted to the oid of an object.
 pub(super) fn registered_in(of: Registered, expr: Expr) -> Expr {
     call(of.words().0, vec![expr])
 }
 
-/// Such a number, written as a name.
+/// Such an oid, written as a name.
 pub(super) fn registered_out(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Nested(inner) => registered_out(inner),
@@ -99,7 +99,7 @@ pub(super) fn registered_out(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// What is shown of a result in place of a number of an object or of a vector.
+/// The displayed form of a result that is the oid of an object or a vector.
 pub(super) fn shown(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Nested(inner) => shown(inner),
@@ -115,7 +115,7 @@ pub(super) fn shown(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// The name of the column that a result is.
+/// The name of the column that a result consists of.
 pub(super) fn name_of(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Cast { expr: inner, data_type, .. } => column(inner).or_else(|| match data_type {
@@ -127,12 +127,12 @@ pub(super) fn name_of(expr: &Expr) -> Option<String> {
     }
 }
 
-/// An expression as a number without a sign.
+/// An expression as an unsigned number.
 pub(super) fn as_number(expr: Expr) -> Expr {
     as_type(expr, DataType::IntegerUnsigned(None))
 }
 
-/// An expression as a number of 64 bits.
+/// An expression as a 64-bit number.
 pub(super) fn as_bigint(expr: Expr) -> Expr {
     as_type(expr, DataType::BigInt(None))
 }
@@ -142,7 +142,7 @@ fn as_type(expr: Expr, data_type: DataType) -> Expr {
     Expr::Cast { kind, expr, data_type, array: false, format: None }
 }
 
-/// Whether a type is that of lists of numbers of objects.
+/// Whether a type is a list of oids.
 pub(super) fn is_numbers(data_type: &DataType) -> bool {
     match data_type {
         DataType::Array(ArrayElemTypeDef::SquareBracket(inner, _)) => match inner.as_ref() {
@@ -153,7 +153,7 @@ pub(super) fn is_numbers(data_type: &DataType) -> bool {
     }
 }
 
-/// `'{0}'` as a list of numbers without a sign.
+/// `'{0}'` as a list of unsigned numbers.
 pub(super) fn numbers(expr: &Expr) -> Option<Expr> {
     let Expr::Value(value) = expr else { return None };
     let Value::SingleQuotedString(text) = &value.value else { return None };
@@ -163,7 +163,7 @@ pub(super) fn numbers(expr: &Expr) -> Option<Expr> {
     Some(call("make_array", all.map(as_number).collect()))
 }
 
-/// Whether a type is that of texts.
+/// Whether a type is a text type.
 pub(super) fn is_text(data_type: &DataType) -> bool {
     match data_type {
         DataType::Text | DataType::Varchar(None) | DataType::CharacterVarying(None) => true,
@@ -174,7 +174,7 @@ pub(super) fn is_text(data_type: &DataType) -> bool {
     }
 }
 
-/// The type of a name that is PostgreSQL's own.
+/// The type for a name that is PostgreSQL's own.
 fn known(own: &str) -> Option<DataType> {
     Some(match own {
         "text" | "name" | "char" | "varchar" | "bpchar" | "cstring" | "unknown" | "aclitem"
@@ -207,11 +207,11 @@ fn list(of: DataType) -> DataType {
     DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(of), None))
 }
 
-/// Writes a type as the engine knows it.
+/// Replaces a type by one that the engine knows.
 pub(super) fn settle(data_type: &mut DataType) {
     match data_type {
         DataType::Custom(name, modifiers) if modifiers.is_empty() => {
-            // Types that people write in small letters alone are the parser's.
+            // Types that people write only in lower case are left to the parser.
             if let Some(other) = own_name(name).as_deref().and_then(known) {
                 *data_type = other;
             }

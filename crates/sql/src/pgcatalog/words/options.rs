@@ -1,4 +1,4 @@
-//! `pg_options_to_table(list)`: options as they are kept, `name=value`, as rows of names and values.
+//! `pg_options_to_table(list)`: options as stored, `name=value`, as rows of names and values.
 
 use std::ops::ControlFlow;
 
@@ -14,10 +14,10 @@ use crate::walk::visit;
 
 const FUNCTION: &str = "pg_options_to_table";
 
-/// What an option is called in the place of its two columns.
+/// The alias of an option, in place of its two columns.
 const OPTION: &str = "option_said";
 
-/// A list of options in FROM: its items, with what the query says of their columns computed of them.
+/// A list of options in FROM: its items, from which the columns that the query refers to are computed.
 pub(super) fn rewrite(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
     let mut has_any = false;
@@ -28,7 +28,7 @@ pub(super) fn rewrite(query: &mut Query) {
         }
     }
     if has_any {
-        // It ends by itself.
+        // It terminates by itself.
         let _ = visit(query, &mut Columns);
     }
 }

@@ -6,7 +6,7 @@ use super::super::said::parts;
 
 const FUNCTION: &str = "pg_partition_ancestors";
 
-/// Whether a query of one value reads it, and so has none.
+/// Whether a scalar query reads it, and so has no value.
 pub(super) fn reads(query: &Query) -> bool {
     let SetExpr::Select(select) = query.body.as_ref() else { return false };
     select.from.iter().any(|from| match &from.relation {

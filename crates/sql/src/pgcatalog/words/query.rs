@@ -16,14 +16,14 @@ use crate::call::call;
 use crate::grammar::CellarDialect;
 use crate::walk::visit;
 
-/// Functions that tell what pg_class has read of sizes.
+/// Functions that return the sizes read by pg_class.
 pub(super) const SIZES: [&str; 3] = ["pg_table_size", "pg_relation_size", "pg_total_relation_size"];
 
 fn number(value: i64) -> Expr {
     Expr::Value(Value::Number(value.to_string(), false).into())
 }
 
-/// The arguments of a function, where each is an expression alone.
+/// The arguments of a function, if each is a plain expression.
 fn args(function: &Function) -> Option<Vec<&Expr>> {
     let FunctionArguments::List(list) = &function.args else { return None };
     let expr = |arg| match arg {
@@ -33,7 +33,7 @@ fn args(function: &Function) -> Option<Vec<&Expr>> {
     list.args.iter().map(expr).collect()
 }
 
-/// What is in the place of a function.
+/// The replacement of a function.
 pub(super) fn of_function(function: &Function) -> Option<Expr> {
     let own = parts(&function.name).pop()?;
     match (own.as_str(), &function.args) {
@@ -61,7 +61,7 @@ pub(super) fn of_function(function: &Function) -> Option<Expr> {
     }
 }
 
-/// `ARRAY(SELECT x FROM unnest(list) x)`, and with a text before each of them.
+/// `ARRAY(SELECT x FROM unnest(list) x)`, also with a text before each item.
 fn of_list(query: &Query) -> Option<Expr> {
     let SetExpr::Select(select) = query.body.as_ref() else { return None };
     let ([item], [from], None) = (&select.projection[..], &select.from[..], &select.selection)
@@ -113,7 +113,7 @@ fn list_of(query: &Query) -> Option<Expr> {
     let mut order = Vec::new();
     if let Some(OrderBy { kind: OrderByKind::Expressions(said), .. }) = query.order_by.take() {
         for mut by in said {
-            // By its place among one.
+            // ORDER BY a position, of which there is only one.
             if matches!(by.expr, Expr::Value(_)) {
                 by.expr = own.clone();
             }
@@ -136,16 +136,16 @@ fn column_alias(own: Ident) -> TableAliasColumnDef {
     TableAliasColumnDef { name: own, data_type: None }
 }
 
-/// Whether an expression is the place where a list ends.
+/// Whether an expression is the upper bound of a list.
 fn is_end_of_list(expr: &Expr) -> bool {
     let Expr::Function(function) = expr else { return false };
     parts(&function.name).pop().is_some_and(|own| own == "array_upper")
 }
 
-/// The columns of a table, at most.
+/// The most columns of a table.
 const COLUMNS_MAX: i64 = 1600;
 
-/// Functions in FROM: without the schema before them.
+/// Removes the schema from functions in FROM.
 pub(super) fn functions(factor: &mut TableFactor) {
     plain_function(factor);
     let TableFactor::Table { name, args: Some(args), alias, with_ordinality, .. } = factor else {
@@ -175,7 +175,7 @@ pub(super) fn functions(factor: &mut TableFactor) {
     let lists = match own.as_str() {
         "unnest" => exprs,
         "generate_series" if exprs.get(1).is_some_and(is_end_of_list) => {
-            // Lists of columns: what is behind their end is NULL there.
+            // Lists of columns: past their end there is NULL.
             if let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(last))) = args.args.get_mut(1) {
                 *last = number(COLUMNS_MAX);
             }
@@ -195,7 +195,7 @@ pub(super) fn functions(factor: &mut TableFactor) {
     };
 }
 
-/// `LATERAL f(..)` as `f(..)`: of a function the word says nothing.
+/// `LATERAL f(..)` as `f(..)`: for a function the word has no effect.
 fn plain_function(factor: &mut TableFactor) {
     let TableFactor::Function { name, args, with_ordinality, alias, .. } = factor else { return };
     *factor = TableFactor::Table {
@@ -212,7 +212,7 @@ fn plain_function(factor: &mut TableFactor) {
     };
 }
 
-/// Has functions that tell sizes read pg_class, where the statement does not.
+/// Makes functions for sizes read pg_class, where the statement does not.
 pub(super) fn with_classes(statement: &mut Statement) {
     struct Sizes;
     impl VisitorMut for Sizes {
@@ -232,7 +232,7 @@ pub(super) fn with_classes(statement: &mut Statement) {
             ControlFlow::Continue(())
         }
     }
-    // It ends by itself.
+    // It terminates by itself.
     let _ = visit(statement, &mut Sizes);
 }
 
