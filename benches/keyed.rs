@@ -1,9 +1,9 @@
-//! Benchmark of statements by key: prepared, through all of SQL but the wire, on real files.
+//! Benchmark of statements by key: prepared, through all SQL layers except the protocol, on real files.
 //!
 //! `cargo bench --profile release --bench keyed -- --dir DIR`. Arms alternate; each prints the median and the best of
-//! its rounds; `--arm NAME` runs one of them. `select` is one row by its key, in memory; `scan` the same with the
-//! fast path switched off; `bare` one row inserted into the heap without SQL, `insert` the same by SQL, both with
-//! their commit; `update N` one row of 1 KB by its key with its commit, by N sessions at once.
+//! its rounds; `--arm NAME` runs one of them. `select` reads one row by its key, in memory; `scan` the same with the
+//! fast path switched off; `bare` inserts one row into the heap without SQL, `insert` the same by SQL, both with
+//! their commit; `update N` updates one row of 1 KB by its key and commits, in N concurrent sessions.
 //! Goals: 8 us for a select, an insert at most 1.2 times a bare one.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the true clock")]
@@ -36,9 +36,9 @@ const ROWS: i64 = 100_000;
 struct Bench {
     runtime: Runtime,
     database: Arc<Database>,
-    /// The next key that nothing has.
+    /// The next unused key.
     next: i64,
-    /// Where keys are chosen from.
+    /// The source of random keys.
     seed: u64,
 }
 
@@ -106,7 +106,7 @@ impl Bench {
         });
     }
 
-    /// So many executions of a prepared statement: microseconds of one.
+    /// This many executions of a prepared statement: microseconds for one.
     fn prepared(&mut self, sql: &str, count: usize, fast: bool, new: bool) -> f64 {
         let keys: Vec<i64> = (0..count)
             .map(|_| {
@@ -158,7 +158,7 @@ impl Bench {
         })
     }
 
-    /// Updates of rows of 1 KB by their keys, by several sessions: how many in a second.
+    /// Updates of rows of 1 KB by key, in several sessions: the number a second.
     fn updates(&mut self, sessions: usize, count: usize) -> f64 {
         let each = count / sessions;
         let keys: Vec<Vec<i64>> =

@@ -1,8 +1,8 @@
 //! `cellar status --alert`: polls the status, and runs a command when something has changed.
 //!
-//! Each poll is a `cellar status` of its own: another user of the database waits for one poll at most.
-//! What was reported last is kept in DIR/alerts.json: a change that comes while nobody polls is reported
-//! by the next poll, and a command that fails is run again.
+//! Each poll is a separate `cellar status`: another user of the database waits for one poll at most.
+//! The last report is kept in DIR/alerts.json: a change while nobody polls is reported
+//! by the next poll, and a failed command is run again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,21 +23,21 @@ use super::output;
 use super::status::Args;
 
 const FILE_NAME: &str = "alerts.json";
-/// A command that takes longer is stopped, and run again at the next look.
+/// A command that takes longer is stopped, and run again at the next poll.
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
-/// A status that takes longer is stopped; a disk that hangs may take its time.
+/// A status that takes longer is stopped; a hung disk may take its time.
 const LOOK_LIMIT: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The number of a database that somebody else has, and who does not answer.
+/// The error number of a database that another process has open and that does not answer.
 const TAKEN: u32 = 70101;
-/// What of a status is a change: not how far work is, or how much room there is.
+/// The parts of a status that count as a change: not the progress of work, or the free space.
 const TOLD: [&str; 7] =
     ["state", "states", "disks_missing", "disks_slow", "critical", "files_lost", "error"];
 
-/// What was reported of each group.
+/// The last report of each group.
 type KnownStates = BTreeMap<String, Value>;
 
-/// Reads the time between two looks: 10s, 0.5s, 2m.
+/// Parses the time between two polls: 10s, 0.5s, 2m.
 ///
 /// # Errors
 /// Another text; the message names what is allowed.
@@ -59,10 +59,10 @@ pub fn every(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Looks until it is stopped, or once.
+/// Polls until it is stopped, or once.
 ///
 /// # Errors
-/// There is no such database; with `--once` also that a group is not well, or that the command failed.
+/// There is no such database; with `--once` also if a group is not well, or if the command failed.
 pub async fn watch(args: &Args, command: &str, place: &Place) -> Result<(), Fault> {
     let dir = dir::resolve(args.dir.clone())?;
     let mut told = read(&dir)?;
@@ -73,7 +73,7 @@ pub async fn watch(args: &Args, command: &str, place: &Place) -> Result<(), Faul
             Ok(seen) => seen,
             Err(fault) if args.once => return Err(fault),
             Err(fault) if first && !fault.has(TAKEN) => return Err(fault),
-            // It may be there again at the next look.
+            // It may be back at the next poll.
             Err(fault) => {
                 output::notice(&format!("Notice: {}", fault.first_line()));
                 place.env.sleep(args.every).await;
@@ -92,7 +92,7 @@ pub async fn watch(args: &Args, command: &str, place: &Place) -> Result<(), Faul
                 true => told.remove(&group),
                 false => told.insert(group, key(&status)),
             };
-            // At once: who is stopped now has told it.
+            // At once: if stopped now, the report was already made.
             kept = write(&dir, &told);
         }
         if args.once {
@@ -111,11 +111,11 @@ pub async fn watch(args: &Args, command: &str, place: &Place) -> Result<(), Faul
     }
 }
 
-/// Stands for a database that cannot be opened.
+/// A placeholder for a database that cannot be opened.
 const NOBODY: &str = "-";
 
-/// What has changed: group, its state before, whether that is told (what is well from the first is only
-/// noted), and how it is now.
+/// The changes: group, its previous state, whether to report it (a first state that is well is only
+/// noted), and its current state.
 fn changes(told: &KnownStates, all: Vec<Value>) -> Vec<(String, String, bool, Value)> {
     let was = |group: &str| {
         let state = told.get(group).and_then(|b| b["state"].as_str());
@@ -151,12 +151,12 @@ fn changes(told: &KnownStates, all: Vec<Value>) -> Vec<(String, String, bool, Va
     out
 }
 
-/// What of a status would be a change.
+/// The parts of a status that count as a change.
 fn key(status: &Value) -> Value {
     TOLD.iter().map(|name| ((*name).to_owned(), status[*name].clone())).collect()
 }
 
-/// Bytes that a command reads or writes, in RAM: a pipe would stop who writes more than it holds.
+/// Input and output of a command, in RAM: a pipe would block a writer that fills it.
 fn in_memory(bytes: &[u8]) -> std::io::Result<fs::File> {
     let file = rustix::fs::memfd_create("cellar-status", rustix::fs::MemfdFlags::CLOEXEC)?;
     let mut file = fs::File::from(file);
@@ -165,10 +165,10 @@ fn in_memory(bytes: &[u8]) -> std::io::Result<fs::File> {
     Ok(file)
 }
 
-/// How the groups are, and whether they are well.
+/// The states of the groups, and whether they are well.
 async fn look(dir: &Path, place: &Place) -> Result<(bool, Vec<Value>), Fault> {
     let (out, err) = (in_memory(&[])?, in_memory(&[])?);
-    // The very program that runs, also when another has been put in its place.
+    // The running program itself, even if its file has been replaced.
     let child = Command::new("/proc/self/exe")
         .args(["status", "--format", "json", "--"])
         .arg(dir)
@@ -189,12 +189,12 @@ async fn look(dir: &Path, place: &Place) -> Result<(bool, Vec<Value>), Fault> {
     };
     let text = |mut file: fs::File| {
         let mut text = String::new();
-        // What is no text is no answer.
+        // Anything but text is not an answer.
         let _ = file.rewind().and_then(|()| file.read_to_string(&mut text));
         text
     };
     match serde_json::from_str::<Vec<Value>>(&text(out)) {
-        // Somebody else is just opening it: that is no state of a group.
+        // Another process is opening it: that is not a state of a group.
         Ok(all) if all.iter().any(is_taken) => {
             Err(Error::new(TAKEN, format!("another process has {}", dir.display())).into())
         }
@@ -209,12 +209,12 @@ async fn look(dir: &Path, place: &Place) -> Result<(bool, Vec<Value>), Fault> {
     }
 }
 
-/// Whether a status says that somebody else has the database.
+/// Whether a status says that another process has the database open.
 fn is_taken(status: &Value) -> bool {
     status["error_numbers"].as_array().is_some_and(|numbers| numbers.contains(&TAKEN.into()))
 }
 
-/// Runs the command; how it ended, if not well.
+/// Runs the command; returns how it ended, if not well.
 async fn alert(
     dir: &Path,
     command: &str,
@@ -244,7 +244,7 @@ async fn alert(
     }
 }
 
-/// How a process ended; one that takes too long is stopped, with what it began.
+/// How a process ended; one that takes too long is stopped, with its children.
 async fn ended(mut child: Child, limit: Duration, place: &Place) -> Result<ExitStatus, String> {
     let began = place.env.now();
     loop {
@@ -256,7 +256,7 @@ async fn ended(mut child: Child, limit: Duration, place: &Place) -> Result<ExitS
                     let _ =
                         rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
                 }
-                // One that waits for a disk that hangs does not end: it is left alone.
+                // A process waiting for a hung disk does not end: it is left alone.
                 for _ in 0..50 {
                     if !matches!(child.try_wait(), Ok(None)) {
                         break;
@@ -278,14 +278,14 @@ fn path_of(dir: &Path) -> PathBuf {
 fn read(dir: &Path) -> Result<KnownStates, Fault> {
     let path = path_of(dir);
     match fs::read_to_string(&path) {
-        // What cannot be understood was told by nobody: it is told again.
+        // An unreadable record counts as no report: everything is reported again.
         Ok(text) => Ok(serde_json::from_str(&text).unwrap_or_default()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(KnownStates::new()),
         Err(error) => Err(Error::system("read", &path, &error).into()),
     }
 }
 
-/// Whole or not at all.
+/// Wholly or not at all.
 fn write(dir: &Path, told: &KnownStates) -> Result<(), Fault> {
     let (path, new) = (path_of(dir), dir.join(format!("{FILE_NAME}.new")));
     let text = serde_json::to_string(told).unwrap_or_default();

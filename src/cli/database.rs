@@ -1,5 +1,5 @@
-//! The one place where the program meets the instance: it opens a database, serves other processes that
-//! want the same one, or asks the process that has it.
+//! The interface between the program and the instance: it opens a database, serves other processes that
+//! want the same one, or sends commands to the process that has it open.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct Database {
     pub session: Session,
 }
 
-/// Where commands run.
+/// The environment that commands run in.
 #[derive(Clone)]
 pub struct Place {
     /// Clock, tasks.
@@ -59,15 +59,15 @@ impl From<cellar_diskgroup::Error> for Fault {
 
 #[cfg(feature = "sql")]
 impl Database {
-    /// What SQL needs of the database.
+    /// The database as SQL needs it.
     pub fn host(&self) -> Arc<dyn Host> {
         Arc::new(InstanceHost::new(Arc::clone(&self.inner), self.session.clone()))
     }
 
-    /// SQL over it.
+    /// An SQL engine on it.
     ///
     /// # Errors
-    /// When the engine cannot start.
+    /// If the engine cannot start.
     pub async fn engine(&self) -> Result<Engine, Fault> {
         let instance = self.inner.instance();
         let limit = instance.budget().limit(cellar_instance::budget::Consumer::SqlWork);
@@ -85,7 +85,7 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// An instance over a directory, with nothing mounted.
+/// An instance of a directory, with nothing mounted.
 ///
 /// # Errors
 /// cellar.toml cannot be read.
@@ -93,25 +93,25 @@ pub fn instance(directory: &Directory, env: &SharedEnv) -> Result<Arc<Instance>,
     Ok(Arc::new(Instance::open(Arc::clone(env), Waits::new(), directory)?))
 }
 
-/// How a database was reached.
+/// The way a database was reached.
 pub enum Reached {
-    /// This process has it: use it, then call [`Held::close`].
+    /// This process has it open: use it, then call [`Held::close`].
     Here(Held),
-    /// Another process has it.
+    /// Another process has it open.
     There(cellar_instance::directory::Client),
 }
 
-/// A database that this process has.
+/// A database that this process has open.
 pub struct Held {
     /// The database.
     pub database: Database,
     server: Option<cellar_instance::directory::Server>,
-    /// Of one that answers nobody.
+    /// For a command that does not serve others.
     _lock: Option<cellar_instance::directory::Lock>,
 }
 
 impl Held {
-    /// Waits for the clients of the socket, then dismounts in order.
+    /// Waits for the clients of the socket, then dismounts cleanly.
     ///
     /// # Errors
     /// A group had stopped.
@@ -120,14 +120,14 @@ impl Held {
             let env = self.database.inner.env();
             let drained = server.drain();
             let mut drained = std::pin::pin!(drained);
-            // One that is just about to leave is no news.
+            // Clients that are about to leave are not reported.
             let soon = futures_util::future::select(drained.as_mut(), env.sleep(LEAVING));
             if let futures_util::future::Either::Right(_) = soon.await {
                 output::notice(&stays_for(server.clients()));
                 drained.await;
             }
         }
-        // Who only looks leaves no work: he did none.
+        // A read-only command leaves no work behind: it did none.
         if !self.database.inner.is_read_only() {
             let inner = &self.database.inner;
             for line in super::asm::left_running(&inner.groups(), inner.directory().path()) {
@@ -139,11 +139,11 @@ impl Held {
     }
 }
 
-/// How long a command of another process may take to leave before its user is told that this one
-/// stays for it.
+/// The time after which the user is told that a command of another process keeps this one
+/// from ending.
 const LEAVING: std::time::Duration = std::time::Duration::from_millis(300);
 
-/// What keeps a command that is done from ending.
+/// The reason why a finished command does not end.
 fn stays_for(others: usize) -> String {
     let work = match others {
         1 => "another command works through this process".to_owned(),
@@ -155,16 +155,16 @@ fn stays_for(others: usize) -> String {
 /// How a command opens the database.
 #[derive(Clone, Debug, Default)]
 pub struct Opening {
-    /// To look at it, or to work on it.
+    /// Read-only, or for work.
     pub mode: OpenMode,
     /// The group that the first statement mounts by force.
     pub force: Option<String>,
-    /// Others wait until it is done, and are not answered: a look that is over at once must not make a
-    /// command that comes meanwhile work on what is open only to be read.
+    /// Other processes wait until it is done, and are not served: a brief read-only command must not make a
+    /// command that arrives meanwhile work on a read-only database.
     pub alone: bool,
 }
 
-/// Opens the database in `dir`, or reaches who has it.
+/// Opens the database in `dir`, or connects to the process that has it open.
 ///
 /// # Errors
 /// A numbered error with the next step.
@@ -201,7 +201,7 @@ pub async fn reach(dir: &Path, place: &Place, opening: Opening) -> Result<Reache
     held(inner, lock, place).map(Reached::Here)
 }
 
-/// What FORCE did, for the user who asked for it; nothing if each disk it does without is reported
+/// The effects of FORCE, for the user who requested it; empty if each missing disk is reported
 /// already.
 fn forced(database: &InstanceDatabase, name: &str) -> Option<String> {
     let disks = database.group(name).map(|m| m.group.disks()).unwrap_or_default();
@@ -226,10 +226,10 @@ fn forced(database: &InstanceDatabase, name: &str) -> Option<String> {
     (!told.is_empty()).then(|| format!("Notice: disk group \"{name}\" {}", told.join("; it ")))
 }
 
-/// Puts a database that was just opened at the service of other processes.
+/// Makes a newly opened database available to other processes.
 ///
 /// # Errors
-/// The socket cannot be made.
+/// The socket cannot be created.
 pub fn held(
     inner: InstanceDatabase,
     lock: cellar_instance::directory::Lock,
@@ -240,7 +240,7 @@ pub fn held(
     let kept = lock.clone();
     match lock.serve(Arc::clone(&place.env), env!("CARGO_PKG_VERSION"), handler) {
         Ok(server) => Ok(Held { database, server: Some(server), _lock: None }),
-        // Nothing of this command depends on it.
+        // This command does not depend on it.
         Err(error) => {
             let why = error.stack().last().map_or("", |entry| entry.message.as_str());
             output::notice(&format!(
@@ -261,7 +261,7 @@ fn user() -> String {
     std::env::var("USER").unwrap_or_else(|_| "local".to_owned())
 }
 
-/// Says which groups are not there, and once, by name, where disks are not opened as asked.
+/// Reports missing groups, and once, by name, disks that are not opened as requested.
 fn remarks(database: &InstanceDatabase) {
     for error in health::not_mounted(database.storage().groups(), database.directory().path()) {
         output::notice(&format!("Notice: {error}"));
@@ -285,7 +285,7 @@ fn remarks(database: &InstanceDatabase) {
     }
 }
 
-/// Says what the opening of the redo log did without, or lost.
+/// Reports what the opening of the redo log did without, or lost.
 fn redo_left_out(database: &InstanceDatabase) {
     let Some(log) = database.instance().redo().log() else { return };
     let report = log.report();
@@ -307,7 +307,7 @@ fn redo_left_out(database: &InstanceDatabase) {
     }
 }
 
-/// Says which disks a group goes on without, and why: from the next write on they are left behind.
+/// Reports the disks that a group continues without, and why: from the next write on they are out of date.
 fn left_out(group: &cellar_diskgroup::Group, no_disks: &[NoDisk], dir: &Path) {
     let gone = group.disks().into_iter().filter(|d| !d.in_sync && !d.status.is_leaving());
     let mut absent = false;
@@ -336,7 +336,7 @@ fn left_out(group: &cellar_diskgroup::Group, no_disks: &[NoDisk], dir: &Path) {
     }
 }
 
-/// Answers commands of other processes with the database that this one has.
+/// Answers commands of other processes with the database that this one has open.
 fn handler(database: Database, place: Place) -> Handler {
     Arc::new(move |request: Request, responder: Responder| {
         let sessions = database.inner.instance().sessions();
@@ -367,7 +367,7 @@ async fn answer(
                 Some(piece) => if send(&mut responder, piece).await.is_err() {
                     return 1;
                 },
-                // The sender lives in the work; when it is gone, so is the work.
+                // The task owns the sender; when that is gone, so is the task.
                 None => break 1,
             },
             code = work => break code,
@@ -382,7 +382,7 @@ async fn answer(
     code
 }
 
-/// Where a command was typed, and how wide the terminal there is.
+/// The directory in which a command was typed, and the width of its terminal.
 fn place_of(body: &[u8]) -> (PathBuf, usize) {
     let text = String::from_utf8_lossy(body);
     let (cwd, width) = text.split_once('\0').unwrap_or((&text, ""));
@@ -396,7 +396,7 @@ async fn send(responder: &mut Responder, piece: Piece) -> cellar_instance::Resul
     }
 }
 
-/// Sends a command to the process that has the database; its output becomes ours.
+/// Sends a command to the process that has the database open; its output becomes ours.
 ///
 /// # Errors
 /// That process went away.

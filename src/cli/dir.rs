@@ -1,4 +1,4 @@
-//! The directory that a command is about: as given, or `$CELLAR_DIR`.
+//! The directory of a command: as given, or `$CELLAR_DIR`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use super::fault::Fault;
 /// The directory given, else that of the environment.
 ///
 /// # Errors
-/// Wrong usage when there is neither.
+/// Wrong usage if there is neither.
 pub fn resolve(given: Option<PathBuf>) -> Result<PathBuf, Fault> {
     choose(given, std::env::var_os("CELLAR_DIR").map(PathBuf::from))
 }

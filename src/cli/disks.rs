@@ -42,7 +42,7 @@ pub struct Args {
     pub format: Format,
 }
 
-/// Whether a disk can be used, or what is against it.
+/// Whether a disk can be used, or the obstacle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Verdict {
     #[default]
@@ -50,11 +50,11 @@ enum Verdict {
     /// Its first user.
     InUse,
     NotPermitted,
-    /// The first of what is on it.
+    /// The first of its contents.
     NotEmpty,
 }
 
-/// A disk as it is shown.
+/// A disk in the output.
 #[derive(Debug, Default, Serialize)]
 struct Shown {
     path: String,
@@ -68,21 +68,21 @@ struct Shown {
     controller: Option<String>,
     /// The slot of its enclosure, or its address on the bus.
     slot: Option<String>,
-    /// What an array puts on one of its disks, and on all of them, in bytes.
+    /// The size of an array's structures on one of its disks, and on all of them, in bytes.
     stripe_unit: Option<u64>,
     stripe: Option<u64>,
     /// Whether a partition starts on a multiple of 4096 bytes; none for a whole disk.
     aligned: Option<bool>,
     /// Who uses it: mounts, volumes, swap.
     users: Vec<String>,
-    /// What is on it, as far as marks tell.
+    /// Its contents, as far as signatures show them.
     content: Vec<String>,
     usable: bool,
     #[serde(skip)]
     verdict: Verdict,
-    /// Why not, or what to write to use it.
+    /// The reason why not, or what to type to use it.
     reason: String,
-    /// What makes it usable, where a command does.
+    /// The command that makes it usable, if there is one.
     next: Option<String>,
 }
 
@@ -174,7 +174,7 @@ fn table(disks: &[Shown], tree: bool) -> String {
             below("does not start on a multiple of 4096 bytes: slow writes");
         }
         if tree {
-            // What the reason says is not said twice.
+            // What the reason says is not repeated.
             let users = disk.users.iter().skip((disk.verdict == Verdict::InUse).into());
             let content = disk.content.iter().skip((disk.verdict == Verdict::NotEmpty).into());
             users.chain(content).for_each(|line| below(line));
@@ -188,7 +188,7 @@ fn table(disks: &[Shown], tree: bool) -> String {
     out
 }
 
-/// What it is and where it hangs, as far as the system says.
+/// Its type and connection, as far as the system reports them.
 fn hardware(disk: &Shown) -> String {
     let stripe = match (disk.stripe_unit, disk.stripe) {
         (Some(unit), Some(all)) => {

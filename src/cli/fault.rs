@@ -1,4 +1,4 @@
-//! Failures of a command, and their exit codes.
+//! Failures of commands, and their exit codes.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use cellar_io::{NextStep, OPEN_FILES};
 
 use super::output;
 
-/// A command that does not end well.
+/// A command failure.
 #[derive(Debug)]
 pub enum Fault {
     /// Wrong usage: exit 2. Found before anything is touched.
@@ -19,13 +19,13 @@ pub enum Fault {
     Failed(Message),
     /// The database refused it: exit 1.
     Refused(Box<Error>),
-    /// It worked, and what it found is not well: exit 1 without another word.
+    /// It worked, but the result is not well: exit 1 without another word.
     NotWell,
-    /// The reader of our output went away: that is its right, exit 0.
+    /// The reader of our output went away: that is allowed, exit 0.
     Closed,
 }
 
-/// What went wrong, and what to do next.
+/// The problem, and the next step.
 #[derive(Clone, Debug)]
 pub struct Message {
     text: String,
@@ -55,7 +55,7 @@ impl fmt::Display for Message {
 }
 
 impl Fault {
-    /// Wrong usage, with what would be right.
+    /// Wrong usage, with the correct form.
     pub fn usage(message: impl Into<String>) -> Fault {
         Fault::Usage(Message::new(message))
     }
@@ -65,7 +65,7 @@ impl Fault {
         Fault::Failed(Message::new(message))
     }
 
-    /// Offers the next step.
+    /// Adds the next step.
     #[must_use]
     pub fn hint(self, next: impl Into<NextStep>) -> Fault {
         let next = Some(next.into());
@@ -81,7 +81,7 @@ impl Fault {
         matches!(self, Fault::Refused(error) if error.has(number))
     }
 
-    /// The first line of what it tells.
+    /// The first line of the message.
     pub fn first_line(&self) -> String {
         match self {
             Fault::Usage(message) | Fault::Failed(message) => message.first_line().to_owned(),
@@ -92,7 +92,7 @@ impl Fault {
         }
     }
 
-    /// This fault, with the directory put into the commands that it offers.
+    /// This fault, with the directory inserted into the commands that it suggests.
     #[must_use]
     pub fn in_directory(self, dir: &Path) -> Fault {
         match self {
@@ -111,7 +111,7 @@ impl Fault {
         ExitCode::from(self.tell())
     }
 
-    /// Tells it on stderr, of whoever asked; the exit code as a number.
+    /// Prints it on stderr, which may be another process's; returns the exit code as a number.
     pub fn tell(&self) -> u8 {
         if !matches!(self, Fault::NotWell | Fault::Closed) {
             output::notice(&self.to_string());
@@ -124,7 +124,7 @@ impl Fault {
     }
 }
 
-/// A next step as whoever has this program can follow it.
+/// A next step as it can be followed with this program.
 pub fn followable(next: NextStep) -> NextStep {
     match cfg!(feature = "sql") {
         true => next,
@@ -132,7 +132,7 @@ pub fn followable(next: NextStep) -> NextStep {
     }
 }
 
-/// Commands that only a program with SQL has.
+/// Commands that only a build with SQL has.
 const OF_SQL: [&str; 4] = ["demo", "load", "sql", "start"];
 
 impl fmt::Display for Fault {

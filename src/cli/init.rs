@@ -27,10 +27,10 @@ use super::path::{self, free_bytes};
 use super::progress::Progress;
 use super::size::parse_size;
 
-/// A group has at least so many AUs on each disk.
+/// A group has at least this many AUs on each disk.
 const AUS_MIN: u64 = 4;
 
-/// So many file disks are made at most.
+/// The maximum number of file disks.
 const FILES_MAX: usize = 64;
 
 /// Arguments of `init`.
@@ -98,14 +98,14 @@ fn au_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "allowed: 1M, 2M, 4M, 8M, 16M, 32M, 64M".to_owned())
 }
 
-/// The redo log that is wanted.
+/// The requested redo log.
 #[derive(Clone, Copy, Debug)]
 pub enum RedoSize {
     /// None yet.
     None,
-    /// Groups that suit the room.
+    /// Groups sized to the available space.
     Auto,
-    /// Groups of so many bytes each.
+    /// Groups of this many bytes each.
     Bytes(u64),
 }
 
@@ -140,7 +140,7 @@ fn redundancy(text: &str) -> Result<Redundancy, String> {
 /// Runs `init`.
 ///
 /// # Errors
-/// Wrong arguments before anything is touched; then a numbered error, and DIR is gone again.
+/// Wrong arguments before anything is touched; then a numbered error, and DIR is removed again.
 pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     let held = make(&args, place).await?;
     show(&args, &held)?;
@@ -202,7 +202,7 @@ pub fn word(redundancy: Redundancy) -> &'static str {
     }
 }
 
-/// Makes the directory and its group, and opens it. What was made goes again if a part fails, or if
+/// Creates the directory and its group, and opens it. Everything is removed again if a part fails, or if
 /// the user stops it.
 ///
 /// # Errors
@@ -214,7 +214,7 @@ pub async fn make(args: &Args, place: &Place) -> Result<Held, Fault> {
     let erase = check_paths(args, &disks)?;
     check_room(args, &disks)?;
     let result = match Directory::create(&args.dir) {
-        // Cut off in the middle of a mount is as a crash there: the next one goes on.
+        // An interruption in the middle of a mount is like a crash there: the next mount continues.
         Ok(directory) if import => tokio::select! {
             made = import_in(args, directory, place) => made,
             _ = tokio::signal::ctrl_c() => Err(Fault::failed("CELLAR-01013: stopped by the user")),
@@ -223,7 +223,7 @@ pub async fn make(args: &Args, place: &Place) -> Result<Held, Fault> {
             made = make_in(args, (disks, failgroups), erase, directory, place) => made,
             _ = tokio::signal::ctrl_c() => Err(Fault::failed("CELLAR-01013: stopped by the user")),
         },
-        // Somebody else was first: it is theirs.
+        // Another process was first: it is theirs.
         Err(error) if error.has(70102) => return Err(error.into()),
         Err(error) => Err(error.into()),
     };
@@ -232,13 +232,13 @@ pub async fn make(args: &Args, place: &Place) -> Result<Held, Fault> {
         Ok(held)
     });
     if result.is_err() {
-        // It was not there before this command; nobody else can have put anything in.
+        // It did not exist before this command; nobody else can have put anything into it.
         let _ = std::fs::remove_dir_all(&args.dir);
     }
     result
 }
 
-/// Makes the certificate of the server.
+/// Creates the certificate of the server.
 #[cfg(feature = "sql")]
 fn certificate(dir: &Path) -> Result<(), Fault> {
     let made = cellar_server::make_certificate(dir);
@@ -251,7 +251,7 @@ fn certificate(_: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether DIR can be made.
+/// Whether DIR can be created.
 fn check_dir(dir: &Path) -> Result<(), Fault> {
     let shown = dir.display();
     if dir.symlink_metadata().is_ok() {
@@ -279,7 +279,7 @@ fn parent(dir: &Path) -> &Path {
     }
 }
 
-/// Looks at the disks that are there already; the serial numbers that give up what is on them, by
+/// Checks the existing disks; returns the serial numbers that allow erasing them, by
 /// absolute path.
 fn check_paths(args: &Args, disks: &[InitDisk]) -> Result<BTreeMap<PathBuf, String>, Fault> {
     let mut seen: BTreeMap<PathBuf, &Path> = BTreeMap::new();
@@ -320,8 +320,8 @@ fn check_paths(args: &Args, disks: &[InitDisk]) -> Result<BTreeMap<PathBuf, Stri
         .collect()
 }
 
-/// Refuses a disk of another group, with both ways on: its group is needed, or nobody needs it. What
-/// --erase names is given up already.
+/// Refuses a disk of another group, with both ways forward: its group is needed, or not. Disks named by
+/// --erase are given up already.
 fn check_owner(args: &Args, path: &Path) -> Result<(), Fault> {
     let facts = probe(path, &[])?;
     let owner = label::owner(path, facts.size).and_then(|owner| owner.content());
@@ -347,11 +347,11 @@ fn unknown_serial(serial: &str, known: &BTreeMap<String, PathBuf>) -> Fault {
 
 /// The smallest disk for an AU size.
 fn disk_size_min(au_size: u64) -> u64 {
-    // Behind the AUs lies a last MiB.
+    // The last MiB lies after the AUs.
     DISK_BYTES_MIN.max(AU_START + (1 << 20) + AUS_MIN * au_size)
 }
 
-/// An error of `init` in the words of its options: there is no FORCE, and ERASE is an option.
+/// An error of `init` in terms of its options: there is no FORCE, and ERASE is an option.
 fn in_options(error: Error) -> Fault {
     if !error.has(15033) {
         return error.into();
@@ -397,7 +397,7 @@ async fn make_in(
     database::held(inner, lock, place)
 }
 
-/// Makes the redo log that is asked for.
+/// Creates the requested redo log.
 async fn make_log(args: &Args, database: &Database) -> Result<(), Fault> {
     let size = match args.redo_size {
         RedoSize::None => return Ok(()),
@@ -416,7 +416,7 @@ async fn make_log(args: &Args, database: &Database) -> Result<(), Fault> {
     Ok(made?)
 }
 
-/// Opens the groups that are on disks already.
+/// Opens the existing groups on disks.
 async fn import_in(args: &Args, directory: Directory, place: &Place) -> Result<Held, Fault> {
     let lock = directory
         .try_lock()?
@@ -427,7 +427,7 @@ async fn import_in(args: &Args, directory: Directory, place: &Place) -> Result<H
     database::held(inner, lock, place)
 }
 
-/// The disks that are wanted, each with its failure group if one is named.
+/// The requested disks, each with its failure group if one is named.
 fn placed_disks(args: &Args) -> Result<(Vec<InitDisk>, Vec<Option<String>>), Fault> {
     if args.failgroup.is_empty() {
         return Ok((disks(args)?, Vec::new()));
@@ -463,13 +463,13 @@ fn placed_disks(args: &Args) -> Result<(Vec<InitDisk>, Vec<Option<String>>), Fau
     Ok((disks, failgroups))
 }
 
-/// Paths with commas between them.
+/// Paths separated by commas.
 fn paths(text: &str) -> impl Iterator<Item = InitDisk> {
     let paths = text.split(',').map(str::trim).filter(|path| !path.is_empty());
     paths.map(|path| InitDisk::Path(PathBuf::from(path)))
 }
 
-/// The disks of --disks, checked as far as the words tell.
+/// The disks of --disks, checked as far as possible without opening them.
 fn disks(args: &Args) -> Result<Vec<InitDisk>, Fault> {
     if let Ok(count) = args.disks.trim().parse::<usize>() {
         if !(1..=FILES_MAX).contains(&count) {
@@ -489,7 +489,7 @@ fn disks(args: &Args) -> Result<Vec<InitDisk>, Fault> {
     Ok(paths)
 }
 
-/// Enough disks for the copies.
+/// Checks that there are enough disks for the copies.
 fn check_count(args: &Args, count: usize) -> Result<(), Fault> {
     let needed = usize::from(args.redundancy.copies());
     if count >= needed {
@@ -529,10 +529,10 @@ fn check_disk_size(args: &Args) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The room that files need must be there before any of it is taken.
+/// Checks for enough space for the files before any of it is used.
 fn check_room(args: &Args, disks: &[InitDisk]) -> Result<(), Fault> {
     let of_file = |d: &InitDisk| if let InitDisk::File { size } = d { *size } else { 0 };
-    // More than fits 64 bits is more than any file system has.
+    // A sum beyond 64 bits is more than any file system has.
     let wanted = disks.iter().map(of_file).fold(0, u64::saturating_add);
     let parent = parent(&args.dir);
     let Some(free) = free_bytes(parent) else { return Ok(()) };

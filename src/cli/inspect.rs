@@ -1,4 +1,4 @@
-//! `cellar inspect`: what is written on a disk, structure by structure.
+//! `cellar inspect`: the contents of a disk, structure by structure.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -17,15 +17,15 @@ use super::path::look;
 
 /// Bytes of a label.
 const LABEL: usize = 4096;
-/// Files of the redo log begin with one of these.
+/// The magic numbers of redo log files.
 const REDO_MAGICS: [&str; 4] = ["CLRH", "CLRC", "CLRA", "CLRREDOC"];
-/// What is larger is no file of it that fits into memory.
+/// A larger file is none that fits into memory.
 const REDO_MAX: u64 = 4 << 30;
-/// Each copy of the header of a store of rows begins with this.
+/// The magic number of each copy of the header of a row store.
 const STORE_MAGIC: &[u8; 4] = b"CLHS";
 /// Bytes of its pages; the first two are copies of the header.
 const STORE_PAGE: u64 = 8192;
-/// Structures of a disk that are named when they are damaged.
+/// Structures of a disk that are named if damaged.
 const DAMAGED_SHOWN: usize = 4;
 
 /// Arguments of `inspect`.
@@ -53,7 +53,7 @@ pub struct Args {
     pub json: bool,
 }
 
-/// What follows from what was found.
+/// The conclusion from the findings.
 struct Finding {
     well: bool,
     words: String,
@@ -63,7 +63,7 @@ struct Finding {
 /// Runs `inspect`.
 ///
 /// # Errors
-/// The disk cannot be opened. What is damaged on it is shown first, and then [`Fault::NotWell`].
+/// The disk cannot be opened. Damage on it is shown first, and then [`Fault::NotWell`].
 pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     let path = output::path(&args.path);
     look(&path, false)?;
@@ -104,7 +104,7 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     if finding.well { Ok(()) } else { Err(Fault::NotWell) }
 }
 
-/// What it holds of the redo log, if it is a file of it: a log file, an archive, a control file.
+/// The contents of a redo log file: a log file, an archive, a control file; none for other files.
 fn of_redo(path: &Path) -> Result<Option<Inspection>, Fault> {
     use std::io::{Read, Seek, SeekFrom};
     let Ok(mut file) = std::fs::File::open(path) else { return Ok(None) };
@@ -114,7 +114,7 @@ fn of_redo(path: &Path) -> Result<Option<Inspection>, Fault> {
         return Ok(None);
     }
     let is_ours = |head: [u8; 8]| REDO_MAGICS.iter().any(|m| head.starts_with(m.as_bytes()));
-    // A log file whose first header has rotted has another at its end.
+    // A log file with a rotten first header has another one at its end.
     let mut last = [0; 8];
     let end = SeekFrom::End(-(cellar_redo::on_disk::HEADER_BYTES as i64));
     let has_last = file.seek(end).is_ok() && file.read_exact(&mut last).is_ok();
@@ -127,13 +127,13 @@ fn of_redo(path: &Path) -> Result<Option<Inspection>, Fault> {
     Ok(cellar_storage::redo::inspect(&bytes).map(like_ours))
 }
 
-/// The same tree in the words of disk groups.
+/// The same tree in the types of disk groups.
 fn like_ours(part: cellar_redo::inspect::Inspection) -> Inspection {
     let parts = part.parts.into_iter().map(like_ours).collect();
     Inspection { name: part.name, value: part.value, damaged: part.damaged, parts }
 }
 
-/// Whether it is a store of rows: one of the copies of its header may be damaged.
+/// Whether it is a row store: one of the copies of its header may be damaged.
 fn is_store(path: &Path) -> bool {
     let Ok(file) = std::fs::File::open(path) else { return false };
     [0, STORE_PAGE].into_iter().any(|offset| {
@@ -156,13 +156,13 @@ async fn show_store(device: &dyn Device, page: Option<u32>, is_json: bool) -> Re
     show_file(&store_like_ours(found), &what, is_json)
 }
 
-/// The tree of a store in the words of disk groups.
+/// The tree of a store in the types of disk groups.
 fn store_like_ours(part: cellar_heap::Inspection) -> Inspection {
     let parts = part.parts.into_iter().map(store_like_ours).collect();
     Inspection { name: part.name, value: part.value, damaged: part.damaged, parts }
 }
 
-/// Shows a file that is no disk.
+/// Shows a file that is not a disk.
 fn show_file(found: &Inspection, what: &str, is_json: bool) -> Result<(), Fault> {
     let mut damaged = Vec::new();
     damaged_parts(found, &mut damaged);
@@ -190,7 +190,7 @@ fn show_file(found: &Inspection, what: &str, is_json: bool) -> Result<(), Fault>
     if damaged.is_empty() { Ok(()) } else { Err(Fault::NotWell) }
 }
 
-/// The label at the start, also of what is too short to be a disk.
+/// The label at the start, even of a file that is too short for a disk.
 async fn first_label(device: &Arc<dyn Device>) -> Option<Label> {
     if device.geometry().size < LABEL as u64 {
         return None;
@@ -212,7 +212,7 @@ fn finding(
     damaged_parts(found, &mut damaged);
     let has_label = label.is_some() || found.find("disk_bytes").is_some();
     if !has_label {
-        // A file of less than a sector is no empty one.
+        // A file shorter than a sector is not empty.
         let size = std::fs::metadata(path).map_or(size, |about| about.len().max(size));
         let what = match size {
             0 => "it is empty: this is no disk of a disk group".to_owned(),

@@ -86,7 +86,7 @@ impl Files {
         Ok(())
     }
 
-    /// Whether a file is wanted and nothing else said.
+    /// Whether a file is requested and nothing else.
     fn any(&self) -> bool {
         self.json.is_some() || self.html.is_some()
     }
@@ -95,7 +95,7 @@ impl Files {
 /// Runs `lab`.
 ///
 /// # Errors
-/// Wrong options before anything is touched; disks that may not be written; what fails on the way.
+/// Wrong options before anything is touched; disks that may not be written; failures during the run.
 pub fn run(args: Args, runtime: &Runtime) -> Result<(), Fault> {
     match args.command {
         Command::List { format } => list(format),
@@ -104,10 +104,10 @@ pub fn run(args: Args, runtime: &Runtime) -> Result<(), Fault> {
     }
 }
 
-/// Where runs are kept.
+/// The directory of kept runs.
 fn kept() -> Result<Kept, Fault> {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    // The base directory specification has relative paths ignored.
+    // The base directory specification says to ignore relative paths.
     let state = set("XDG_STATE_HOME").filter(|p| p.is_absolute());
     match state.or_else(|| Some(set("HOME")?.join(".local/state"))) {
         Some(state) => Ok(Kept::at(state.join("cellar/lab"))),
@@ -126,7 +126,7 @@ impl From<LabError> for Fault {
             | LabError::Twice(_)
             | LabError::Serial { .. }
             | LabError::Few { .. } => Fault::usage(error.to_string()),
-            // They bring their number.
+            // They include their number.
             LabError::Taken { .. }
             | LabError::Small { .. }
             | LabError::Room { .. }
@@ -187,7 +187,7 @@ fn list(format: Format) -> Result<(), Fault> {
                 settings_hash: run.settings_hash,
                 finding: run.finding,
             }),
-            // The others are still of use.
+            // The others are still useful.
             Err(error) => output::notice(&Fault::from(error).to_string()),
         }
     }

@@ -1,4 +1,4 @@
-//! The label of a disk, which names its disk group: read as any file is, while others may use the disk.
+//! The label of a disk, which names its disk group: read like any file, while others may use the disk.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,18 +8,18 @@ use cellar_diskgroup::on_disk::Damage;
 use cellar_diskgroup::on_disk::layout::{BLOCK, DISK_BYTES_MIN};
 use cellar_diskgroup::{Label, LabelScan, LabelStatus, label_offsets};
 
-/// What stands where a label would.
+/// The contents of the place of a label.
 #[derive(Clone, Debug)]
 pub enum Owner {
-    /// A disk of a group.
+    /// A member of a group.
     Group(Box<Label>),
     /// One that has left its group for good.
     Former(Box<Label>),
-    /// A label that cannot be understood.
+    /// An invalid label.
     Unknown(String),
 }
 
-/// Whose the disk of so many bytes is; `None` if it bears no label, or cannot be read.
+/// The owner of the disk of this many bytes; `None` if it has no label, or cannot be read.
 pub fn owner(path: &Path, size: u64) -> Option<Owner> {
     if size < DISK_BYTES_MIN {
         return None;
@@ -48,7 +48,7 @@ pub fn owner(path: &Path, size: u64) -> Option<Owner> {
 }
 
 impl Owner {
-    /// What is on the disk, in words; `None` where nothing of a group is kept on it any more.
+    /// A description of the disk; `None` if nothing of a group is kept on it any more.
     pub fn content(&self) -> Option<String> {
         match self {
             Owner::Group(label) if label.status == LabelStatus::Creating => Some(format!(

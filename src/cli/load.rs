@@ -1,4 +1,4 @@
-//! `cellar load`: files and generated data into tables, whole or not at all.
+//! `cellar load`: files and generated data into tables, wholly or not at all.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ fn told(error: &Error) -> String {
 }
 
 impl Args {
-    /// What the options say of a CSV file.
+    /// The options for a CSV file.
     fn apply(&self, form: &mut CsvForm) -> Result<(), Error> {
         if let Some(header) = self.has_header() {
             (form.has_header, form.header_is_sure) = (header, true);
@@ -124,7 +124,7 @@ impl Args {
         Ok(())
     }
 
-    /// An option that is of CSV files alone, if one was given.
+    /// An option only for CSV files, if one was given.
     fn of_csv_alone(&self) -> Option<&'static str> {
         let given = [
             (!self.types.is_empty(), "--type"),
@@ -143,7 +143,7 @@ impl Args {
         }
     }
 
-    /// The directory that is loaded into.
+    /// The directory to load into.
     ///
     /// # Errors
     /// Wrong usage.
@@ -215,8 +215,8 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
     )))
 }
 
-/// What was loaded is committed, whether or not that could be told: whoever takes a failure of the
-/// report for one of the load would load it twice.
+/// The load is committed even if its report fails: a user who takes a failure of the
+/// report for one of the load would load the data twice.
 fn told_of(report: Result<(), Fault>) -> Result<(), Fault> {
     let Err(Fault::Failed(why)) = report else { return report };
     output::notice(&format!("Notice: all is loaded; only the report of it was not written: {why}"));
@@ -260,7 +260,7 @@ fn sources(
         .strip_suffix(&format!(".{}", cellar_sql::path::ending(&path)))
         .unwrap_or(&name)
         .to_owned();
-    // A point is between a schema and a name only where somebody says so: files have points in their names.
+    // A dot separates schema and name only in a name given explicitly: file names have dots in them.
     let is_said = table.is_some();
     let table = table.map_or(stem, |t| t.to_lowercase());
     let (schema, own) = match table.split_once('.') {
@@ -293,7 +293,7 @@ fn no_group() -> Error {
     Error::new(15001, "42704", "no disk group is mounted")
 }
 
-/// The names of the tables to make, of which none may be there yet.
+/// The names of the tables to create, none of which may exist yet.
 fn check_free<'a>(host: &dyn Host, source: &'a Source) -> Result<Vec<&'a str>, Fault> {
     let wanted: Vec<&str> = match source {
         Source::Tpch(_) => TpchTable::ALL.iter().map(|t| t.name()).collect(),
@@ -317,10 +317,10 @@ fn check_free<'a>(host: &dyn Host, source: &'a Source) -> Result<Vec<&'a str>, F
     }
 }
 
-/// Loads into columnar tables of the first group. What was made goes if a part fails.
+/// Loads into columnar tables of the first group. Everything created is removed if a part fails.
 ///
 /// # Errors
-/// A name is used, no room, a file that is not what it is said to be.
+/// A name is in use, no space, a file that is not of the stated kind.
 pub async fn load(database: &Database, source: &Source, quiet: bool) -> Result<Vec<Loaded>, Fault> {
     let host = database.host();
     check_free(&*host, source)?;
@@ -358,7 +358,7 @@ pub async fn load(database: &Database, source: &Source, quiet: bool) -> Result<V
             Ok(written) => loaded.push(of(table.name(), written)),
             Err(error) => {
                 for one in &loaded {
-                    // The first error is the one to tell.
+                    // The first error is reported.
                     let _ = host.drop_table(&one.table).await;
                 }
                 return Err(error.into());
@@ -389,7 +389,7 @@ async fn append(database: &Database, source: &Source) -> Result<Vec<Loaded>, Fau
     }])
 }
 
-/// Loads Parquet files into the first group and makes tables of them known. What was made goes if a
+/// Loads Parquet files into the first group and creates tables of them. Everything created is removed if a
 /// part fails.
 async fn load_parquet(
     database: &Database,
@@ -414,7 +414,7 @@ async fn load_parquet(
     let loaded = files(&store, source, quiet).await?;
     if let Err(error) = register(&engine, group, &loaded).await {
         for one in &loaded {
-            // The first error is the one to tell.
+            // The first error is reported.
             let _ = engine.execute(&format!("drop table if exists {}", one.table)).await;
             let _ = store.delete(&one.path).await;
         }
@@ -428,7 +428,7 @@ fn statement(sql: &str) -> String {
     format!("-c {}", shell::quoted(sql))
 }
 
-/// Refuses to write over a file: it may be all that is left of a table that was dropped, or belong
+/// Refuses to overwrite a file: it may be all that is left of a dropped table, or belong
 /// to one of another name.
 async fn check_no_file(
     store: &Arc<dyn ObjectStore>,

@@ -1,4 +1,4 @@
-//! The command line: words to checked arguments, then one call. Nothing is touched before all
+//! The command line: parses and checks the arguments, then makes one call. Nothing is touched before all
 //! arguments are checked.
 
 mod alert;
@@ -116,7 +116,7 @@ enum Command {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    // Clap tells usage itself: 2 for a mistake, 0 for --help.
+    // Clap prints usage itself: exit code 2 for a mistake, 0 for --help.
     let cellar = match Cellar::try_parse() {
         Ok(cellar) => cellar,
         Err(error) => {
@@ -138,7 +138,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Whether `init` was not told what to make.
+/// Whether `init` was given nothing to create.
 fn wants_directory(error: &clap::Error) -> bool {
     error.kind() == clap::error::ErrorKind::MissingRequiredArgument
         && std::env::args().nth(1).is_some_and(|word| word == "init")
@@ -185,7 +185,7 @@ async fn at(command: Command, place: &database::Place) -> Result<ExitCode, Fault
     }
 }
 
-/// A command that needs an open database: here, or in the process that has it.
+/// A command that needs an open database: here, or in the process that has it open.
 async fn in_directory(command: Command, place: &database::Place) -> Result<ExitCode, Fault> {
     use database::Reached;
     let (dir, opening) = target(&command)?;
@@ -197,7 +197,7 @@ async fn in_directory(command: Command, place: &database::Place) -> Result<ExitC
     match reached {
         Reached::Here(held) => {
             let result = on(command, &held.database, place).await;
-            // The first error is the one reported.
+            // The first error is reported.
             let closed = held.close().await;
             result.and(closed).map(|()| ExitCode::SUCCESS).map_err(|f| f.in_directory(&dir))
         }
@@ -226,7 +226,7 @@ async fn in_directory(command: Command, place: &database::Place) -> Result<ExitC
     }
 }
 
-/// The directory that a command is about, and how the database is opened for it.
+/// The directory of a command, and how the database is opened for it.
 fn target(command: &Command) -> Result<(std::path::PathBuf, database::Opening), Fault> {
     use cellar_storage::OpenMode;
     use database::Opening;
@@ -272,7 +272,7 @@ async fn on(
     }
 }
 
-/// Runs the words of a command that another process sent; its exit code.
+/// Runs a command sent by another process; returns its exit code.
 pub async fn answer(
     words: Vec<String>,
     database: database::Database,
@@ -286,7 +286,7 @@ pub async fn answer(
             return 2;
         }
     };
-    // A prompt belongs to the terminal of whoever typed, not to this process.
+    // A prompt belongs to the user's terminal, not to this process.
     let here = match &command {
         #[cfg(feature = "sql")]
         Command::Sql(args) => !args.wants_prompt(),
@@ -300,7 +300,7 @@ pub async fn answer(
         output::notice("this command does not go through another process");
         return 2;
     }
-    // Boxed, because a command that opens databases answers commands in turn.
+    // Boxed, because a command that opens databases also serves commands.
     let work: std::pin::Pin<Box<dyn Future<Output = Result<(), Fault>> + Send + '_>> =
         Box::pin(on(command, &database, &place));
     match work.await {

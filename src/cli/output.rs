@@ -1,5 +1,5 @@
-//! Output: results alone to stdout, notices to stderr; a reader may go away at any time. A command
-//! that another process sent to DIR/cellar.sock writes to that process instead.
+//! Output of commands: only results to stdout, notices to stderr; the reader may go away at any time. A command
+//! sent by another process through DIR/cellar.sock writes to that process instead.
 
 use std::io::Write;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The word that `--format` takes for it.
+    /// Its value of `--format`.
     pub fn name(self) -> &'static str {
         match self {
             Format::Table => "table",
@@ -31,7 +31,7 @@ impl Format {
     }
 }
 
-/// A piece of output of a command that runs for another process.
+/// A piece of output of a command that runs on behalf of another process.
 #[derive(Debug)]
 pub enum Piece {
     /// For its stdout.
@@ -40,14 +40,14 @@ pub enum Piece {
     Err(Vec<u8>),
 }
 
-/// The process that a command runs for, when it is not this one.
+/// The process that a command runs for, if not this one.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// Where its output goes.
+    /// The destination of its output.
     pub pieces: UnboundedSender<Piece>,
-    /// The directory that its relative paths start from.
+    /// The directory that its relative paths are based on.
     pub cwd: PathBuf,
-    /// Columns of its terminal.
+    /// The width of its terminal, in columns.
     pub width: usize,
 }
 
@@ -70,7 +70,7 @@ fn write(bytes: &[u8]) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Prints `text` as it is.
+/// Prints `text` unchanged.
 ///
 /// # Errors
 /// [`Fault::Closed`] when the reader went away.
@@ -78,11 +78,11 @@ pub fn text(text: &str) -> Result<(), Fault> {
     Ok(write(text.as_bytes())?)
 }
 
-/// Columns that output fits into where its words allow it, if nobody says how many there are.
+/// The width that output is wrapped to if none is known.
 const WIDTH: usize = 80;
 
-/// Columns that output fits into where its words allow it: what COLUMNS says, else what the terminal
-/// has that it goes to, else 80.
+/// The width that output is wrapped to: COLUMNS, else the width of the terminal that it goes
+/// to, else 80.
 pub fn width() -> usize {
     static HERE: OnceLock<usize> = OnceLock::new();
     let here = || {
@@ -99,8 +99,8 @@ pub fn width() -> usize {
     REMOTE.try_with(|remote| remote.width).unwrap_or_else(|_| here())
 }
 
-/// `text` with its long lines broken between words; what goes on is indented. Lines that begin with
-/// a blank are laid out by whoever wrote them, and stay.
+/// `text` with its long lines wrapped between words; continuation lines are indented. Lines that begin with
+/// a blank were laid out by hand, and stay unchanged.
 pub fn fold(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -115,17 +115,17 @@ pub fn fold(text: &str) -> String {
     out
 }
 
-/// A help text with its long lines broken below the column where their words begin.
+/// A help text with its long lines wrapped at the column where their descriptions begin.
 pub fn fold_help(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
         if line.chars().count() > width() {
-            // Behind the name of an option come two blanks or more, then what it is.
+            // Two or more blanks follow the name of an option, then its description.
             let start = line.len() - line.trim_start().len();
             let gap = line[start..].find("  ").map_or(start, |at| start + at);
             let words = gap + (line[gap..].len() - line[gap..].trim_start().len());
             let at = if gap == start { start } else { words };
-            // Nobody pastes a usage line.
+            // Usage lines may be wrapped: nobody pastes them.
             let words = line[at..].split(' ');
             out.push_str(&laid_out(&line[..at], &" ".repeat(at), words));
         } else {
@@ -136,20 +136,20 @@ pub fn fold_help(text: &str) -> String {
     out
 }
 
-/// A label of a line, then words broken at 80 columns below each other.
+/// A label, then words wrapped at 80 columns and aligned below each other.
 pub fn labelled(label: &str, words: &str) -> String {
     let mut text = broken(&format!("{label:<8} "), "         ", words);
     text.push('\n');
     text
 }
 
-/// `words` behind `head`, the next lines behind `indent`, no line longer than the output is wide
-/// where the words allow it. A command stays on one line, so that it can be pasted.
+/// `words` after `head`, continuation lines after `indent`, wrapped to the width of the output where
+/// possible. A command stays on one line, so that it can be pasted.
 pub fn broken(head: &str, indent: &str, words: &str) -> String {
     laid_out(head, indent, pieces(words).into_iter())
 }
 
-/// Lines of pieces that are not broken.
+/// Lines of unbreakable pieces.
 fn laid_out<'a>(head: &str, indent: &str, pieces: impl Iterator<Item = &'a str>) -> String {
     let mut out = String::new();
     let mut line = head.to_owned();
@@ -172,7 +172,7 @@ fn laid_out<'a>(head: &str, indent: &str, pieces: impl Iterator<Item = &'a str>)
     out
 }
 
-/// Text cut at blanks, each command whole with the punctuation behind it.
+/// Text split at blanks, each command kept whole with the punctuation after it.
 fn pieces(words: &str) -> Vec<&str> {
     let mut out: Vec<&str> = Vec::new();
     let mut rest = words;
@@ -188,7 +188,7 @@ fn pieces(words: &str) -> Vec<&str> {
     }
 }
 
-/// What commands and statements begin with that are offered behind a colon, besides our own.
+/// First words of commands and statements, besides our own, that messages offer after a colon.
 const OTHERS: [&str; 18] = [
     "alter ",
     "chattr ",
@@ -210,12 +210,12 @@ const OTHERS: [&str; 18] = [
     "wipefs ",
 ];
 
-/// How long the command is that `text` begins with, if it does; `told` where a colon announces one.
+/// The length of the command that `text` begins with, if any; `told` if a colon announces one.
 fn command_length(text: &str, told: bool) -> Option<usize> {
     let command = text.trim_start_matches('(');
     let own = command.strip_prefix("cellar ");
     let is_one = match own {
-        // What is followed by more than one blank was laid out by hand.
+        // Text followed by more than one blank was laid out by hand.
         Some(rest) => !rest.starts_with(' '),
         None => told && OTHERS.iter().any(|begin| command.starts_with(begin)),
     };
@@ -223,16 +223,16 @@ fn command_length(text: &str, told: bool) -> Option<usize> {
     Some(text.len() - command.len() + length)
 }
 
-/// Prints a message on stderr, long lines broken at 80 columns.
+/// Prints a message on stderr, long lines wrapped at 80 columns.
 pub fn notice(message: &str) {
     let line = fold(message);
     let sent = REMOTE.try_with(|remote| {
         let piece = Piece::Err(format!("{line}\n").into_bytes());
-        // Nobody to tell is no reason to stop.
+        // A missing reader is no reason to stop.
         let _ = remote.pieces.unbounded_send(piece);
     });
     if sent.is_err() {
-        // A terminal may be gone.
+        // The terminal may be gone.
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 }
@@ -242,7 +242,7 @@ pub fn is_remote() -> bool {
     REMOTE.try_with(|_| ()).is_ok()
 }
 
-/// A path of the command line, from the directory of whoever typed it.
+/// A path of the command line, relative to the directory in which it was typed.
 pub fn path(path: &Path) -> PathBuf {
     REMOTE.try_with(|remote| remote.cwd.join(path)).unwrap_or_else(|_| path.to_owned())
 }

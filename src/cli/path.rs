@@ -1,5 +1,5 @@
-//! A disk named on the command line, checked before anything opens it: a fault is reported with what
-//! helps.
+//! Checks of a disk named on the command line before anything opens it: a fault is reported with a
+//! remedy.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -11,10 +11,10 @@ use rustix::fs::Access;
 
 use super::fault::Fault;
 
-/// Looks at a disk that is to be read, or written too. Nothing is opened.
+/// Checks a disk that is to be read, or also written. Nothing is opened.
 ///
 /// # Errors
-/// There is none, it is of another kind, or it may not be used; each with the next step.
+/// It does not exist, is of another kind, or may not be used; each with the next step.
 pub fn look(path: &Path, write: bool) -> Result<Metadata, Fault> {
     let shown = path.display();
     let about = std::fs::metadata(path).map_err(|error| match error.kind() {
@@ -52,10 +52,10 @@ pub fn look(path: &Path, write: bool) -> Result<Metadata, Fault> {
     Ok(about)
 }
 
-/// Whether this user may make something in a directory.
+/// Whether this user can create something in a directory.
 ///
 /// # Errors
-/// Whose it is, and which user may not.
+/// Its owner, and the user that lacks permission.
 pub fn may_make_in(dir: &Path) -> Result<(), Fault> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
     let at = rustix::fs::CWD;
@@ -85,7 +85,7 @@ pub fn free_bytes(path: &Path) -> Option<u64> {
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Owner and rights.
+/// Owner and permissions.
 fn whose(about: &Metadata) -> String {
     let owner = name_of("/etc/passwd", about.uid());
     let group = name_of("/etc/group", about.gid());
@@ -96,7 +96,7 @@ fn refuse(text: String, next: String) -> Fault {
     Fault::failed(format!("CELLAR-15025: {text}\nNext: {next}"))
 }
 
-/// Who owns it, with which rights, and the line that gives it to `user`.
+/// The owner and permissions, and the command that gives it to `user`.
 fn denied(path: &Path, about: &Metadata, user: &str) -> Fault {
     let owner = name_of("/etc/passwd", about.uid());
     let shown = path.display();
@@ -108,7 +108,7 @@ fn denied(path: &Path, about: &Metadata, user: &str) -> Fault {
             shell::path(path)
         ));
     }
-    // The kernel's name; a name in /dev/disk/by-id is a link to it.
+    // The kernel's name; names in /dev/disk/by-id are links to it.
     let node = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let kernel = node.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     Fault::failed(format!("{text}\n{}", udev_advice(&kernel, user)))
@@ -121,12 +121,12 @@ fn udev_advice(kernel: &str, user: &str) -> String {
     )
 }
 
-/// The user that this process works as.
+/// The user that this process runs as.
 fn me() -> String {
     name_of("/etc/passwd", rustix::process::geteuid().as_raw())
 }
 
-/// What `/etc/passwd` or `/etc/group` calls a number; the number itself if it does not.
+/// The name of a number in `/etc/passwd` or `/etc/group`; the number itself if there is none.
 fn name_of(table: &str, number: u32) -> String {
     let text = std::fs::read_to_string(table).unwrap_or_default();
     let wanted = number.to_string();

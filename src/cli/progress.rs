@@ -8,7 +8,7 @@ use cellar_io::{EnvExt, SharedEnv};
 use futures_util::future::{Either, select};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How often work under way is looked at.
+/// The interval between looks at the progress.
 pub const LOOK: Duration = Duration::from_millis(100);
 
 /// Shared by the threads that do the work.
@@ -17,12 +17,12 @@ pub struct Progress {
     bar: Option<ProgressBar>,
     what: String,
     total: u64,
-    /// The last tenth that was reported, where there is no terminal.
+    /// The last tenth that was reported, if there is no terminal.
     told: AtomicU64,
 }
 
 impl Progress {
-    /// `total` units of `what`; quiet where a program reads.
+    /// `total` units of `what`; silent if a program reads the output.
     pub fn new(what: &str, total: u64, quiet: bool) -> Progress {
         let quiet = quiet || super::output::is_remote();
         let terminal = std::io::stderr().is_terminal() && !quiet;
@@ -53,7 +53,7 @@ impl Progress {
         }
     }
 
-    /// Does `work`, and looks now and then how much of it is done. The bar goes at its end.
+    /// Runs `work`, and polls its progress. The bar is removed at the end.
     pub async fn during<T>(
         &self,
         env: &SharedEnv,
@@ -73,7 +73,7 @@ impl Progress {
         }
     }
 
-    /// All is done: the bar goes.
+    /// Everything is done: removes the bar.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

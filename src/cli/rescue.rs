@@ -70,15 +70,15 @@ struct FileReport {
     bytes: u64,
     /// Its other names.
     also: Vec<String>,
-    /// Bytes of which no copy can be read; before it is read, as the map of its extents tells.
+    /// Bytes without a readable copy; before the file is read, according to its extent map.
     lost_bytes: u64,
-    /// Bytes that only disks have that are not shown to be as they were last, or against a known
+    /// Bytes found only on disks that are not proven current, or that do not match a known
     /// checksum.
     doubtful_bytes: u64,
-    /// Bytes that only disks have that missed what was written since they left: of the lost ones,
-    /// unless --stale has them read.
+    /// Bytes found only on disks that missed later writes: part of the lost ones,
+    /// unless --stale includes them.
     stale_bytes: u64,
-    /// Ranges of these, once it was read: first byte, and the one behind the last.
+    /// Ranges of these, once the file was read: first byte, and the one after the last.
     lost: Vec<(u64, u64)>,
     doubtful: Vec<(u64, u64)>,
     stale: Vec<(u64, u64)>,
@@ -94,8 +94,8 @@ struct GroupReport {
     missing: Vec<String>,
     proven: bool,
     told_on: String,
-    /// Disks that missed what was written since they left, and when that was, seconds since 1970; 0:
-    /// that is not known.
+    /// Disks that missed writes since they left, and when they left, in seconds since 1970; 0:
+    /// unknown.
     stale_disks: Vec<(String, u64)>,
     files: Vec<FileReport>,
 }
@@ -118,7 +118,7 @@ struct Report {
 }
 
 impl Report {
-    /// Whether everything is there as it was last.
+    /// Whether everything is there in its last state.
     fn is_well(&self) -> bool {
         let well = |f: &FileReport| {
             f.lost_bytes + f.doubtful_bytes + f.stale_bytes == 0 && f.error.is_none()
@@ -130,8 +130,8 @@ impl Report {
 /// Runs `rescue`.
 ///
 /// # Errors
-/// No disk can be opened, nothing of a group is on any, or the directory cannot be made. What is lost
-/// is told, and then [`Fault::NotWell`].
+/// No disk can be opened, none has anything of a group, or the directory cannot be created. Losses are
+/// reported, and then [`Fault::NotWell`].
 pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     if let Some(dir) = &args.extract
         && dir.symlink_metadata().is_ok()
@@ -145,7 +145,7 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     let wanted = |name: &str| args.group.as_ref().is_none_or(|g| g.eq_ignore_ascii_case(name));
     let mut all = Report { groups: Vec::new(), failed: Vec::new(), disks: Vec::new() };
     for (name, error) in rescue.failed.iter().filter(|(name, _)| wanted(name)) {
-        // What a mount would do next is of no use here.
+        // Advice about mounting is of no use here.
         let first = Error::from(error.clone()).stack()[0].to_string();
         all.failed.push((name.clone(), first));
     }
@@ -156,7 +156,7 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
         let files = match &args.extract {
             None => listed(group, args.stale),
             Some(dir) if twins == 1 => extract(group, &dir.join(name), &args).await?,
-            // Two groups of one name: each has a directory of its own.
+            // Two groups of one name: each gets its own directory.
             Some(dir) => {
                 let own = format!("{name}-{}", group.group.uuid());
                 extract(group, &dir.join(own), &args).await?
@@ -189,7 +189,7 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     if all.is_well() { Ok(()) } else { Err(Fault::NotWell) }
 }
 
-/// Opens the disks, each once; tells of those that cannot be.
+/// Opens the disks, each once; reports those that cannot be opened.
 fn open_all(args: &Args, place: &Place) -> Result<(Vec<FoundDisk>, Vec<DiskReport>), Fault> {
     let mut paths: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     for pattern in &args.disks {
@@ -202,13 +202,13 @@ fn open_all(args: &Args, place: &Place) -> Result<(Vec<FoundDisk>, Vec<DiskRepor
             paths.entry(real).or_insert(path);
         }
     }
-    // Locked: what somebody writes to meanwhile would come out half old, half new.
+    // Locked: files written meanwhile would come out half old, half new.
     let options = OpenOptions { read_only: true, lock: true, ..OpenOptions::default() };
     let (mut found, mut shut) = (Vec::new(), Vec::new());
     for path in paths.into_values() {
         let opened = match look(&path, false) {
             Ok(_) => match open_disk(&place.real, &path, &options).map_err(Error::from) {
-                // Without a disk that is in use, what it holds would be reported as lost.
+                // Without a disk that is in use, its data would be reported as lost.
                 Err(error) if error.is_busy() => return Err(error.into()),
                 opened => opened.map_err(Fault::from),
             },
@@ -262,8 +262,8 @@ fn stale_disks(group: &RescuedGroup) -> Vec<(String, u64)> {
     disks.map(|(name, ns)| (name.clone(), ns / 1_000_000_000)).collect()
 }
 
-/// The files of a group. A name that somebody gave comes before one that the system made. With `stale`
-/// what is older counts as there.
+/// The files of a group. User-given names take precedence over system names. With `stale`
+/// older data counts as available.
 fn listed(group: &RescuedGroup, stale: bool) -> Vec<FileReport> {
     let mut names: BTreeMap<u32, Vec<(bool, String)>> = BTreeMap::new();
     for listed in group.group.list("*", true) {
@@ -302,7 +302,7 @@ fn listed(group: &RescuedGroup, stale: bool) -> Vec<FileReport> {
     out
 }
 
-/// Writes every file of a group below a directory; one that cannot be written keeps none of the others.
+/// Writes every file of a group below a directory; a failure with one does not stop the others.
 async fn extract(
     group: &RescuedGroup,
     below: &Path,
@@ -333,7 +333,7 @@ async fn extract(
 #[derive(Clone, Copy)]
 struct Source<'a> {
     group: &'a RescuedGroup,
-    /// What is read where nothing else is left.
+    /// The last resort for reading.
     older: Option<&'a Group>,
 }
 
@@ -361,13 +361,13 @@ async fn extract_one(
     }
     if let Some(ns) = changed.get(&file.number()) {
         let at = UNIX_EPOCH + Duration::from_nanos(*ns);
-        // When it was changed is a kindness, not what was asked for.
+        // The modification time is a courtesy, not essential.
         let _ = fs::File::options().write(true).open(&target).and_then(|f| f.set_modified(at));
     }
     Ok(target)
 }
 
-/// A path in a group as one below a directory: never out of it.
+/// A path in a group as one below a directory: never outside it.
 fn inside(path: &str) -> Result<PathBuf, Fault> {
     let path = PathBuf::from(path);
     match path.components().all(|part| matches!(part, Component::Normal(_))) {
@@ -379,7 +379,7 @@ fn inside(path: &str) -> Result<PathBuf, Fault> {
     }
 }
 
-/// Writes a file; where no copy can be read it has zeros.
+/// Writes a file, with zeros where no copy can be read.
 async fn write(
     (file, doubtful, older): (&File, &File, Option<&File>),
     target: &Path,

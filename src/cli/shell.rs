@@ -1,4 +1,4 @@
-//! The prompt of `cellar sql`: edited lines, history, statements over several lines.
+//! The prompt of `cellar sql`: line editing, history, multi-line statements.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -22,20 +22,20 @@ Statements end with a semicolon. Also:
 /// Reads and runs statements until the user leaves.
 ///
 /// # Errors
-/// When the terminal cannot be read. A statement that fails is told and the prompt goes on.
+/// If the terminal cannot be read. A failed statement is reported and the prompt continues.
 pub async fn run(engine: &Engine, show: &Show) -> Result<(), Fault> {
     let mut show = show.clone();
     let mut editor = DefaultEditor::new().map_err(|e| Fault::failed(e.to_string()))?;
     let history = history_path();
     if let Some(path) = &history {
-        // The first time there is none.
+        // The first time there is no history.
         let _ = editor.load_history(path);
     }
     eprintln!("Cellar {}. \\? for help, \\q to leave.", env!("CARGO_PKG_VERSION"));
     let mut text = String::new();
     loop {
         let prompt = if text.is_empty() { "cellar> " } else { "   ...> " };
-        // The terminal is waited for on this thread; statements run on the runtime's.
+        // This thread waits for the terminal; statements run on the runtime's threads.
         let line = match editor.readline(prompt) {
             Ok(line) => line,
             Err(ReadlineError::Interrupted) => {
@@ -95,7 +95,7 @@ fn command(line: &str, engine: &Engine, show: &mut Show) -> Option<Next> {
     }
 }
 
-/// Runs what is complete; gives back what is not.
+/// Runs complete statements; returns the rest.
 async fn run_complete(
     engine: &Engine,
     text: &str,
@@ -123,15 +123,15 @@ async fn run_complete(
     })
 }
 
-/// Keeps a statement for the next time, unless there is a password in it.
+/// Keeps a statement in the history, unless it contains a password.
 fn note(editor: &mut DefaultEditor, sql: &str) {
     if matches!(without_password(sql), Cow::Borrowed(_)) {
-        // One that cannot be kept is no reason to stop.
+        // Failing to keep one is no reason to stop.
         let _ = editor.add_history_entry(format!("{sql};"));
     }
 }
 
-/// The rows of a COPY that are typed, up to a line `\.`, or the end.
+/// The typed rows of a COPY, up to a line `\.`, or the end.
 fn typed_rows(editor: &mut DefaultEditor) -> String {
     eprintln!("Rows, each on a line; \\. alone on a line ends them.");
     let mut rows = String::new();
@@ -145,10 +145,10 @@ fn typed_rows(editor: &mut DefaultEditor) -> String {
     rows
 }
 
-/// The same prompt over a database that another process has: each statement is sent there.
+/// The same prompt for a database that another process has open: each statement is sent there.
 ///
 /// # Errors
-/// When the terminal cannot be read, or the other process went away.
+/// If the terminal cannot be read, or the other process went away.
 pub fn run_there(
     client: &mut cellar_instance::directory::Client,
     args: &super::sql::Args,
@@ -156,7 +156,7 @@ pub fn run_there(
     let mut editor = DefaultEditor::new().map_err(|e| Fault::failed(e.to_string()))?;
     let history = history_path();
     if let Some(path) = &history {
-        // The first time there is none.
+        // The first time there is no history.
         let _ = editor.load_history(path);
     }
     eprintln!(

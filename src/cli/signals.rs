@@ -1,5 +1,5 @@
-//! The request of the user or of the system that a command ends: Ctrl-C, SIGTERM, a terminal that goes
-//! away. Whoever hears it removes what was made, or leaves it as it is to be found.
+//! Signals by which the user or the system ends a command: Ctrl-C, SIGTERM, a closed terminal.
+//! The command then removes what it created, or leaves it in its intended state.
 
 use std::future::poll_fn;
 #[cfg(feature = "sql")]
@@ -8,28 +8,28 @@ use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Hears the signals that ask for an end, from when it is made on. Then they end nothing by themselves.
+/// Receives the signals that ask for an end, from its creation on. They no longer end the process by themselves.
 pub struct End(Vec<Signal>);
 
 impl End {
-    /// Begins to listen; wants to be in the runtime.
+    /// Starts listening; must be called in the runtime.
     pub fn heard() -> End {
         let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
-        // Under nohup the terminal may go, and the work goes on.
+        // Under nohup the terminal may close, and the work continues.
         if !ignores_hangup() {
             kinds.push(SignalKind::hangup());
         }
         End(kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect())
     }
 
-    /// The same, but for the end of the terminal.
+    /// The same, but ignores the closing of the terminal.
     #[cfg(feature = "sql")]
     pub fn without_hangup() -> End {
         let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
         End(kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect())
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub async fn next(&mut self) {
         poll_fn(|cx| {
             let came = self.0.iter_mut().any(|signal| signal.poll_recv(cx).is_ready());
@@ -39,7 +39,7 @@ impl End {
     }
 }
 
-/// Hears SIGHUP: a server reads its files again. Where it was the terminal that went away, it is an end.
+/// Receives SIGHUP: a server reloads its files. If the terminal was closed, the server ends.
 #[cfg(feature = "sql")]
 pub struct Hangup {
     signal: Option<Signal>,
@@ -48,14 +48,14 @@ pub struct Hangup {
 
 #[cfg(feature = "sql")]
 impl Hangup {
-    /// Begins to listen; wants to be in the runtime.
+    /// Starts listening; must be called in the runtime.
     pub fn heard() -> Hangup {
-        // Under nohup the terminal may go.
+        // Under nohup the terminal may close.
         let ends_with_terminal = !ignores_hangup() && std::io::stdin().is_terminal();
         Hangup { signal: signal(SignalKind::hangup()).ok(), ends_with_terminal }
     }
 
-    /// Waits for the next one; whether the terminal has gone.
+    /// Waits for the next signal; returns whether the terminal was closed.
     pub async fn next(&mut self) -> bool {
         match &mut self.signal {
             Some(signal) => drop(signal.recv().await),
@@ -65,7 +65,7 @@ impl Hangup {
     }
 }
 
-/// Whether whoever started this process had it ignore SIGHUP.
+/// Whether this process was started with SIGHUP ignored.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -3,7 +3,7 @@
 /// Reads a size as people type it: 512, 64K, 4M, 2G, 1T.
 ///
 /// # Errors
-/// What is wrong, for the usage message.
+/// The problem, for the usage message.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     cellar_storage::size::parse(text)
         .filter(|bytes| *bytes > 0)

@@ -65,26 +65,26 @@ fn format(text: &str) -> Result<Format, String> {
 pub struct Show {
     /// Table, CSV or JSON.
     pub format: Format,
-    /// Whether to tell the time.
+    /// Whether to show the time.
     pub time: bool,
     /// The clock.
     pub env: SharedEnv,
-    /// The directory, for the commands that an error offers.
+    /// The directory, for the commands that an error suggests.
     pub dir: PathBuf,
-    /// Whose statements they are.
+    /// The session that runs the statements.
     pub session: Session,
 }
 
 impl Args {
-    /// Whether nothing was given to run and a person sits at a terminal.
+    /// Whether there is nothing to run and a person sits at a terminal.
     pub fn wants_prompt(&self) -> bool {
         self.commands.is_empty() && self.file.is_none() && std::io::stdin().is_terminal()
     }
 
-    /// The group that the first statement mounts by force. It may be the one the database is in,
-    /// which has to be there before any statement runs.
+    /// The group that the first statement mounts by force. The database may be in it,
+    /// so it has to be mounted before any statement runs.
     pub fn forces(&self) -> Option<String> {
-        // What cannot be read is told when it is to run.
+        // A read error is reported when the file is to be run.
         let from_file = || self.file_text().ok().flatten();
         let text = self.commands.first().map(String::as_str).or_else(from_file)?;
         let cut = split(text);
@@ -98,12 +98,12 @@ impl Args {
         }
     }
 
-    /// The file of statements, where it is not standard input.
+    /// The file of statements, if it is not standard input.
     fn named_file(&self) -> Option<&Path> {
         self.file.as_deref().filter(|path| *path != Path::new("-"))
     }
 
-    /// What that file says; read when it is asked for first.
+    /// The contents of that file; read on first use.
     fn file_text(&self) -> Result<Option<&str>, Fault> {
         let Some(path) = self.named_file() else { return Ok(None) };
         match self.text.get_or_init(|| std::fs::read_to_string(output::path(path))) {
@@ -126,7 +126,7 @@ impl Args {
         self.named_file().is_some_and(|path| here(path) || !is_regular(path))
     }
 
-    /// Whether statements come from standard input, behind those of `-c`.
+    /// Whether statements come from standard input, after those of `-c`.
     pub fn reads_stdin(&self) -> bool {
         match &self.file {
             Some(path) => path == Path::new("-"),
@@ -134,19 +134,19 @@ impl Args {
         }
     }
 
-    /// The words that run `commands` with the options of this command.
+    /// The command line that runs `commands` with the options of this command.
     pub fn words_for(&self, commands: &[String]) -> Vec<String> {
         let format = match self.format {
             Format::Table => "table",
             Format::Csv => "csv",
             Format::Json => "json",
         };
-        // Who answers has the directory open, whatever it is called here.
+        // The answering process has the directory open, whatever its name is here.
         let mut words = vec!["sql".to_owned(), ".".to_owned()];
         words.extend(["--format".to_owned(), format.to_owned()]);
         words.extend(self.time.then(|| "--time".to_owned()));
         for command in commands {
-            // A text that begins with a comment is not taken for an option.
+            // A text that begins with a comment must not be taken for an option.
             match command.starts_with('-') {
                 true => words.push(format!("-c{command}")),
                 false => words.extend(["-c".to_owned(), command.clone()]),
@@ -162,11 +162,11 @@ impl Args {
 /// The first statement that fails.
 pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), Fault> {
     let prompt = args.wants_prompt() && !output::is_remote();
-    // Standard input belongs to whoever typed; that process reads it and sends the statements.
+    // Standard input belongs to the process of the user; that process reads it and sends the statements.
     let stdin = args.reads_stdin() && !prompt && !output::is_remote();
     let from_file = args.file_text()?.map(str::to_owned);
     let texts: Vec<String> = args.commands.into_iter().chain(from_file).collect();
-    // The user who typed the statement may be in another directory than this process.
+    // The user may be in another directory than this process.
     let engine = database.engine().await?.in_directory(output::path(Path::new("")));
     let dir = database.inner.directory().path().to_owned();
     let session = database.session.clone();
@@ -186,7 +186,7 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
     let ran = ran.await;
     match (engine.end_session().await, output::is_remote()) {
         (false, _) => ran,
-        // The sender of the next statement would take it for a part of the transaction.
+        // The sender of the next statement would take it for part of the transaction.
         (true, true) => ran.and(Err(Fault::failed(
             "CELLAR-03001: a transaction by way of the process that has the database open is not in \
              this version of Cellar; it is rolled back",
@@ -201,31 +201,31 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
     }
 }
 
-/// Statements from standard input, each as soon as it is whole.
+/// Statements from standard input, each as soon as it is complete.
 #[derive(Default)]
 struct Stdin {
     text: String,
     /// Lines before `text`.
     lines: u64,
     ended: bool,
-    /// Rows of a COPY have come to their end.
+    /// The rows of a COPY have ended.
     rows_ended: bool,
-    /// There is no whole statement in `text`.
+    /// There is no complete statement in `text`.
     is_looked_through: bool,
 }
 
 impl Stdin {
-    /// The next statements and the line where each begins; `None` when there are no more. Rows of a COPY FROM STDIN
-    /// follow the last of them. This thread waits for them; what runs beside them runs on the runtime's.
+    /// The next statements and the line on which each begins; `None` when there are no more. Rows of a COPY FROM STDIN
+    /// follow the last of them. This thread waits for them; concurrent work runs on the runtime's threads.
     fn next(&mut self) -> Result<Option<Vec<(String, u64)>>, Fault> {
         while !self.ended || !self.text.is_empty() {
             let from = self.text.len();
-            // What is there already may have a whole statement, where rows went before it.
+            // After rows, the text at hand may already have a complete statement.
             let is_new = self.is_looked_through && !self.ended;
             if is_new {
                 self.ended = std::io::stdin().read_line(&mut self.text)? == 0;
             }
-            // Only a semicolon ends a statement: what lies between is not looked through again.
+            // Only a semicolon ends a statement: text before it is not searched again.
             if is_new && !self.ended && !self.text[from..].contains(';') {
                 continue;
             }
@@ -256,13 +256,13 @@ impl Stdin {
         Ok(None)
     }
 
-    /// Leaves the first bytes behind.
+    /// Skips the first bytes.
     fn take(&mut self, bytes: usize) {
         self.lines += self.text[..bytes].matches('\n').count() as u64;
         self.text.drain(..bytes);
     }
 
-    /// The next rows, whole lines; `None` behind the last, which is the line `\.` or the last of all.
+    /// The next rows, whole lines; `None` after the last, which is the line `\.` or the end of the input.
     fn rows(&mut self) -> std::io::Result<Option<String>> {
         let mut rows = String::new();
         let end = loop {
@@ -285,7 +285,7 @@ impl Stdin {
     }
 }
 
-/// Bytes of rows that are handed on together.
+/// Bytes of rows that are passed on together.
 const ROWS_BYTES: usize = 256 << 10;
 
 /// Rows that follow a statement on standard input.
@@ -316,12 +316,12 @@ fn unread(error: &std::io::Error) -> cellar_sql::Error {
     cellar_sql::Error::new(27072, "22021", text).next("give texts in UTF-8 on standard input")
 }
 
-/// Where the last whole statement ends; what follows may be a comment that is still open.
+/// The end of the last complete statement; what follows may be a comment that is still open.
 pub fn end_of_last(cut: &Split<'_>) -> usize {
     cut.complete.last().map_or(0, |piece| piece.offset + piece.sql.len())
 }
 
-/// Runs what standard input says while the database stays open.
+/// Runs the statements on standard input while the database stays open.
 async fn run_stdin(engine: &Engine, show: &Show) -> Result<(), Fault> {
     let stdin = Arc::new(Mutex::new(Stdin::default()));
     loop {
@@ -340,7 +340,7 @@ async fn run_stdin(engine: &Engine, show: &Show) -> Result<(), Fault> {
     }
 }
 
-/// Sends the statements of `-c` and of a pipe to the process that has the database.
+/// Sends the statements of `-c` and of a pipe to the process that has the database open.
 ///
 /// # Errors
 /// The pipe cannot be read, or the other process went away.
@@ -350,7 +350,7 @@ pub fn run_pipe_there(client: &mut Client, args: &Args) -> Result<u8, Fault> {
     forward(client, args.words_for(&texts))
 }
 
-/// Sends the statements of `-c` and of standard input to the process that has the database.
+/// Sends the statements of `-c` and of standard input to the process that has the database open.
 ///
 /// # Errors
 /// Standard input cannot be read, or the other process went away.
@@ -384,7 +384,7 @@ pub fn run_there(client: &mut Client, args: &Args) -> Result<u8, Fault> {
     Ok(0)
 }
 
-/// A failure with the line of a statement that is not the first.
+/// A failure, with the line of the statement if it is not the first.
 fn in_line(fault: Fault, line: u64) -> Fault {
     match fault {
         Fault::Failed(_) | Fault::Refused(_) if line > 1 => {
@@ -394,11 +394,11 @@ fn in_line(fault: Fault, line: u64) -> Fault {
     }
 }
 
-/// Runs every statement of `text`, results to `out`; stops at the first that fails. Rows of a COPY FROM STDIN follow
+/// Runs every statement of `text`, results to `out`; stops at the first failure. Rows of a COPY FROM STDIN follow
 /// it, up to a line `\.`.
 ///
 /// # Errors
-/// That failure, with the line of a statement that is not the first.
+/// That failure, with the line of the statement if it is not the first.
 pub async fn run_text(
     engine: &Engine,
     text: &str,
@@ -415,7 +415,7 @@ pub async fn run_text(
                 let rest = &text[next..];
                 let (rows, behind) = cellar_sql::split::rows(rest);
                 next += behind;
-                // Rows that do not follow come from standard input.
+                // Rows that do not follow in the text come from standard input.
                 let input = match rest.trim().is_empty() && !output::is_remote() {
                     true => Rows::new(Arc::default()).input(),
                     false => given(rest[rows].to_owned()),
@@ -437,7 +437,7 @@ pub async fn run_text(
     Ok(())
 }
 
-/// Rows that are there.
+/// Rows that are already in memory.
 pub fn given(rows: String) -> CopyInput {
     Box::pin(stream::once(async { Ok(Bytes::from(rows)) }))
 }
@@ -468,7 +468,7 @@ pub async fn run_one(
     show: &Show,
     out: &mut impl Write,
 ) -> Result<(), Fault> {
-    // The one in progress, whatever else stands beside it in a script.
+    // The statement in progress, whatever else is in the same script.
     let _executing = show.session.execute(sql.trim());
     let ran = run_and_show(engine, engine.execute(sql), show, out).await;
     ran.map_err(|fault| fault.in_directory(&show.dir))
@@ -518,7 +518,7 @@ async fn run_and_show(
     refused.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Shows how far the work is that a statement waits for, once it has taken a second.
+/// Shows the progress of the work that a statement waits for, once it has taken a second.
 async fn watched<T>(engine: &Engine, show: &Show, statement: impl Future<Output = T>) -> T {
     let patience = show.env.now().plus(Duration::from_secs(1));
     let mut bar: Option<(&'static str, Progress)> = None;

@@ -1,4 +1,4 @@
-//! `cellar start`: the database as a server that PostgreSQL's clients connect to.
+//! `cellar start`: the database as a server for PostgreSQL clients.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -70,7 +70,7 @@ pub async fn run(args: &Args, database: &Database, place: &Place) -> Result<(), 
             },
         }
     }
-    // A service manager is told; without one this does nothing.
+    // Notifies a service manager; without one this does nothing.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     if server.sessions() > 0 {
         output::notice(&format!(
@@ -91,7 +91,7 @@ pub async fn run(args: &Args, database: &Database, place: &Place) -> Result<(), 
     Ok(())
 }
 
-/// Makes it read its files again; a fault in one is reported, and everything stays as it was.
+/// Makes it reload its files; an error in one is reported, and nothing changes.
 fn reload(server: &Server) {
     match server.reload() {
         Ok(()) => output::notice("Read again: the hba rules and the files of TLS."),

@@ -1,4 +1,4 @@
-//! `cellar status`: the state of the groups, what to do, and what may fail next.
+//! `cellar status`: the state of the groups, the next action, and the risks.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl Args {
 /// Runs `status`.
 ///
 /// # Errors
-/// [`Fault::NotWell`] when a group needs a look.
+/// [`Fault::NotWell`] if a group needs attention.
 pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(), Fault> {
     let all = database.inner.health().await;
     let well = all.iter().all(GroupHealth::is_well);
@@ -62,7 +62,7 @@ pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(),
     if well { Ok(()) } else { Err(Fault::NotWell) }
 }
 
-/// Tells which tables over files in place cannot be used now, and why.
+/// Reports tables over files in place that cannot be used now, and why.
 #[cfg(feature = "sql")]
 async fn broken_tables(database: &Database) -> Result<(), Fault> {
     if database.host().tables().is_empty() {
@@ -83,7 +83,7 @@ fn tell(args: &Args, mut all: Vec<GroupHealth>) -> Result<(), Fault> {
     all.iter().try_for_each(|status| output::text(&lines(status)))
 }
 
-/// Tells that the database cannot be opened; the fault that is left to report.
+/// Reports that the database cannot be opened; returns the fault that is left to report.
 pub fn not_open(args: &Args, fault: Fault) -> Fault {
     let status = match &fault {
         Fault::Refused(error) => health::of_unmounted(error),

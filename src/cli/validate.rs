@@ -21,7 +21,7 @@ use super::fault::Fault;
 use super::output::{self, Format};
 use super::progress::Progress;
 
-/// Bad places that are named.
+/// The number of bad places that are named.
 const PLACES_SHOWN: usize = 20;
 
 /// Arguments of `validate`.
@@ -46,29 +46,29 @@ pub struct Args {
     pub format: Format,
 }
 
-/// What is read of a group.
+/// The part of a group to read.
 struct Part {
     mounted: Mounted,
-    /// Files and what they are called.
+    /// Files and their names.
     names: BTreeMap<u32, String>,
     numbers: Vec<u32>,
 }
 
-/// What was found in a group.
+/// The findings in a group.
 struct Report {
     group: String,
     names: BTreeMap<u32, String>,
     findings: Findings,
-    /// What does not hold of the metadata.
+    /// Violated invariants of the metadata.
     metadata: Option<String>,
-    /// Disks that are not there or not in sync.
+    /// Disks that are missing or not in sync.
     absent: Vec<String>,
     took: Duration,
-    /// Files of which parts have no copy on any disk that is in use: their paths.
+    /// Files with parts that have no copy on any disk in use: their paths.
     lost: Vec<String>,
-    /// Tables that cannot be read though the checksums of their files are right, and why.
+    /// Tables that cannot be read although the checksums of their files are right, and why.
     tables: Vec<(String, String)>,
-    /// Tables whose rows change, where they are in this group.
+    /// Tables whose rows change, if they are in this group.
     rows: Option<RowsChecked>,
 }
 
@@ -79,14 +79,14 @@ impl Report {
         files || rows || self.metadata.is_some() || !self.tables.is_empty()
     }
 
-    /// The tables that cannot be read, or are not sound.
+    /// The tables that cannot be read, or are damaged.
     fn bad_tables(&self) -> Vec<String> {
         let wrong = self.rows.iter().flat_map(|rows| &rows.wrong).map(|wrong| &wrong.table);
         let named = wrong.filter(|table| !table.is_empty());
         self.tables.iter().map(|(table, _)| table).chain(named).cloned().collect()
     }
 
-    /// How much was read, if it was to be every copy of everything.
+    /// The amount that was read, if it was a full check.
     fn extent(&self) -> Extent {
         Extent::of(&self.findings, !self.absent.is_empty())
     }
@@ -157,7 +157,7 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
     }
 }
 
-/// Tables whose files are right by their checksums and do not hold what the table holds.
+/// Tables whose files have correct checksums but wrong contents.
 async fn tables(database: &Database, group: &cellar_diskgroup::Group) -> Vec<(String, String)> {
     let whole = group.taken_older().files;
     let found = database.inner.tables().check_tables(group.name(), &whole).await.into_iter();
@@ -168,13 +168,13 @@ fn first_line(error: &cellar_instance::Error) -> String {
     error.stack().first().map_or_else(String::new, |entry| entry.message.clone())
 }
 
-/// Those of the files that were asked for of which parts are gone.
+/// The requested files with lost parts.
 fn lost(group: &cellar_diskgroup::Group, asked: &BTreeMap<u32, String>) -> Vec<String> {
     let lost = group.copied().lost.into_iter().map(|path| format!("+{}/{path}", group.name()));
     lost.filter(|path| asked.values().any(|name| name.eq_ignore_ascii_case(path))).collect()
 }
 
-/// Keeps what was found for `status`; `all` if every copy of everything was to be read.
+/// Keeps the findings for `status`; `all` for a full check.
 fn keep(report: &Report, dir: &Path, all: bool, now: u64) {
     let bad = Bad::of(&report.findings, report.metadata.is_some(), report.bad_tables(), now);
     let extent = if all { report.extent() } else { Extent::Part };

@@ -1,4 +1,4 @@
-//! Build script: SQLite without `fdatasync` would be slower than the one that people have.
+//! Build script: SQLite without `fdatasync` would be slower than as distributed.
 
 fn main() {
     println!("cargo:rerun-if-env-changed=LIBSQLITE3_FLAGS");

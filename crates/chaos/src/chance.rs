@@ -1,6 +1,6 @@
-//! Numbers from a seed, the same on every machine (SplitMix64).
+//! Random numbers from a seed, the same on every machine (SplitMix64).
 
-/// A source of numbers.
+/// A random number generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 

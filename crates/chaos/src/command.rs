@@ -11,32 +11,32 @@ use crate::fault::Op;
 /// A line for the program `chaosdisk`:
 ///
 /// ```text
-/// cut [SEED [PERCENT]]          the power of all files goes; so much of what was not flushed stays
+/// cut [SEED [PERCENT]]          power cut of all files; PERCENT of the unflushed sectors stay
 /// cut-file NAME [SEED [PERCENT]]
-/// on                            power again
+/// on                            power on again
 /// delay NAME OP MILLISECONDS    OP is read, write or flush
-/// hang NAME OP                  not answered until release NAME
+/// hang NAME OP                  no answer until release NAME
 /// release NAME
 /// fail NAME OP [FROM TO]        EIO, everywhere or in these bytes
-/// lie NAME | honest NAME        flushes are acknowledged and not done
-/// tear NAME                     the next write stores any of its sectors
+/// lie NAME | honest NAME        flushes are acknowledged but not done
+/// tear NAME                     the next write stores a random subset of its sectors
 /// heal NAME                     ends the faults of a file
-/// counters                      what was done so far
+/// counters                      the work done so far
 /// help
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// A power cut of everything, or of one file.
     Cut(Option<String>, Cut),
-    /// Power again.
+    /// Power on again.
     On,
-    /// Requests that are late.
+    /// Late requests.
     Delay(String, Op, Duration),
-    /// Requests that are not answered.
+    /// Requests without an answer.
     Hang(String, Op),
-    /// They are answered.
+    /// Their release.
     Release(String),
-    /// Requests that fail.
+    /// Failing requests.
     Fail(String, Op, std::ops::Range<u64>),
     /// Whether flushes lie.
     Lie(String, bool),
@@ -50,7 +50,7 @@ pub enum Command {
     Help,
 }
 
-/// What `help` prints.
+/// The output of `help`.
 const HELP: &str = "cut [SEED [PERCENT]] | cut-file NAME [SEED [PERCENT]] | on
 delay NAME OP MILLISECONDS | hang NAME OP | release NAME | fail NAME OP [FROM TO]
 lie NAME | honest NAME | tear NAME | heal NAME | counters | help
@@ -107,7 +107,7 @@ fn cut(numbers: &[&str]) -> Option<Cut> {
 }
 
 impl Command {
-    /// Does it; what is to be printed.
+    /// Runs the command; returns the text to print.
     ///
     /// # Errors
     /// There is no such file.

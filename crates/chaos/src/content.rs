@@ -1,4 +1,4 @@
-//! The content of one file: durable in a backing file, volatile in a write cache that a power cut takes.
+//! The content of one file: durable in a backing file, volatile in a write cache that a power cut discards.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,11 +8,11 @@ use std::os::unix::fs::FileExt;
 use crate::chance::Chance;
 use crate::cut::{Cut, Lost};
 
-/// What is kept or lost as one.
+/// The unit that is kept or lost.
 pub(crate) const SECTOR: u64 = 512;
-/// A block that a drive of today writes as one.
+/// A block that a modern drive writes as one.
 const BLOCK_SECTORS: u64 = 8;
-/// Unflushed versions of one sector that are remembered; a drive has none of them for ever.
+/// Unflushed versions of one sector that are remembered; no drive keeps all of them forever.
 const VERSIONS_MAX: usize = 8;
 
 type Sector = [u8; SECTOR as usize];
@@ -25,7 +25,7 @@ pub(crate) struct Content {
     cache: BTreeMap<u64, Vec<Sector>>,
 }
 
-/// Whether a write goes past the cache.
+/// Whether a write bypasses the cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
     Cached,
@@ -46,12 +46,12 @@ impl Content {
         self.size
     }
 
-    /// Sectors that a cut may take.
+    /// Sectors that a cut can lose.
     pub(crate) fn unflushed(&self) -> u64 {
         self.cache.len() as u64
     }
 
-    /// What is at `offset`, the cache over what is durable; short at the end of the file.
+    /// The bytes at `offset`, the cache over the durable state; short at the end of the file.
     pub(crate) fn read(&self, offset: u64, length: u64) -> io::Result<Vec<u8>> {
         let end = offset.saturating_add(length).min(self.size);
         let mut bytes = vec![0; usize::try_from(end.saturating_sub(offset)).unwrap_or(0)];
@@ -70,7 +70,7 @@ impl Content {
         Ok(bytes)
     }
 
-    /// Stores those sectors of `data` that `wanted` lets pass; how many. The file grows at once.
+    /// Stores the sectors of `data` that `wanted` selects; returns their number. The file grows at once.
     pub(crate) fn write(
         &mut self,
         offset: u64,
@@ -114,7 +114,7 @@ impl Content {
         }
         sector[from..from + part.len()].copy_from_slice(part);
         if durability == Durability::Durable {
-            // It overtakes what was written to the sector before.
+            // It overrides what was written to the sector before.
             self.cache.remove(&number);
             return self.keep(number, &sector);
         }
@@ -133,7 +133,7 @@ impl Content {
         self.backing.write_all_at(&sector[..length], start)
     }
 
-    /// Makes everything durable; how many sectors that were.
+    /// Makes everything durable; returns the number of sectors.
     pub(crate) fn flush(&mut self) -> io::Result<u64> {
         let flushed = self.unflushed();
         // Neighbours in one write: a flush of a new file is 200,000 sectors.
@@ -160,7 +160,7 @@ impl Content {
         self.backing.write_all_at(&run[..length], start)
     }
 
-    /// The power goes: of each sector any unflushed version stays, or none.
+    /// The power goes: of each sector any unflushed version survives, or none.
     pub(crate) fn lose(&mut self, cut: &Cut, chance: &mut Chance) -> io::Result<Lost> {
         let mut lost = Lost::default();
         let cache = std::mem::take(&mut self.cache);
@@ -199,7 +199,7 @@ impl Content {
         Ok(())
     }
 
-    /// Takes room for a range, durably; the file grows if that is wanted.
+    /// Allocates a range, durably; the file grows if requested.
     pub(crate) fn allocate(&mut self, offset: u64, length: u64, grow: bool) -> io::Result<()> {
         let flags = match grow {
             true => rustix::fs::FallocateFlags::empty(),
@@ -211,7 +211,7 @@ impl Content {
     }
 }
 
-/// What becomes of the sectors of one block.
+/// The fate of the sectors of one block.
 #[derive(Clone, Copy)]
 struct Choice {
     kept: bool,
@@ -222,7 +222,7 @@ struct Choice {
 impl Choice {
     fn of(cut: &Cut, chance: &mut Chance) -> Choice {
         let kept = chance.below(100) < u64::from(cut.keep_percent);
-        // Mostly the newest: older ones only where the drive wrote some of them back in between.
+        // Mostly the newest: older ones only if the drive wrote some of them back in between.
         let age = if chance.below(4) == 0 { chance.below(1 << 16) } else { (1 << 16) - 1 };
         Choice { kept, age }
     }

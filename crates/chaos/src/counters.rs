@@ -1,4 +1,4 @@
-//! Counters of requests, cuts and faults, so that a test can prove that what it is about took place.
+//! Counters of requests, cuts and faults, so that a test can prove that its fault took place.
 
 use crate::cut::Lost;
 
@@ -7,31 +7,31 @@ use crate::cut::Lost;
 pub struct Counters {
     /// Reads.
     pub reads: u64,
-    /// Writes, durable ones among them.
+    /// Writes, including durable ones.
     pub writes: u64,
     /// `fsync` and `fdatasync`.
     pub flushes: u64,
-    /// 512-byte sectors that were put into the cache.
+    /// 512-byte sectors put into the cache.
     pub sectors_cached: u64,
     /// Sectors that flushes made durable.
     pub sectors_flushed: u64,
-    /// Sectors that were durable as soon as they were written (`O_DSYNC`, `RWF_DSYNC`).
+    /// Sectors that were durable at once (`O_DSYNC`, `RWF_DSYNC`).
     pub sectors_durable: u64,
     /// Power cuts.
     pub cuts: u64,
     /// Unflushed sectors that cuts left durable.
     pub sectors_kept: u64,
-    /// Unflushed sectors that cuts took.
+    /// Unflushed sectors that cuts lost.
     pub sectors_dropped: u64,
-    /// Requests answered with an error, by a fault or because the power was off.
+    /// Requests answered with an error, because of a fault or because the power was off.
     pub failed: u64,
     /// Requests that were delayed.
     pub delayed: u64,
     /// Requests that hung.
     pub held: u64,
-    /// Flushes and durable writes that were acknowledged and not done.
+    /// Flushes and durable writes that were acknowledged but not done.
     pub lies: u64,
-    /// Writes of which any sectors were stored and the others not.
+    /// Writes of which only some sectors were stored.
     pub torn: u64,
 }
 

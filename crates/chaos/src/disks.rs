@@ -1,4 +1,4 @@
-//! The handle: mounting, faults, power.
+//! Handle of a mounted chaos disk: mounting, faults, power.
 
 #![expect(clippy::disallowed_methods, reason = "a disk outside the program has the real clock")]
 
@@ -18,12 +18,12 @@ use crate::fault::{Faults, Op};
 use crate::serve::{Server, Shared};
 use crate::state::{Node, State};
 
-/// Threads that serve. More than one: a write is not to wait behind the copying of another.
+/// Serving threads. More than one: a write must not wait while another is copied.
 const THREADS: usize = 2;
 
-/// A mounted chaos disk: one file system, each of whose files is a disk to somebody.
-/// It is unmounted in order when this is dropped: requests that hang are answered, and what is cached
-/// becomes durable.
+/// A mounted chaos disk: one file system, each file of which serves as a disk.
+/// It is unmounted cleanly when this is dropped: hanging requests are answered, and the cache
+/// is made durable.
 pub struct ChaosDisks {
     shared: Arc<Shared>,
     backing: PathBuf,
@@ -41,7 +41,7 @@ impl ChaosDisks {
     /// Serves the regular files of `backing` at the directory `at`.
     ///
     /// # Errors
-    /// A file of `backing` cannot be opened; there is no FUSE here, or no leave to mount.
+    /// A file of `backing` cannot be opened; there is no FUSE here, or no permission to mount.
     pub fn mount(backing: &Path, at: &Path) -> Result<ChaosDisks, ChaosError> {
         let unusable = |source| ChaosError::Backing { path: backing.to_owned(), source };
         let state = State::open(backing).map_err(unusable)?;
@@ -59,12 +59,12 @@ impl ChaosDisks {
         Ok(ChaosDisks { shared, backing, at, session: Some(session) })
     }
 
-    /// Where a file is seen.
+    /// The path of a file at the mount point.
     pub fn path(&self, name: &str) -> PathBuf {
         self.at.join(name)
     }
 
-    /// Where its durable state is.
+    /// The path of its durable state.
     pub fn backing_path(&self, name: &str) -> PathBuf {
         self.backing.join(name)
     }
@@ -85,25 +85,25 @@ impl ChaosDisks {
         ChaosError::Backing { path: self.backing.clone(), source }
     }
 
-    /// The power of all files goes, now.
+    /// Cuts the power of all files now.
     ///
     /// # Errors
     /// A backing file cannot be written.
     pub fn cut(&self, cut: &Cut) -> Result<Lost, ChaosError> {
         let lost = self.shared.lock().cut(cut).map_err(|error| self.backing_error(error));
-        // What hung fails now: a dead disk answers nobody, but its users must be able to die.
+        // Hanging requests fail now: a dead disk answers nobody, but its users must be able to exit.
         self.shared.later.release(None);
         self.shared.was_cut.notify_all();
         lost
     }
 
-    /// The power of all files goes at that moment. There is one such request at a time.
+    /// Cuts the power of all files at that moment. Only one such cut can be armed.
     pub fn cut_when(&self, when: When, cut: Cut) {
         self.shared.lock().arm(None, when, cut);
     }
 
-    /// The power of one file goes at that moment, counted by its own requests. There is one such
-    /// request at a time.
+    /// Cuts the power of one file at that moment, counted by its own requests. Only one such
+    /// cut can be armed.
     ///
     /// # Errors
     /// There is no such file.
@@ -113,12 +113,12 @@ impl ChaosDisks {
         Ok(())
     }
 
-    /// Whether the power is on. A file that lost its own counts for nothing here.
+    /// Whether the power is on. A file that lost only its own power is ignored here.
     pub fn is_on(&self) -> bool {
         self.shared.lock().is_on()
     }
 
-    /// Waits until the power is off; what that left, or `None` if it is still on after `patience`.
+    /// Waits until the power is off; returns the result of the cut, or `None` if it is still on after `patience`.
     pub fn wait_for_cut(&self, patience: Duration) -> Option<Lost> {
         let end = Instant::now() + patience;
         let mut state = self.shared.lock();
@@ -137,7 +137,7 @@ impl ChaosDisks {
         lost
     }
 
-    /// The power of one file goes, now.
+    /// Cuts the power of one file now.
     ///
     /// # Errors
     /// There is no such file, or its backing file cannot be written.
@@ -148,7 +148,7 @@ impl ChaosDisks {
         lost.map_err(|error| self.backing_error(error))
     }
 
-    /// One file has power again; what is left of it is served.
+    /// Turns the power of one file on again; the surviving data is served.
     ///
     /// # Errors
     /// There is no such file.
@@ -156,12 +156,12 @@ impl ChaosDisks {
         self.with(name, Node::power_on)
     }
 
-    /// All have power again; what is left is served. Faults stay in force.
+    /// Turns all power on again; the surviving data is served. Faults stay in force.
     pub fn power_on(&self) {
         self.shared.lock().power_on();
     }
 
-    /// Requests of this kind take so much longer; zero ends it.
+    /// Delays requests of this kind by this time; zero ends it.
     ///
     /// # Errors
     /// There is no such file.
@@ -177,7 +177,7 @@ impl ChaosDisks {
         self.with(name, |node| node.faults.hanging.insert(op)).map(drop)
     }
 
-    /// The file answers again, also what it was asked meanwhile.
+    /// The file answers again, including the requests that hung.
     ///
     /// # Errors
     /// There is no such file.
@@ -187,8 +187,8 @@ impl ChaosDisks {
         Ok(())
     }
 
-    /// Requests of this kind that touch `range` (bytes) fail with EIO; a write that fails has stored
-    /// any of its sectors.
+    /// Requests of this kind that touch `range` (bytes) fail with EIO; a failed write has stored
+    /// a random subset of its sectors.
     ///
     /// # Errors
     /// There is no such file.
@@ -196,7 +196,7 @@ impl ChaosDisks {
         self.with(name, |node| node.faults.failing.push((op, range)))
     }
 
-    /// Whether flushes and durable writes are acknowledged and not done. The cache still answers
+    /// Sets whether flushes and durable writes are acknowledged but not done. The cache still answers
     /// reads, and a later honest flush makes everything durable.
     ///
     /// # Errors
@@ -205,7 +205,7 @@ impl ChaosDisks {
         self.with(name, |node| node.faults.lying = lying)
     }
 
-    /// The next write is acknowledged, and any of its sectors are not stored.
+    /// The next write is acknowledged, but only a random subset of its sectors is stored.
     ///
     /// # Errors
     /// There is no such file.
@@ -213,7 +213,7 @@ impl ChaosDisks {
         self.with(name, |node| node.faults.tear_next = true)
     }
 
-    /// Ends the faults of a file, a hang too; not a cut.
+    /// Ends the faults of a file, including a hang, but not a cut.
     ///
     /// # Errors
     /// There is no such file.
@@ -222,7 +222,7 @@ impl ChaosDisks {
         self.release(name)
     }
 
-    /// Sectors of a file that a cut could take now.
+    /// Sectors of a file that a cut could lose now.
     ///
     /// # Errors
     /// There is no such file.
@@ -230,7 +230,7 @@ impl ChaosDisks {
         self.with(name, |node| node.content.unflushed())
     }
 
-    /// Requests of a file that hang now.
+    /// Requests on a file that hang now.
     ///
     /// # Errors
     /// There is no such file.
@@ -238,7 +238,7 @@ impl ChaosDisks {
         Ok(self.shared.later.held(self.number(name)?))
     }
 
-    /// What was done so far.
+    /// The work done so far.
     pub fn counters(&self) -> Counters {
         self.shared.lock().counters
     }
@@ -250,14 +250,14 @@ impl Drop for ChaosDisks {
             let mut state = self.shared.lock();
             for node in state.nodes.values_mut() {
                 node.faults = Faults::default();
-                // There is nobody to tell.
+                // Nobody is left to report it to.
                 let _ = node.content.flush();
             }
         }
         self.shared.later.release(None);
-        // Detached: whoever still has a file open, or sits in the directory, does not hold it.
+        // Detached: a process with an open file, or with its working directory here, does not prevent it.
         let detached = umount2(&self.at, MntFlags::MNT_DETACH);
-        // Its threads end when the last file is closed; nobody waits for that.
+        // Its threads end when the last file is closed; this does not wait for that.
         match self.session.take() {
             Some(session) if detached.is_ok() => drop(session.guard),
             session => drop(session),

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-/// An error of the library; what the files answer are error numbers of the system.
+/// An error of the library; requests on the files fail with error numbers of the system.
 #[derive(Debug, thiserror::Error)]
 pub enum ChaosError {
     /// The file system cannot be mounted.
     #[error("cannot mount a FUSE file system on {}: {source}", path.display())]
     Mount {
-        /// The directory it was to be seen in.
+        /// The intended mount point.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
@@ -24,10 +24,10 @@ pub enum ChaosError {
     /// There is no such file.
     #[error("there is no file {name:?}")]
     NoSuchFile {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
     },
-    /// A line that is no command.
+    /// A line that is not a command.
     #[error("{line:?} is no command; help lists them")]
     NoSuchCommand {
         /// The line.

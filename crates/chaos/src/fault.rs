@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Kinds of requests that faults tell apart.
+/// The kinds of requests that faults distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Op {
     /// A read.
@@ -44,7 +44,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Whether a request fails. A flush has no place: any range of it counts.
+    /// Whether a request fails. A flush has no position: it fails with any range.
     pub(crate) fn fails(&self, op: Op, range: &Range<u64>) -> bool {
         self.failing.iter().any(|(failing, bad)| {
             *failing == op && (op == Op::Flush || bad.start < range.end && range.start < bad.end)

@@ -7,13 +7,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Does a request and answers it.
+/// Executes a request and answers it.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct Waiting {
     due: BTreeMap<(Instant, u64), Job>,
-    /// By file: those that hang.
+    /// Hanging requests, by file.
     held: BTreeMap<u64, Vec<Job>>,
     count: u64,
     closed: bool,
@@ -26,7 +26,7 @@ impl Waiting {
     }
 }
 
-/// The requests that wait, and the thread that does them in time.
+/// The waiting requests, and the thread that executes them when due.
 pub(crate) struct Later {
     shared: Arc<(Mutex<Waiting>, Condvar)>,
     thread: Option<JoinHandle<()>>,
@@ -46,16 +46,16 @@ impl Later {
         Ok(Later { shared, thread: Some(thread) })
     }
 
-    /// Does it after `delay`.
+    /// Executes it after `delay`.
     pub(crate) fn after(&self, delay: Duration, job: Job) {
         lock(&self.shared).add(delay, job);
         self.shared.1.notify_all();
     }
 
-    /// Does it when the file is released.
+    /// Executes it when the file is released.
     pub(crate) fn hold(&self, file: u64, job: Job) {
         let mut waiting = lock(&self.shared);
-        // Nobody comes any more to release it.
+        // Nobody is left to release it.
         if waiting.closed {
             waiting.add(Duration::ZERO, job);
         } else {
@@ -65,7 +65,7 @@ impl Later {
         self.shared.1.notify_all();
     }
 
-    /// Does now what hangs on a file, or on all.
+    /// Executes now the requests that hang on a file, or on all.
     pub(crate) fn release(&self, file: Option<u64>) {
         let mut waiting = lock(&self.shared);
         let held = match file {
@@ -79,7 +79,7 @@ impl Later {
         self.shared.1.notify_all();
     }
 
-    /// How many hang on a file.
+    /// The number of requests that hang on a file.
     pub(crate) fn held(&self, file: u64) -> usize {
         lock(&self.shared).held.get(&file).map_or(0, Vec::len)
     }
@@ -88,12 +88,12 @@ impl Later {
 impl Drop for Later {
     fn drop(&mut self) {
         lock(&self.shared).closed = true;
-        // Whoever waits for an answer could not be killed without one.
+        // A process that waits for an answer could not be killed without one.
         self.release(None);
-        // The last user may be a job, and nobody waits for himself.
+        // The last user may be a job, and a thread must not wait for itself.
         let own = |thread: &JoinHandle<()>| thread.thread().id() == std::thread::current().id();
         if let Some(thread) = self.thread.take().filter(|thread| !own(thread)) {
-            // A job that panicked has told so.
+            // A job that panicked has reported it.
             let _ = thread.join();
         }
     }

@@ -1,19 +1,19 @@
 //! Disks that lose power, hang, fail and lie: a FUSE file system for tests of real programs.
 //!
-//! The simulated disks of `cellar-io` test the code; these test the program, its system calls
-//! included. A directory of plain files is served once more at a mount point. Each file has
+//! The simulated disks of `cellar-io` test the code; these test the whole program, including its
+//! system calls. A directory of plain files is served at a mount point. Each file has
 //!
 //! * a durable state: the file of the same name in the backing directory;
 //! * a write cache in RAM, of 512-byte sectors: what was written and not flushed.
 //!
 //! Reads see the cache over the durable state. `fsync`, `fdatasync`, `O_DSYNC` and `RWF_DSYNC` make
-//! durable what they should. In a power cut each unflushed sector stays as it was at the last
-//! flush, or becomes one of the versions written since, by a seed; every request fails from then on.
-//! After [`ChaosDisks::power_on`] what is left is served again; who had a file open before
-//! the cut gets errors until it is opened anew, so that nothing from before comes late.
+//! their data durable. In a power cut each unflushed sector keeps its state of the last
+//! flush, or becomes one of the versions written since, chosen by a seed; every request fails from then on.
+//! After [`ChaosDisks::power_on`] the surviving data is served again; handles opened before
+//! the cut get errors until they are reopened, so that no old request arrives late.
 //!
-//! Further faults of one file: requests that are late, hang or fail; flushes that lie; torn writes.
-//! [`Counters`] tell what was done, so that no test passes with nothing behind it.
+//! Other faults of one file: requests that are late, hang or fail; flushes that lie; torn writes.
+//! [`Counters`] show what was done, so that no test passes without having exercised its fault.
 //!
 //! ```no_run
 //! use cellar_chaos::{ChaosDisks, Cut};
@@ -29,17 +29,17 @@
 //! ```
 //!
 //! **What it does not model.** Names and lengths are durable at once; only content is lost. The
-//! cache holds everything until a flush (a drive writes some of it back before: that is the same as a
-//! sector kept in the cut). Requests are done one at a time; only their waiting overlaps.
+//! cache holds everything until a flush (a drive writes some of it back earlier: that is the same as a
+//! sector kept in the cut). Requests are executed one at a time; only their waiting overlaps.
 //!
 //! **How requests arrive.** Files are opened with `FOPEN_DIRECT_IO`: the page cache hides nothing.
-//! A write with `RWF_DSYNC` comes as a write with `O_DSYNC` among its flags and no flush behind it
+//! A write with `RWF_DSYNC` arrives as a write with `O_DSYNC` among its flags and no flush after it
 //! (Linux 6.18, `fuse_write_flags`). Locks are the kernel's own. io_uring works; a write longer
 //! than 1 MiB is several requests, and a cut may come between them.
 //!
-//! **By hand.** `chaosdisk BACKING MOUNTPOINT` serves until its standard input ends and takes the lines of
-//! [`Command`] meanwhile. Mounting takes root, or the program `fusermount3` (Debian: fuse3). A server
-//! that was killed leaves a dead mount behind: `umount MOUNTPOINT`.
+//! **By hand.** `chaosdisk BACKING MOUNTPOINT` serves until its standard input ends, and reads lines of
+//! [`Command`] from it. Mounting needs root, or the program `fusermount3` (Debian: fuse3). A killed
+//! server leaves a dead mount behind: `umount MOUNTPOINT`.
 
 mod chance;
 mod command;

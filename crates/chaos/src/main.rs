@@ -1,5 +1,5 @@
-//! `chaosdisk BACKING MOUNTPOINT`: serves the files of one directory at another, and takes a command
-//! a line until its standard input ends.
+//! `chaosdisk BACKING MOUNTPOINT`: serves the files of one directory at another, and reads commands,
+//! one a line, until its standard input ends.
 
 use std::io::BufRead;
 use std::path::Path;

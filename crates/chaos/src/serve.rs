@@ -1,4 +1,4 @@
-//! The requests of the kernel, as `fuser` hands them over.
+//! Requests of the kernel, as `fuser` delivers them.
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,16 +18,16 @@ use crate::fault::Op;
 use crate::later::{Job, Later};
 use crate::state::{Pause, State};
 
-/// The kernel asks anew each time: a name or a length that it remembers would hide a fault.
+/// The kernel asks each time: a cached name or length would hide a fault.
 const REMEMBERED: Duration = Duration::ZERO;
-/// The longest write; what is longer is several requests, as on a disk.
+/// The longest write; a longer one becomes several requests, as on a disk.
 const WRITE_MAX: u32 = 1 << 20;
 
-/// The files and what waits, shared by whoever serves and whoever controls.
+/// The files and the waiting requests, shared by the serving threads and the controlling handle.
 pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) later: Later,
-    /// Told when the power went.
+    /// Notified when the power goes.
     pub(crate) was_cut: std::sync::Condvar,
 }
 
@@ -42,7 +42,7 @@ impl Shared {
     }
 }
 
-/// What the kernel talks to.
+/// The file system that the kernel talks to.
 pub(crate) struct Server(pub(crate) Arc<Shared>);
 
 fn errno(error: io::Error) -> Errno {
@@ -50,12 +50,12 @@ fn errno(error: io::Error) -> Errno {
 }
 
 fn is_root(parent: INodeNo) -> io::Result<()> {
-    // There is one directory.
+    // There is only one directory.
     if parent == INodeNo::ROOT { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENOTDIR)) }
 }
 
 impl Server {
-    /// Does `job` when the faults of the file let it begin.
+    /// Runs `job` when the faults of the file let it begin.
     fn defer(&self, file: u64, pause: Pause, job: Job) {
         match pause {
             Pause::None => job(),
@@ -94,22 +94,22 @@ fn attributes(state: &mut State, file: u64) -> io::Result<FileAttr> {
     })
 }
 
-/// An entry of the directory, and that the kernel now knows it.
+/// A directory entry, counted as known to the kernel.
 fn entry(state: &mut State, file: u64) -> io::Result<FileAttr> {
     let found = attributes(state, file)?;
     state.node(file)?.lookups += 1;
     Ok(found)
 }
 
-/// Past the page cache, which would forget nothing and answer reads by itself; and writes beside
-/// each other, as a disk takes them.
+/// Bypasses the page cache, which would keep data through a cut and answer reads by itself; and allows
+/// concurrent writes, as a disk does.
 fn direct() -> FopenFlags {
     FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
 }
 
 impl Filesystem for Server {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Kernels without one of them serve well enough.
+        // Kernels without one of them work well enough.
         for flag in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_PARALLEL_DIROPS] {
             let _ = config.add_capabilities(flag);
         }
@@ -287,7 +287,7 @@ impl Filesystem for Server {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        // The kernel puts RWF_DSYNC of one write among the flags of the file; no flush follows.
+        // The kernel puts RWF_DSYNC of one write into the flags of the file; no flush follows.
         let durable = flags.0 & (libc::O_DSYNC | libc::O_SYNC) != 0;
         let durability = if durable { Durability::Durable } else { Durability::Cached };
         let pause = self.0.lock().pause(ino.0, Op::Write);

@@ -1,4 +1,4 @@
-//! All files of one chaos disk, their power and their faults; what requests do to them.
+//! State of one chaos disk: its files, their power and their faults, and the effect of requests on them.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,18 +16,18 @@ use crate::fault::{Faults, Op};
 
 /// A file.
 pub(crate) struct Node {
-    /// None once it is unlinked.
+    /// None once unlinked.
     pub(crate) name: Option<OsString>,
     pub(crate) content: Content,
     pub(crate) faults: Faults,
-    /// How often the kernel was told of it and has not forgotten.
+    /// The kernel's lookups of it that it has not yet forgotten.
     pub(crate) lookups: u64,
     on: bool,
-    /// Power cuts so far. Who opened the file before the last one has lost it.
+    /// Power cuts so far. A handle opened before the last one is invalid.
     cuts: u64,
 }
 
-/// What is to be done with a request before it is done.
+/// Checks and faults to apply before a request is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
     None,
@@ -35,7 +35,7 @@ pub(crate) enum Pause {
     UntilReleased,
 }
 
-/// A cut that comes by itself, of everything or of one file.
+/// An armed cut, of everything or of one file.
 struct Armed {
     file: Option<u64>,
     when: When,
@@ -49,7 +49,7 @@ pub(crate) struct State {
     names: BTreeMap<OsString, u64>,
     on: bool,
     armed: Option<Armed>,
-    /// What the last cut of everything left.
+    /// The result of the last cut of everything.
     pub(crate) last_cut: Option<Lost>,
     chance: Chance,
     pub(crate) counters: Counters,
@@ -114,7 +114,7 @@ impl State {
         self.names.iter().map(|(name, number)| (name, *number))
     }
 
-    /// What an opener shows with each request.
+    /// The token that a handle presents with each request.
     pub(crate) fn handle(&mut self, number: u64) -> io::Result<u64> {
         let node = self.node(number)?;
         if node.on { Ok(node.cuts) } else { Err(error(libc::EIO)) }
@@ -146,7 +146,7 @@ impl State {
         self.forget(number, 0);
     }
 
-    /// The kernel forgets so many lookups; a file without names and lookups is gone.
+    /// The kernel forgets this many lookups; a file without names and lookups is gone.
     pub(crate) fn forget(&mut self, number: u64, lookups: u64) {
         if let Some(node) = self.nodes.get_mut(&number) {
             node.lookups = node.lookups.saturating_sub(lookups);
@@ -172,7 +172,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a request waits first.
+    /// Whether a request has to wait first.
     pub(crate) fn pause(&mut self, number: u64, op: Op) -> Pause {
         let Some(node) = self.nodes.get(&number).filter(|node| self.on && node.on) else {
             return Pause::None;
@@ -190,7 +190,7 @@ impl State {
         }
     }
 
-    /// Counts a request and fails it if it must; cuts the power when its time has come.
+    /// Counts a request and fails it if a fault says so; cuts the power when the armed cut is due.
     fn admit(&mut self, number: u64, handle: u64, op: Op, range: (u64, u64)) -> io::Result<()> {
         match op {
             Op::Read => self.counters.reads += 1,
@@ -208,7 +208,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether the cut that was armed is due with this request.
+    /// Whether the armed cut is due with this request.
     fn cut_is_due(&mut self, number: u64, op: Op) -> Option<Armed> {
         let armed = self.armed.as_mut().filter(|armed| armed.file.is_none_or(|f| f == number))?;
         let left = match &mut armed.when {
@@ -219,7 +219,7 @@ impl State {
         if *left > 0 { None } else { self.armed.take() }
     }
 
-    /// The power goes as it was armed; the request that found it due is not done.
+    /// The armed cut happens; the request that triggered it is not executed.
     fn strike(&mut self, armed: &Armed) -> io::Result<()> {
         match armed.file {
             Some(file) => self.cut_file(file, &armed.cut)?,
@@ -259,10 +259,10 @@ impl State {
         counters.torn += u64::from(torn);
         let durable = durability == Durability::Durable;
         counters.lies += u64::from(durable && node.faults.lying);
-        // A write that is under way when the power goes is in the cache, or on its way there.
+        // A write in flight when the power goes is in the cache, or on its way there.
         let cached = armed.is_some() || node.faults.lying || !durable;
         let to = if cached { Durability::Cached } else { Durability::Durable };
-        // A write that fails has stored any of its sectors.
+        // A failed write has stored a random subset of its sectors.
         let stored = node.content.write(offset, data, to, || !torn || chance.below(2) == 0)?;
         match to {
             Durability::Cached => counters.sectors_cached += stored,
@@ -289,7 +289,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes room, or writes zeros.
+    /// Allocates, or writes zeros.
     pub(crate) fn allocate(
         &mut self,
         (number, handle): (u64, u64),
@@ -323,7 +323,7 @@ impl State {
         }
     }
 
-    /// The power of everything goes.
+    /// Cuts the power of everything.
     pub(crate) fn cut(&mut self, cut: &Cut) -> io::Result<Lost> {
         let mut lost = Lost::default();
         let mut chance = Chance::new(cut.seed);
@@ -338,7 +338,7 @@ impl State {
         Ok(lost)
     }
 
-    /// The power of one file goes.
+    /// Cuts the power of one file.
     pub(crate) fn cut_file(&mut self, number: u64, cut: &Cut) -> io::Result<Lost> {
         let node = self.node(number)?;
         let lost = node.content.lose(cut, &mut Chance::new(cut.seed))?;
@@ -356,7 +356,7 @@ impl State {
         self.on
     }
 
-    /// All power is there again.
+    /// Turns all power on again.
     pub(crate) fn power_on(&mut self) {
         self.on = true;
         self.armed = None;

@@ -15,7 +15,7 @@ use cellar_format::kernel::{
     unpack,
 };
 
-/// Rows; that of the published figures.
+/// Number of rows; the same as for the published figures.
 const ROWS: usize = 20_000_000 / BLOCK * BLOCK;
 const ROUNDS: usize = 7;
 
@@ -24,7 +24,7 @@ struct Column {
     width: usize,
 }
 
-/// Numbers from `base` on, each of `of` as likely.
+/// Numbers from `base` on, `of` of them, uniformly distributed.
 fn column<T: Lane>(of: u64, seed: u64) -> Column {
     let width = width_of(of - 1);
     let mut state = seed;

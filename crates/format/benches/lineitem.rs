@@ -24,7 +24,7 @@ use cellar_format::{
 use tpchgen::generators::{LineItem, LineItemGenerator};
 
 const OWNER: Owner = Owner { table: 7, segment: 9 };
-/// Row groups that are kept to be read again and again.
+/// Row groups that are kept for repeated reading.
 const KEPT: usize = 48;
 const ROUNDS: usize = 9;
 /// Rows that are generated at once, and encoded as row groups.
@@ -54,7 +54,7 @@ const DISCOUNT: usize = 6;
 const TAX: usize = 7;
 const SHIPDATE: usize = 10;
 
-/// Columns of some rows, as a load has them.
+/// Columns of some rows, as in a load.
 fn arrays(rows: &[LineItem<'_>], bare: bool) -> Vec<ArrayRef> {
     let ints = |of: fn(&LineItem<'_>) -> i64| -> ArrayRef {
         Arc::new(Int64Array::from_iter_values(rows.iter().map(of)))
@@ -280,7 +280,7 @@ fn taken_up<'w>(
     .collect()
 }
 
-/// Asks all row groups that were kept, as a worker of a scan does.
+/// Queries all kept row groups, as a worker of a scan does.
 fn ask(name: &str, load: &Load, conjuncts: &[Predicate], aggregate: &Aggregate, wanted: &[usize]) {
     let mut groups = Groups::new();
     let took = best(|| {

@@ -1,5 +1,5 @@
 //! Benchmark of TPC-H's lineitem in rows of pages: writing rows, reading all or some of their columns, and
-//! keys, in time of one processor: what else runs on it does not count.
+//! keys, in CPU time of one processor: other programs on it do not count.
 //!
 //! `cargo bench -p cellar-format --bench rows --profile release -- [rows]`
 
@@ -76,13 +76,13 @@ fn batch(rows: &[LineItem<'_>], views: bool) -> RecordBatch {
     RecordBatch::try_from_iter(NAMES.into_iter().zip(arrays)).expect("equally long")
 }
 
-/// What this thread has had of a processor.
+/// CPU time of this thread.
 fn now() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The shortest of some rounds, told as rows and bytes a second.
+/// The shortest of some rounds, as rows and bytes a second.
 fn measure(what: &str, rows: usize, bytes: usize, mut run: impl FnMut()) {
     let rounds = (0..ROUNDS).map(|_| {
         let start = now();

@@ -1,5 +1,5 @@
 //! Benchmark of string columns on one core: speed of encoding and decoding, compression, and LIKE, on
-//! comments as TPC-H's lineitem and orders have them, in columns as large as a row group's and larger.
+//! comments like those of TPC-H's lineitem and orders, in columns as large as a row group's and larger.
 //!
 //! `cargo bench -p cellar-format --bench text --profile release`
 

@@ -1,13 +1,13 @@
-//! Benchmark of commits: durable updates of rows, by place and by key, beside the log alone with records of
+//! Benchmark of commits: durable updates of rows, by place and by key, compared with the log alone with records of
 //! the same size.
 //!
 //! `cargo bench -p cellar-heap --profile release --bench lane -- --dir DIR`. Arms alternate; each prints the
-//! medians of its rounds: commits a second, CPU of the process for each, how long they took. From three
-//! seconds on also what the worst second is by the median one. Goal: 0.85, through checkpoints.
+//! medians of its rounds: commits a second, CPU of the process for each, and latency. From three
+//! seconds on also the worst second divided by the median one. Goal: 0.85, through checkpoints.
 //!
-//! `--sizes 0.5,1,4` compares tables of so many times the cache, `--minutes 10 --rounds 1 --arm key` is a long
-//! run, `--series 1` prints the commits of each second. `--share 0.8` has committers do so much of what they can,
-//! without archiving and with it. Sleeps are those of all threads of the process: who waits for a flush sleeps.
+//! `--sizes 0.5,1,4` compares tables of these multiples of the cache, `--minutes 10 --rounds 1 --arm key` is a long
+//! run, `--series 1` prints the commits of each second. `--share 0.8` limits committers to this share of their maximum,
+//! without archiving and with it. Sleeps are counted for all threads of the process: waiting for a flush is one.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
@@ -29,7 +29,7 @@ use cellar_wait::{Kind, Session, Waits};
 use archive::{Archiver, Directory};
 use rig::{Kept, Rig, arguments, cpu};
 
-/// As servers do: what a commit allocates is too long for the quick lists of the C library's allocator.
+/// As in servers: allocations of a commit are too large for the quick lists of the C library's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -57,29 +57,29 @@ struct Measured {
     p99_us: f64,
     p999_us: f64,
     max_us: f64,
-    /// Times that a thread slept, for each commit.
+    /// Thread sleeps per commit.
     sleeps: f64,
-    /// Write sets that began anew, for each commit: something was not in memory when it was their turn.
+    /// Write sets that were restarted, per commit: something was not in memory when it was their turn.
     anew: f64,
-    /// Worst second by median second; 0 where there are too few.
+    /// Worst second divided by median second; 0 if there are too few.
     worst: f64,
     archives: u64,
 }
 
-/// What is measured.
+/// The parameters of a measurement.
 #[derive(Clone, Copy)]
 struct Load {
     arm: Arm,
     committers: usize,
-    /// Commits a second of all together, at most.
+    /// Maximum commits a second of all together.
     most: Option<f64>,
     archives: bool,
 }
 
-/// A commit that was answered; a long run has many.
+/// An acknowledged commit; a long run has many.
 struct Answered {
     nanos: u32,
-    /// Of the run.
+    /// Time since the start of the run.
     second: u32,
 }
 
@@ -89,11 +89,11 @@ struct Bench {
     rows: u64,
     /// After each run the store is opened as after a crash.
     reopens: bool,
-    /// The commits of each second are printed.
+    /// Prints the commits of each second.
     series: bool,
-    /// Only arms with this in their names.
+    /// Only arms whose names contain this.
     only: String,
-    /// Of what is possible, with archiving and without; 0: all of it.
+    /// Share of the maximum, with archiving and without; 0: the maximum.
     share: f64,
     directory: PathBuf,
 }
@@ -104,13 +104,13 @@ fn main() {
         ("--dir", &temporary),
         ("--rounds", "5"),
         ("--millis", "1000"),
-        // How long a run is, in place of milliseconds.
+        // Length of a run, instead of milliseconds.
         ("--minutes", "0"),
         ("--series", "0"),
         ("--rows", "60000"),
-        // How many times the cache the rows are, in place of their number.
+        // Size of the rows as a multiple of the cache, instead of their number.
         ("--sizes", ""),
-        // How long an opening may take, in milliseconds.
+        // Time limit of an opening, in milliseconds.
         ("--target", "5000"),
         ("--reopen", "0"),
         // Twice the pages of rows.
@@ -133,7 +133,7 @@ fn main() {
     if tables.is_empty() {
         tables.push(number("--rows"));
     }
-    // Half as much again as the rows take, in whole megabytes.
+    // One and a half times the size of the rows, in whole megabytes.
     let most = tables.iter().max().copied().unwrap();
     let megabytes = 64 + ((most / IN_PAGE * 8192 * 3 / 2) >> 20);
     let cache_pages = cache_pages as usize;
@@ -164,7 +164,7 @@ fn main() {
     }
 }
 
-/// Who commits, one after the other.
+/// A committer.
 struct Committer {
     store: Store,
     env: Arc<RealEnv>,
@@ -173,7 +173,7 @@ struct Committer {
     arm: Arm,
     number: u64,
     rows: u64,
-    /// From the begin of one to that of the next, at least.
+    /// Minimum time from the start of one commit to that of the next.
     pause: Option<Duration>,
 }
 
@@ -196,7 +196,7 @@ impl Committer {
             random ^= random >> 7;
             random ^= random << 17;
             let body = Bytes::from(vec![random as u8; ROW_BYTES]);
-            // Committers have rows of their own: there are no locks yet.
+            // Committers have separate rows: there are no locks yet.
             let row = (random >> 16) % (rows / 64) * 64 + number;
             commit(&store, &session, arm, &ids, row, body).await;
             let done = env.now();
@@ -216,7 +216,7 @@ impl Committer {
 }
 
 impl Bench {
-    /// Ends the store as a crash would, and opens it again.
+    /// Stops the store as a crash would, and opens it again.
     fn reopen(&self, store: Store, kept: &Kept) {
         self.rig.runtime.block_on(async {
             let (log, estimate) = (store.log().clone(), store.recovery_estimate());
@@ -239,7 +239,7 @@ impl Bench {
         });
     }
 
-    /// Fills the store. Returns where the rows are.
+    /// Fills the store. Returns the places of the rows.
     async fn fill(store: &Store, rows: u64) -> Vec<RowId> {
         let session = Waits::new().session("load", Kind::User);
         store.create_table(&session, TABLE).await.unwrap();
@@ -302,7 +302,7 @@ impl Bench {
         }
     }
 
-    /// So much of what is possible, with archiving and without.
+    /// This share of the maximum, with archiving and without.
     fn compare_archiving(&self, committers: usize, rounds: u64) {
         println!("{committers} committers, updates by key at {} of what is possible", self.share);
         let load = Load { arm: Arm::Key, committers, most: None, archives: false };
@@ -364,7 +364,7 @@ impl Bench {
             let (seconds, used) = (env.now().since(start).as_secs_f64(), cpu() - cpu_before);
             let mut measured = measured(&times, seconds, used);
             let commits = times.len() as f64;
-            // Threads that have ended are not counted any more.
+            // Threads that have ended are no longer counted.
             measured.sleeps = sleeps().saturating_sub(slept) as f64 / commits;
             measured.anew = (store.begun_anew() - anew) as f64 / commits;
             measured.archives = archiver.map_or(0, |archiver| archiver.written());
@@ -379,7 +379,7 @@ impl Bench {
     }
 }
 
-/// How often a thread of this process has slept so far, as it had to wait for something.
+/// The number of times that threads of this process have slept so far, waiting for something.
 fn sleeps() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
@@ -390,7 +390,7 @@ fn sleeps() -> u64 {
     status.filter_map(count).sum()
 }
 
-/// What the commits make.
+/// The results of the commits.
 fn measured(times: &[Answered], seconds: f64, used: Duration) -> Measured {
     let mut took: Vec<u32> = times.iter().map(|of| of.nanos).collect();
     took.sort_unstable();
@@ -407,7 +407,7 @@ fn measured(times: &[Answered], seconds: f64, used: Duration) -> Measured {
     }
 }
 
-/// The commits of the worst whole second by those of the median one; 0 where there are too few.
+/// The commits of the worst whole second divided by those of the median one; 0 if there are too few.
 fn worst_second(times: &[Answered], seconds: f64, prints: bool) -> f64 {
     let mut counts = vec![0u64; seconds as usize];
     for of in times {

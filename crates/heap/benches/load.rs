@@ -1,5 +1,5 @@
-//! Benchmark of loads: rows with a primary key, by the direct path, by one transaction, and by a transaction
-//! for each thousand; then an index that is built of them.
+//! Benchmark of loads: rows with a primary key, by the direct path, by one transaction, and with one transaction
+//! per thousand rows; then an index built on them.
 //!
 //! `cargo bench -p cellar-heap --profile release --bench load -- --dir DIR`. Arms alternate; each prints the
 //! median of its rounds: rows a second.
@@ -19,7 +19,7 @@ use cellar_wait::{Kind, Session, Waits};
 
 use rig::{Rig, arguments, cpu};
 
-/// As servers do: what a commit allocates is too long for the quick lists of the C library's allocator.
+/// As in servers: allocations of a commit are too large for the quick lists of the C library's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -30,7 +30,7 @@ const OTHER: u32 = 3;
 #[derive(Clone, Copy)]
 enum Arm {
     Direct,
-    /// So many rows in each transaction.
+    /// This many rows in each transaction.
     Rows(u64),
 }
 
@@ -61,7 +61,7 @@ fn main() {
     }
 }
 
-/// Rows a second of the load, and of an index that is built then.
+/// Rows a second of the load, and of the index build after it.
 fn run(rig: &Rig, arm: Arm, rows: u64, bytes: usize) -> (f64, f64) {
     let (store, kept) = rig.create(false);
     let before = cpu();

@@ -1,13 +1,13 @@
-//! Benchmark of locks: a row that all change, the time until a deadlock is told, and rollbacks.
+//! Benchmark of locks: a row that all change, the time until a deadlock is reported, and rollbacks.
 //!
 //! `cargo bench -p cellar-heap --profile release --bench locks -- --dir DIR`. Arms alternate; each prints the
 //! medians of its rounds. Goals: 128 committers of one row make 0.6 of the commits a second of one committer
-//! who has it to himself; a change of 100 bytes is at most 200 bytes of redo; a deadlock is told within 1 ms;
+//! that has it alone; a change of 100 bytes is at most 200 bytes of redo; a deadlock is reported within 1 ms;
 //! 100,000 changes are rolled back in 20 ms.
 //!
-//! "Of one" is what a committer alone does with the same transaction, a flush of the log for each commit.
-//! Locks are given on before a commit is durable, so that those who stand in line share flushes: 128 may be
-//! faster than one. What the line itself costs is seen beside 128 committers who have rows of their own.
+//! "Of one" is the rate of a single committer with the same transaction, and a log flush for each commit.
+//! Locks are released before a commit is durable, so that waiters share flushes: 128 may be
+//! faster than one. The cost of the queue itself shows in the comparison with 128 committers with separate rows.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
@@ -29,34 +29,34 @@ use tokio::sync::Barrier;
 use keyed::{KEY, TABLE, begin, key, lock, row, share, update};
 use rig::{Rig, arguments, cpu};
 
-/// As servers do.
+/// As in servers.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What a round of commits measured.
+/// The results of a round of commits.
 #[derive(Clone)]
 struct Round {
     /// Commits a second.
     rate: f64,
-    /// Of each, as are all that follow: CPU,
+    /// For each commit, like all that follow: CPU,
     cpu_us: f64,
     /// bytes of redo,
     redo: f64,
-    /// and how long they took.
+    /// and latency.
     micros: Vec<f64>,
 }
 
 const ROW_BYTES: usize = 100;
 const MANY: usize = 128;
 
-/// By name: committers, and whether they change the same row.
+/// By name: number of committers, and whether they change the same row.
 const COMMITS: [(&str, usize, bool); 3] = [
     ("1 committer", 1, true),
     ("128, one row", MANY, true),
     ("128, rows of their own", MANY, false),
 ];
 
-/// By name: transactions that wait for each other in a circle, and whether another one has locked all other
+/// By name: number of transactions that wait for each other in a cycle, and whether another one has locked all other
 /// rows.
 const CIRCLES: [(&str, usize, bool); 3] =
     [("2 transactions", 2, false), ("16 transactions", 16, false), ("2, all rows locked", 2, true)];
@@ -88,9 +88,9 @@ fn main() {
         ("--dir", &temporary),
         ("--rounds", "5"),
         ("--millis", "1000"),
-        // Deadlocks of a round.
+        // Deadlocks per round.
         ("--deadlocks", "1000"),
-        // Changes that are rolled back.
+        // Changes rolled back.
         ("--changes", "100000"),
         // commits, deadlocks, rollbacks.
         ("--part", ""),
@@ -123,7 +123,7 @@ fn main() {
     keyed::finish(&rig, store, &kept, rows);
 }
 
-/// What the clock and the CPU say of something.
+/// Elapsed time and CPU time of some work.
 #[derive(Clone, Copy)]
 struct Took {
     micros: f64,
@@ -182,7 +182,7 @@ impl Bench {
                     let mut times = Vec::new();
                     let mut now = env.now();
                     while now < end {
-                        // All of it is other bytes than before, but for the number.
+                        // All bytes differ from before, except the number.
                         let mut bytes = row(number, ROW_BYTES).to_vec();
                         bytes[8..].fill(times.len() as u8);
                         update(&store, &session, number, bytes.into()).await;
@@ -239,7 +239,7 @@ impl Bench {
         }
     }
 
-    /// Has transactions lock a row each, and then the next one's: microseconds until one is told, each time.
+    /// Makes transactions lock a row each, and then the next one's: microseconds until one is reported, each time.
     async fn circles(&self, circle: usize, count: u64) -> Vec<f64> {
         let barrier = Arc::new(Barrier::new(circle));
         let tasks: Vec<_> = (0..circle)
@@ -276,7 +276,7 @@ impl Bench {
             let all = answers.iter().map(|of| of[round]);
             let told: Vec<_> = all.clone().filter(|(.., is_deadlock)| *is_deadlock).collect();
             assert_eq!(told.len(), 1, "one of a circle gives up");
-            // Who asks later than that is not in the circle any more: the last that closed it is who is told.
+            // A later request is not part of the cycle: the last one that closed it gets the error.
             let (asked, answered, _) = told[0];
             answered.since(asked).as_secs_f64() * 1e6
         };

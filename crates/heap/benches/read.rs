@@ -1,5 +1,5 @@
-//! Benchmark of point reads: a row in memory, found by its primary key, by one reader and by two; and what a
-//! reader that never rests costs a committer.
+//! Benchmark of point reads: a row in memory, found by its primary key, by one reader and by two; and the cost of a
+//! continuous reader for a committer.
 //!
 //! `cargo bench -p cellar-heap --profile release --bench read -- --dir DIR`. Arms alternate; each prints the
 //! medians of its rounds. A reader is a thread. Goals: 2 us for a read, two readers 1.8 times one, a
@@ -23,13 +23,13 @@ use cellar_wait::{Event, Kind, Session, Waits};
 use keyed::{KEY, TABLE, begin, key, row, share, update};
 use rig::{Rig, arguments, cpu};
 
-/// As servers do.
+/// As in servers.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Clone, Copy)]
 enum Read {
-    /// A view of what is acknowledged, taken for each read.
+    /// A view of everything acknowledged, taken for each read.
     View,
     /// A transaction of one statement.
     Transaction,
@@ -55,7 +55,7 @@ const ARMS: [Arm; 6] = [
     arm("a committer, 1 reader", 1, Read::View, true),
 ];
 
-/// Between two looks at the clock.
+/// Reads between two looks at the clock.
 const READS_AT_ONCE: u64 = 64;
 
 #[derive(Default)]
@@ -63,7 +63,7 @@ struct Measured {
     reads: u64,
     commits: u64,
     seconds: f64,
-    /// Of readers, and of all else.
+    /// CPU of readers, and of everything else.
     read_cpu: f64,
     other_cpu: f64,
 }
@@ -91,7 +91,7 @@ fn main() {
     };
     let number = |name: &str| values[name].parse::<u64>().unwrap();
     let sizes: Vec<u64> = values["--bytes"].split(',').map(|size| size.parse().unwrap()).collect();
-    // All rows, and their keys, fit into half of it.
+    // All rows and their keys fit into half of it.
     let pages = number("--rows") * (sizes.iter().max().unwrap() + 100) / 8192 + 1000;
     let cache_pages = pages as usize * 2;
     let options = Options { cache_pages, dirty_max: cache_pages / 4 * 3, ..Options::default() };
@@ -195,14 +195,14 @@ impl Bench<'_> {
         measured
     }
 
-    /// How many times somebody has waited for a page.
+    /// The number of waits for a page.
     fn reads_of_disk(&self) -> u64 {
         let totals = self.waits.totals();
         let reads = totals.iter().filter(|of| of.event == Event::DB_FILE_SEQUENTIAL_READ);
         reads.map(|of| of.count).sum()
     }
 
-    /// Reads until it is over. Returns how many, and the CPU time of this thread.
+    /// Reads until the end. Returns the number of reads, and the CPU time of this thread.
     async fn read(&self, how: Read, number: u64, is_over: &AtomicBool) -> (u64, Duration) {
         let session = self.session();
         let (mut random, mut reads) = (Random(number * 2 + 1), 0);
@@ -232,7 +232,7 @@ impl Bench<'_> {
         (reads, thread_cpu() - before)
     }
 
-    /// Commits for as long as is measured: in a task, as servers do.
+    /// Commits for the time of the measurement: in a task, as in servers.
     fn commit(&self) -> u64 {
         let (store, session, env) = (self.store.clone(), self.session(), self.rig.env.clone());
         let (rows, bytes, end) = (self.rows, self.bytes, self.rig.env.now().plus(self.time));
@@ -249,7 +249,7 @@ impl Bench<'_> {
     }
 }
 
-/// Numbers that look like chance, the same each time.
+/// Pseudo-random numbers, the same each time.
 struct Random(u64);
 
 impl Random {

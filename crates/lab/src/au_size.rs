@@ -1,8 +1,8 @@
 //! `au-size`: does a scan need an AU of 4 MB?
 //!
-//! The same file in groups of AU 1, 4, 8, 16 and 64 MB, each in its turn on the same stretch of the
-//! same disks, read as a cell reads: whole storage regions of 1 MB, which never cross an AU. Beside
-//! it the old way, the same reads shifted so that they do; and the same on the inner tracks of the
+//! The same file in groups of AU 1, 4, 8, 16 and 64 MB, each in turn on the same stretch of the
+//! same disks, read as a cell reads: whole storage regions of 1 MB, which never cross an AU. For
+//! comparison the old way, the same reads shifted so that they do; and the same on the inner tracks of the
 //! disks. After "Why Does Exadata Require a 4MB Allocation Unit Size", 2012.
 
 mod answer;
@@ -68,7 +68,7 @@ impl Experiment for AuSize {
         let here = here(request, &options)?;
         #[cfg(not(feature = "real"))]
         let here = None;
-        // A model has inner tracks also where the disks here are read from their first byte on.
+        // A model has inner tracks even if the real disks are read from their first byte on.
         let positions = match request.words().get("position") {
             Some(_) => options.positions.clone(),
             None => Options::default().positions,
@@ -124,7 +124,7 @@ impl Way {
     }
 }
 
-/// What was measured at one place.
+/// The measurements of one place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     column: Column,
@@ -133,9 +133,9 @@ pub struct Measured {
     caches: &'static str,
     sharing: Sharing,
     request_max: Option<u64>,
-    /// What the model leaves out.
+    /// What the model omits.
     limits: Option<&'static str>,
-    /// Whether the first bytes of a disk are known to be faster than its last.
+    /// Whether the start of a disk is known to be faster than its end.
     turns: bool,
     raw: Vec<Raw>,
 }
@@ -157,7 +157,7 @@ pub fn model(options: &Options, control: &Control<'_>) -> Result<Measured, LabEr
 /// Measures every AU at every position on the disks of `place`.
 ///
 /// # Errors
-/// An option that will not do, disks that cannot be had or fail, bytes that are not what was
+/// An unusable option, disks that are unavailable or fail, bytes that differ from those
 /// written.
 pub fn measure<P: Place>(
     place: &P,
@@ -184,20 +184,20 @@ pub fn measure<P: Place>(
     })
 }
 
-/// Disks on which one group after the other is made.
+/// Disks on which groups are created one after another.
 struct Rig<'a, P> {
     place: &'a P,
     options: &'a Options,
     control: &'a Control<'a>,
     disks: Arc<Vec<Disk>>,
-    /// Of each disk, in bytes.
+    /// Size of each disk, in bytes.
     size: u64,
     raw: Vec<Raw>,
 }
 
 impl<P: Place> Rig<'_, P> {
-    /// Every AU at every position. Each round begins with the next AU and, every other time, with the
-    /// last position and the other way, so that what changes with time falls on all alike.
+    /// Every AU at every position. Each round starts with the next AU and, every other time, with the
+    /// last position and the other way, so that changes over time affect all alike.
     fn round(&mut self, round: u32) -> Result<(), LabError> {
         let (options, turned) = (self.options, round.is_multiple_of(2));
         let what = match self.place.column() {
@@ -226,7 +226,7 @@ impl<P: Place> Rig<'_, P> {
         Ok(())
     }
 
-    /// Makes a group, reads its file in each way, and lets go of the disks whatever came of it.
+    /// Creates a group, reads its file in each way, and releases the disks in any case.
     fn group(
         &mut self,
         round: u32,
@@ -254,7 +254,7 @@ impl<P: Place> Rig<'_, P> {
         turned: bool,
     ) -> Result<Vec<Raw>, LabError> {
         let in_flight = SCAN_DEPTH * bench.disks_each();
-        // A model has no processors, and the order in which its tasks begin is chance: its disks would
+        // A model has no processors, and the order in which its tasks start is random: its disks would
         // seek for that alone.
         let tasks = self.place.column() == Column::Here;
         let mut ways = WAYS;
@@ -270,7 +270,7 @@ impl<P: Place> Rig<'_, P> {
             let sample = self.load(bench, Load::Regions { in_flight, shift, tasks })?;
             rows.push(self.row(round, &options::name(au_size), &way.arm(position), sample));
         }
-        // Nothing changes between these two but the time.
+        // Only the time differs between these two.
         if self.options.au_sizes.first() == Some(&au_size) {
             for arm in ["a", "a'"] {
                 let sample = self.load(bench, Load::Regions { in_flight, shift: 0, tasks })?;
@@ -286,7 +286,7 @@ impl<P: Place> Rig<'_, P> {
         self.place.run(bench.measure(load))
     }
 
-    /// What the disks give in that stretch when nothing is above them.
+    /// The rate of the disks in that stretch, without a group.
     fn ceiling(&mut self, round: u32, position: Position) -> Result<(), LabError> {
         self.control.check()?;
         let length = self.options.file_bytes / self.options.width as u64 / STEP * STEP;

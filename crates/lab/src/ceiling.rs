@@ -1,17 +1,17 @@
-//! The fio reference: the rate of the same disks under an independent tool. fio is a program of its own
-//! and never required.
+//! Rate of the same disks according to fio, an independent tool, which
+//! is never required.
 
 use std::process::{Command, Stdio};
 
-/// Bytes a second of sequential 1 MB reads of all these paths at once, of the first so many bytes
-/// of each, for a second; `None` where fio is not installed or does not get on.
+/// Bytes a second of sequential 1 MB reads of all these paths at once, over the first this many bytes
+/// of each, for a second; `None` if fio is not installed or fails.
 pub(crate) fn fio(paths: &[(&str, u64)], depth: usize) -> Option<f64> {
     let mut command = Command::new("fio");
     command.args(["--rw=read", "--bs=1M", "--direct=1", "--ioengine=io_uring", "--readonly"]);
     command.args(["--time_based=1", "--runtime=1", "--output-format=json"]);
     command.arg(format!("--iodepth={depth}"));
     for (i, (path, bytes)) in paths.iter().enumerate() {
-        // A colon is between two names of files there.
+        // A colon separates file names in fio.
         let path = path.replace(':', "\\:");
         command.arg(format!("--name=disk{i}"));
         command.args([format!("--filename={path}"), format!("--size={bytes}")]);
@@ -23,7 +23,7 @@ pub(crate) fn fio(paths: &[(&str, u64)], depth: usize) -> Option<f64> {
     rate(&String::from_utf8_lossy(&out.stdout), paths.len())
 }
 
-/// The rate in what fio prints: notes, then JSON.
+/// The rate from fio's output: notes, then JSON.
 fn rate(text: &str, jobs: usize) -> Option<f64> {
     let json: serde_json::Value = serde_json::from_str(&text[text.find('{')?..]).ok()?;
     let done = json["jobs"].as_array()?;

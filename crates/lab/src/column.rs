@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Column {
-    /// Of modelled disks, in virtual time.
+    /// Modelled disks, in virtual time.
     Model,
-    /// Of disks that are here.
+    /// Disks of this machine.
     Here,
 }

@@ -8,7 +8,7 @@ pub(crate) const STEP: u64 = 1 << 20;
 /// Each of these begins with its offset in the file.
 pub(crate) const STAMPED: usize = 4096;
 
-/// Bytes that no disk can shorten.
+/// Incompressible bytes.
 pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut buffer = vec![0; length];
     let mut random = Chance(4);

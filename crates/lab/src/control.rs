@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::LabError;
 
-/// Takes what is being done, units done and units in all.
+/// Receives the current work, units done and total units.
 pub type Tell<'a> = dyn Fn(&str, u64, u64) + Sync + 'a;
 
-/// Who is told how far an experiment is, and may stop it. Whoever stops it gets what was made
+/// Receives the progress of an experiment, and may stop it. After a stop everything created is
 /// removed first.
 pub struct Control<'a> {
     tell: &'a Tell<'a>,
@@ -16,12 +16,12 @@ pub struct Control<'a> {
 }
 
 impl<'a> Control<'a> {
-    /// Tells `tell`; ends the work soon after `stop` is set.
+    /// Reports to `tell`; ends the work soon after `stop` is set.
     pub fn new(tell: &'a Tell<'a>, stop: Arc<AtomicBool>) -> Control<'a> {
         Control { tell, stop }
     }
 
-    /// Tells nobody, and goes on to the end.
+    /// Reports to nobody, and runs to the end.
     pub fn quiet() -> Control<'static> {
         Control { tell: &|_, _, _| {}, stop: Arc::default() }
     }
@@ -31,7 +31,7 @@ impl<'a> Control<'a> {
         (self.tell)(what, done, total);
     }
 
-    /// Whether to go on.
+    /// Checks whether to continue.
     ///
     /// # Errors
     /// [`LabError::Stopped`].
@@ -45,7 +45,7 @@ impl<'a> Control<'a> {
     }
 }
 
-/// Whether to go on.
+/// Whether to continue.
 pub(crate) fn go_on(stop: &AtomicBool) -> Result<(), LabError> {
     if stop.load(Ordering::Relaxed) { Err(LabError::Stopped) } else { Ok(()) }
 }

@@ -2,25 +2,25 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the kernel handed to a block device between two looks (`/sys/class/block/*/stat`).
+/// The requests that the kernel sent to a block device between two samples (`/sys/class/block/*/stat`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceUse {
     /// The kernel's name of it: `sda`.
     pub name: String,
-    /// Reads that it did.
+    /// Completed reads.
     pub reads: u64,
-    /// Reads that were merged with others before.
+    /// Reads that were merged with others.
     pub merges: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// Writes that it did.
+    /// Completed writes.
     pub writes: u64,
     /// Milliseconds with at least one request.
     pub busy_ms: u64,
 }
 
 impl DeviceUse {
-    /// What was counted so far; `None` where the kernel does not tell.
+    /// The counts so far; `None` if the kernel does not have them.
     pub(crate) fn now(name: &str) -> Option<DeviceUse> {
         let text = std::fs::read_to_string(format!("/sys/class/block/{name}/stat")).ok()?;
         DeviceUse::parse(name, &text)
@@ -31,12 +31,12 @@ impl DeviceUse {
         let &[reads, merges, sectors, _, writes, _, _, _, _, busy_ms, ..] = &fields[..] else {
             return None;
         };
-        // Always of 512 bytes here, whatever the sectors of the disk.
+        // Always units of 512 bytes here, whatever the sectors of the disk.
         let bytes = sectors.saturating_mul(512);
         Some(DeviceUse { name: name.to_owned(), reads, merges, bytes, writes, busy_ms })
     }
 
-    /// What was counted since `before`.
+    /// The increase since `before`.
     pub(crate) fn since(&self, before: &DeviceUse) -> DeviceUse {
         DeviceUse {
             name: self.name.clone(),

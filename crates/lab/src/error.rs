@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-/// Why an experiment did not come to its end.
+/// The reason why an experiment did not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// An option that will not do.
+    /// An unusable option.
     #[error("--{name} {value} will not do: allowed is {allowed}")]
     Option {
         /// Its name.
@@ -15,7 +15,7 @@ pub enum LabError {
         /// What is allowed.
         allowed: &'static str,
     },
-    /// A disk that was named twice.
+    /// A disk that was given twice.
     #[error("--disks: {0} are one disk; each disk is to be named once")]
     Twice(String),
     /// A serial number of none of the disks.
@@ -30,7 +30,7 @@ pub enum LabError {
     Serial {
         /// As given.
         given: String,
-        /// Those that there are.
+        /// The existing ones.
         known: Vec<String>,
     },
     /// Fewer disks than the experiment compares.
@@ -49,9 +49,9 @@ pub enum LabError {
     Taken {
         /// Oracle's number.
         number: u16,
-        /// What is wrong.
+        /// The problem.
         text: String,
-        /// What helps.
+        /// The remedy.
         next: String,
     },
     /// A disk that is too small.
@@ -65,21 +65,21 @@ pub enum LabError {
         path: PathBuf,
         /// Its bytes.
         size: u64,
-        /// Bytes that are needed.
+        /// Bytes needed.
         needed: u64,
     },
-    /// There is no room for scratch files.
+    /// There is not enough space for scratch files.
     #[error(
         "CELLAR-70111: the scratch files need {} MB, the file system of {} has {} MB free\nNext: \
          ask for less than now: --size, of a log --group-size; or another directory: --dir",
         needed >> 20, dir.display(), free >> 20
     )]
     Room {
-        /// Where they are to be.
+        /// The directory for them.
         dir: PathBuf,
-        /// Bytes that are needed.
+        /// Bytes needed.
         needed: u64,
-        /// Bytes that are free.
+        /// Bytes free.
         free: u64,
     },
     /// A disk failed.
@@ -88,51 +88,51 @@ pub enum LabError {
     /// The group failed.
     #[error(transparent)]
     Group(#[from] cellar_diskgroup::Error),
-    /// The redo log failed, or was not made.
+    /// The redo log failed, or could not be created.
     #[error(
         "CELLAR-70307: the log of this experiment: {0}\nNext: run it again, on other disks if it \
          stays so"
     )]
     Redo(#[from] cellar_redo::Error),
-    /// A scan failed, for another reason than a disk.
+    /// A scan failed, for a reason other than a disk.
     #[error(
         "CELLAR-70306: the table cannot be scanned: {0}\nNext: run it again, on other disks if it \
          stays so"
     )]
     Cell(cellar_cell::Error),
-    /// Rows that were made for a table cannot be a row group.
+    /// Rows generated for a table cannot be encoded as a row group.
     #[error(
         "CELLAR-70303: {rows} rows of the table cannot be encoded: {why}\nNext: take another \
          --seed, and report this"
     )]
     Encode {
-        /// How many they are.
+        /// The number of rows.
         rows: usize,
-        /// What the encoder says.
+        /// The encoder's error.
         why: String,
     },
-    /// Two ways of asking the same gave two answers.
+    /// Two ways of running a query gave different answers.
     #[error(
         "CELLAR-70304: arms disagree: to \"{question}\" {arm} answers {found}, {base} {expected}: \
          not a measurement\nNext: report this, with the seed; cellar validate tells whether disks \
          are well"
     )]
     Disagree {
-        /// What was asked.
+        /// The query.
         question: &'static str,
-        /// Who answered otherwise.
+        /// The way with the deviating answer.
         arm: String,
-        /// What, in words.
+        /// That answer, in words.
         found: String,
-        /// Beside whom.
+        /// The way it is compared with.
         base: String,
-        /// What that one answered.
+        /// The answer of that one.
         expected: String,
     },
-    /// A part of an answer that was not asked for.
+    /// An unrequested part of an answer.
     #[error("CELLAR-70305: the cell answered {0}, which was not asked for\nNext: report this")]
     Answer(String),
-    /// A file could not be made or read.
+    /// A file could not be created or read.
     #[error("{}: {source}", path.display())]
     Scratch {
         /// The file.
@@ -140,23 +140,23 @@ pub enum LabError {
         /// Why.
         source: std::io::Error,
     },
-    /// What was read is not what was written.
+    /// The data read differs from the data written.
     #[error("the read at byte {offset} gave what was written for byte {found}: not a measurement")]
     WrongBytes {
         /// Offset in the file.
         offset: u64,
-        /// The offset that stands in the bytes.
+        /// The offset found in the bytes.
         found: u64,
     },
     /// Validate found bad copies.
     #[error("validate found bad copies in the file of this experiment: not a measurement")]
     BadCopies,
-    /// A kept run that is not there.
+    /// A kept run that does not exist.
     #[error("there is no run {number} in {}; there are: {known}\nNext: cellar lab list", dir.display())]
     NoRun {
         /// As asked for.
         number: u64,
-        /// Those that there are, in words.
+        /// The existing ones, in words.
         known: String,
         /// The directory.
         dir: PathBuf,
@@ -173,7 +173,7 @@ pub enum LabError {
         /// Why.
         source: serde_json::Error,
     },
-    /// A figure that JSON cannot say.
+    /// A figure that JSON cannot represent.
     #[error("the run cannot be written: {0}")]
     Json(#[from] serde_json::Error),
     /// The caller cancelled it, or a task ended before its work.

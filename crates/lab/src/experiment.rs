@@ -1,11 +1,11 @@
 //! The experiment interface, for the command line.
 //!
-//! To add one: a module with a type that is an [`Experiment`], and a line in
-//! [`ALL`](crate::experiments::ALL). Its options are words here ([`OptionSpec`]) and become options of
-//! `cellar lab run NAME`; it gets them back as [`Words`], makes its figures with whatever [`Request`]
-//! hands it, and returns a [`Run`]. Keeping, showing and comparing runs is done for all alike from the
-//! fields of [`Run`]: `arms` are the main table (any number of [`Run::layouts`]), `tables` what is
-//! beside it, `raw` every measurement, `finding` the answer in words. A ratio inside the A/A spread
+//! To add one: a module with a type that implements [`Experiment`], and a line in
+//! [`ALL`](crate::experiments::ALL). Its options are declared here as texts ([`OptionSpec`]) and become options of
+//! `cellar lab run NAME`; it gets them back as [`Words`], measures with the inputs of its [`Request`],
+//! and returns a [`Run`]. Keeping, showing and comparing runs is common to all and uses only the
+//! fields of [`Run`]: `arms` are the main table (any number of [`Run::layouts`]), `tables` further
+//! figures, `raw` every measurement, `finding` the answer in words. A ratio within the A/A spread
 //! gets [`Verdict::NotDistinguishable`](crate::Verdict) from [`verdict`](crate::verdict).
 
 use std::collections::BTreeMap;
@@ -19,16 +19,16 @@ use crate::run::{Asked, Head, Run};
 pub struct OptionSpec {
     /// Without the dashes.
     pub name: &'static str,
-    /// What stands for its value in the help: `SIZE`.
+    /// The placeholder of its value in the help: `SIZE`.
     pub value: &'static str,
-    /// What it does, for the help, with the allowed values.
+    /// Its description for the help, with the allowed values.
     pub help: &'static str,
     /// The default, shown in the help.
     pub default: &'static str,
 }
 
 impl OptionSpec {
-    /// An option, in the order of the help: name, value, default, what it does.
+    /// An option, in the order of the help: name, value, default, description.
     pub const fn new(
         name: &'static str,
         value: &'static str,
@@ -47,17 +47,17 @@ pub trait Experiment: Sync {
     /// The question, in one line.
     fn question(&self) -> &'static str;
 
-    /// Command lines for the end of its help, each of two blanks, a command and what it does.
+    /// Command lines for the end of its help, each of two blanks, a command and its description.
     fn examples(&self) -> &'static str;
 
     /// Its own options.
     fn options(&self) -> &'static [OptionSpec];
 
-    /// Measures, and says what was found. [`LabError::Option`] before anything is touched where an
-    /// option will not do.
+    /// Measures, and returns the result. [`LabError::Option`] before anything is touched if an
+    /// option is unusable.
     ///
     /// # Errors
-    /// An option that will not do, a disk that fails, bytes that are not what was written.
+    /// An unusable option, a disk that fails, bytes that differ from those written.
     fn run(&self, request: &Request<'_>) -> Result<Run, LabError>;
 }
 
@@ -69,7 +69,7 @@ pub struct Request<'a> {
     pub head: Head,
     /// Progress and cancellation.
     pub control: Control<'a>,
-    /// The disks of `--disks`, looked at: what is on them may be lost. Empty without them.
+    /// The disks of `--disks`, checked: their contents may be lost. Empty without them.
     #[cfg(feature = "real")]
     pub disks: Vec<crate::place::given::Given>,
     /// Disks, time and tasks of this machine.
@@ -78,26 +78,26 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// The options in words.
+    /// The options as texts.
     pub fn words(&self) -> Words<'_> {
         Words(&self.asked.options)
     }
 }
 
-/// Options in words, to be read.
+/// Options as texts, to be parsed.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a>(pub &'a BTreeMap<String, String>);
 
 impl Words<'_> {
-    /// The word of an option, if it was given.
+    /// The text of an option, if it was given.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// A whole number.
+    /// An integer.
     ///
     /// # Errors
-    /// It is none; `allowed` says what would do.
+    /// It is not one; `allowed` describes the valid values.
     pub fn number(
         &self,
         name: &'static str,
@@ -110,7 +110,7 @@ impl Words<'_> {
     /// A size: `64M`, `1G`, `8192`, in units of 1024.
     ///
     /// # Errors
-    /// It is none; `allowed` says what would do.
+    /// It is not one; `allowed` describes the valid values.
     pub fn size(
         &self,
         name: &'static str,
@@ -120,10 +120,10 @@ impl Words<'_> {
         self.parsed(name, default, allowed, parse_size)
     }
 
-    /// What `read` makes of it, `default` where it was not given.
+    /// The value parsed by `read`, or `default` if it was not given.
     ///
     /// # Errors
-    /// `read` makes nothing of it; `allowed` says what would do.
+    /// `read` rejects it; `allowed` describes the valid values.
     pub fn parsed<T>(
         &self,
         name: &'static str,
@@ -136,7 +136,7 @@ impl Words<'_> {
     }
 }
 
-/// Bytes of a size in words.
+/// Bytes of a size given as text.
 fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim_end_matches(['b', 'B']);
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

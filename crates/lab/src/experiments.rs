@@ -13,7 +13,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &crate::io_modes::IoModes,
 ];
 
-/// The experiment of this name.
+/// The experiment with this name.
 pub fn find(name: &str) -> Option<&'static dyn Experiment> {
     ALL.iter().copied().find(|e| e.name() == name)
 }

@@ -10,10 +10,10 @@ use cellar_wait::{Kind, Waits};
 use crate::error::LabError;
 use crate::place::part::Part;
 
-/// How long to wait until the group has nothing more to write.
+/// The time to wait for the group to finish its writes.
 const QUIET_WITHIN: Duration = Duration::from_secs(30);
 
-/// Makes a group of these parts, with sectors of 4096 bytes, and mounts it.
+/// Creates a group of these parts, with sectors of 4096 bytes, and mounts it.
 pub(crate) async fn mounted(
     env: &SharedEnv,
     parts: &[Arc<Part>],
@@ -48,7 +48,7 @@ pub(crate) async fn mounted(
     Ok(Group::mount(env, session, "LAB", found.collect(), MountOptions::default()).await?)
 }
 
-/// Waits until the group has nothing more to do, or is not done soon: its lazy work would be measured
+/// Waits until the group is idle, or for a limited time: its background work would otherwise be measured
 /// with the first arm.
 pub(crate) async fn settle(env: &SharedEnv, group: &Group) {
     let end = env.now().plus(QUIET_WITHIN);

@@ -31,7 +31,7 @@ path.s0 { stroke: var(--c0); } path.s1 { stroke: var(--c1); } path.s2 { stroke: 
 .axis { stroke: var(--line); } .b1 { opacity: .62; } .b2 { opacity: .45; } .b3 { opacity: .3; }
 ";
 
-/// Text as it stands in a page.
+/// Text escaped for a page.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -46,7 +46,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// A figure in three or four digits.
+/// A figure with three or four digits.
 fn shown(value: f64) -> String {
     match value {
         v if v == v.trunc() => format!("{v:.0}"),
@@ -57,7 +57,7 @@ fn shown(value: f64) -> String {
     }
 }
 
-/// Where figures come from, in the order of their colours.
+/// The sources of figures, in the order of their colours.
 const SOURCES: [&str; 3] = ["published", "model", "here"];
 
 fn of(arm: &Arm, source: usize, layout: usize) -> Option<f64> {
@@ -79,7 +79,7 @@ fn columns(run: &Run) -> Vec<(usize, Vec<usize>)> {
 }
 
 impl Run {
-    /// The report as a page that needs nothing else.
+    /// The report as a self-contained page.
     pub fn to_html(&self) -> String {
         let mut out = String::new();
         let title = escaped(&format!("{}: {}", self.experiment, self.question));
@@ -285,7 +285,7 @@ impl Run {
     }
 }
 
-/// What a raw row has, in words.
+/// A description of a raw row.
 fn figures(raw: &Raw) -> String {
     let mut words = Vec::new();
     if let Some(sample) = &raw.sample {

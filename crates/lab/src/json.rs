@@ -1,5 +1,5 @@
-//! JSON with figures of twelve digits: enough for any measurement, and few enough that every reader
-//! gets the same number back and writes the same digits again.
+//! JSON with numbers of twelve digits: enough for any measurement, and few enough that every reader
+//! gets the same number and writes the same digits again.
 
 use std::io;
 
@@ -22,7 +22,7 @@ fn rounded(value: f64) -> f64 {
 
 struct Rounded(PrettyFormatter<'static>);
 
-/// Hands the layout on to the formatter inside.
+/// Passes the layout on to the wrapped formatter.
 macro_rules! laid_out {
     ($($name:ident($($argument:ident: $kind:ty),*);)*) => {
         $(fn $name<W: ?Sized + io::Write>(&mut self, out: &mut W $(, $argument: $kind)*) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! Runs that are kept: a JSON file each, numbered from 1, whole or not there at all.
+//! Kept runs: a JSON file each, numbered from 1, stored wholly or not at all.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -12,23 +12,23 @@ use crate::run::Run;
 pub struct Kept(PathBuf);
 
 impl Kept {
-    /// Runs in `dir`, which need not be there yet.
+    /// Runs in `dir`, which need not exist yet.
     pub fn at(dir: impl Into<PathBuf>) -> Kept {
         Kept(dir.into())
     }
 
-    /// Where they are.
+    /// Their directory.
     pub fn dir(&self) -> &Path {
         &self.0
     }
 
-    /// Whether a run can be kept here, known before it is made.
+    /// Checks whether a run can be kept here, before it is made.
     ///
     /// # Errors
-    /// The directory, or that in which it would be made, cannot be written.
+    /// The directory, or the one in which it would be created, cannot be written.
     #[cfg(feature = "real")]
     pub fn check(&self) -> Result<(), LabError> {
-        // It is made with the first run; what is there of the way to it must take it.
+        // It is created with the first run; the deepest existing directory on its path must be writable.
         let there = self.0.ancestors().find(|dir| dir.is_dir()).unwrap_or(&self.0);
         let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
         rustix::fs::access(there, access).map_err(|e| self.fault(there, e.into()))
@@ -46,8 +46,8 @@ impl Kept {
         let mut number = self.numbers()?.last().map_or(1, |last| last + 1);
         loop {
             let path = self.path(number);
-            // A link is made whole or not at all, and never over one that is there: of two
-            // processes each gets a number of its own.
+            // A link is made wholly or not at all, and never over an existing one: each of two
+            // processes gets a different number.
             match std::fs::hard_link(&temporary.0, &path) {
                 Ok(()) => break,
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
@@ -60,7 +60,7 @@ impl Kept {
         Ok(number)
     }
 
-    /// The numbers of the runs that are here, in order.
+    /// The numbers of the kept runs, in order.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -81,7 +81,7 @@ impl Kept {
     /// A run as it was kept.
     ///
     /// # Errors
-    /// There is none of this number, or it cannot be read.
+    /// There is none with this number, or it cannot be read.
     pub fn load(&self, number: u64) -> Result<Run, LabError> {
         let path = self.path(number);
         let text = match std::fs::read_to_string(&path) {
@@ -118,13 +118,13 @@ fn told(numbers: &[u64]) -> String {
     if runs.is_empty() { "none".to_owned() } else { runs.join(", ") }
 }
 
-/// A file under a name of its own that goes with its handle.
+/// A file under a unique name that is removed with its handle.
 struct Temporary(PathBuf);
 
 impl Temporary {
     fn written(dir: &Path, bytes: &[u8]) -> std::io::Result<Temporary> {
         let path = dir.join(format!(".new-{}", std::process::id()));
-        // One that a killed process of this number left is nobody's.
+        // A file that a killed process of this pid left belongs to nobody.
         let _ = std::fs::remove_file(&path);
         let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         let temporary = Temporary(path);
@@ -136,12 +136,12 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // Not a kept run, whatever becomes of it.
+        // Not a kept run, whatever happens to it.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Writes a file that is whole or as it was before.
+/// Writes a file wholly, or leaves it as it was.
 ///
 /// # Errors
 /// It cannot be written.
@@ -151,7 +151,7 @@ pub fn write_whole(path: &Path, text: &str) -> Result<(), LabError> {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
     };
-    // What is no regular file (a pipe, /dev/stdout) is written as it is; a disk is not.
+    // Anything but a regular file (a pipe, /dev/stdout) is written directly; a disk is not.
     if path.exists() && !path.is_file() {
         let kind = std::fs::metadata(path).map_err(fault)?.file_type();
         if std::os::unix::fs::FileTypeExt::is_block_device(&kind) {

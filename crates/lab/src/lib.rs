@@ -2,8 +2,8 @@
 //!
 //! An experiment ([`multi_disk`]) is code that runs on the disks of a [`Place`]: simulated ones
 //! shaped to a model in virtual time ([`place::Model`]), or files and disks of this machine
-//! (`place::Here`, feature `real`). The same code runs on both. What comes out is a
-//! [`Run`]: arms beside what was published, raw rows, noise, and a finding in words.
+//! (`place::Here`, feature `real`). The same code runs on both. The result is a
+//! [`Run`]: arms compared with published figures, raw rows, noise, and a finding in words.
 //!
 //! ```
 //! use cellar_lab::{Control, Head, multi_disk, preset};

@@ -25,28 +25,28 @@ use crate::table_scan::table::Spec;
 
 /// One random read, in bytes.
 pub(crate) const BLOCK: u64 = 8192;
-/// Room on each disk beside the file: metadata, checksums, spare AUs.
+/// Space on each disk besides the file: metadata, checksums, spare AUs.
 pub(crate) const SPARE: u64 = 128 << 20;
-/// How a file is read.
+/// A way of reading a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     /// From start to end, with this many 1 MB reads in flight.
     Scan { in_flight: usize },
-    /// As a cell does: so many reads in flight, the next one when any is there. They begin `shift`
-    /// bytes, less than 1 MB, behind each MB of the file. With `tasks` each is a task, so that all
-    /// processors work on what comes.
+    /// As a cell does: this many reads in flight, the next one when any completes. They begin `shift`
+    /// bytes, less than 1 MB, after each MB of the file. With `tasks` each is a task, so that all
+    /// processors work on the data.
     Regions { in_flight: usize, shift: u64, tasks: bool },
-    /// This many scans at once, each of its own part, each with one read in flight.
+    /// This many concurrent scans, each of a separate part, with one read in flight.
     Scans { count: usize },
     /// As `cellar validate` does.
     Validate,
-    /// The table beside the file, summed up by a cell.
+    /// The additional table, summed up by a cell.
     Table,
     /// Blocks at random places, this many in flight.
     Random { in_flight: usize, reads: u64, seed: u64 },
 }
 
-/// Part of a disk: which, where it begins, how long it is; in bytes.
+/// Part of a disk: its number, start and length; in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub(crate) disk: usize,
@@ -61,11 +61,11 @@ struct Stand {
     scanner: Option<Arc<Scanner>>,
 }
 
-/// Groups with a file each, to be read at the same time.
+/// Groups with one file each, read at the same time.
 pub(crate) struct Bench {
     env: SharedEnv,
     disks: Arc<Vec<Disk>>,
-    /// Which of the disks are used.
+    /// The disks that are used.
     used: Vec<usize>,
     parts: Vec<Arc<Part>>,
     stands: Vec<Stand>,
@@ -73,7 +73,7 @@ pub(crate) struct Bench {
     stop: Arc<AtomicBool>,
 }
 
-/// What a bench is made of.
+/// The definition of a bench.
 pub(crate) struct Plan<'a> {
     pub(crate) name: &'a str,
     /// The parts of each group.
@@ -81,22 +81,22 @@ pub(crate) struct Plan<'a> {
     pub(crate) au_size: u64,
     /// Bytes of all files together.
     pub(crate) bytes: u64,
-    /// Tables beside the files, if there are to be any.
+    /// Additional tables, if any.
     pub(crate) table: Option<Tables>,
 }
 
-/// Tables beside the files, one in each group.
+/// Additional tables, one in each group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tables {
-    /// All of them together.
+    /// Total size of all of them.
     pub(crate) spec: Spec,
-    /// Reads in flight for each disk, and tasks that work on all tables together.
+    /// Reads in flight for each disk, and tasks for all tables together.
     pub(crate) depth: usize,
     pub(crate) workers: usize,
 }
 
 impl Bench {
-    /// Makes the groups and writes the files. Whoever gets an error wipes the disks.
+    /// Creates the groups and writes the files. After an error the caller wipes the disks.
     pub(crate) async fn new(
         env: SharedEnv,
         disks: Arc<Vec<Disk>>,
@@ -139,7 +139,7 @@ impl Bench {
         let parts = &self.parts[first..];
         let group = mounted(&self.env, parts, plan.au_size, Redundancy::External).await?;
         let file = group.create_file(&FileSpec::new(FileType::Datafile)).await?;
-        // Whatever fails from here on, the group is let go of before the disks are wiped.
+        // After any later failure, the group is released before the disks are wiped.
         self.stands.push(Stand { group: group.clone(), file: file.clone(), scanner: None });
         file.set_size(bytes).await?;
         fill(&self.env, &group, &file, control).await?;
@@ -155,7 +155,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Groups that are read at the same time.
+    /// Groups read at the same time.
     pub(crate) fn groups(&self) -> usize {
         self.stands.len()
     }
@@ -165,7 +165,7 @@ impl Bench {
         self.parts.len() / self.stands.len().max(1)
     }
 
-    /// Reads the files in one way, all of them at once.
+    /// Reads the files in one way, all of them at the same time.
     pub(crate) async fn measure(&self, load: Load) -> Result<Sample, LabError> {
         let used = || self.used.iter().map(|i| &self.disks[*i]);
         for disk in used() {
@@ -210,7 +210,7 @@ impl Bench {
     }
 }
 
-/// Writes the file and waits until the group has nothing more to do for it.
+/// Writes the file and waits until the group is idle.
 async fn fill(
     env: &SharedEnv,
     group: &Group,
@@ -232,8 +232,8 @@ async fn fill(
     Ok(())
 }
 
-/// Reads of `STEP` bytes of devices from `start` to `end` of each, so many in flight for each:
-/// what the disks give when nothing is above them.
+/// Reads of `STEP` bytes of devices from `start` to `end` of each, this many in flight for each:
+/// the rate of the disks alone.
 pub(crate) async fn raw(
     env: &SharedEnv,
     devices: Vec<(Arc<dyn Device>, Range<u64>)>,

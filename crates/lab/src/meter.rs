@@ -21,7 +21,7 @@ struct State {
     busy_since: u64,
 }
 
-/// A read on its way.
+/// A read in flight.
 struct Reading<'a>(&'a Meter);
 
 impl Drop for Reading<'_> {
@@ -36,7 +36,7 @@ impl Drop for Reading<'_> {
 }
 
 impl Meter {
-    /// Counts what goes to `inner`, by the clock of `env`.
+    /// Counts requests to `inner`, by the clock of `env`.
     pub fn new(inner: Arc<dyn Device>, env: SharedEnv) -> Meter {
         Meter { inner, env, state: Mutex::default() }
     }
@@ -45,7 +45,7 @@ impl Meter {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// What was counted since the last call. Meant for when no read is in flight.
+    /// The counts since the last call. Meant to be called when no read is in flight.
     pub fn take(&self) -> DiskUse {
         std::mem::take(&mut self.lock().seen)
     }

@@ -99,13 +99,13 @@ fn here(request: &Request<'_>, options: &Options) -> Result<Option<Measured>, La
 struct ArmSpec {
     name: &'static str,
     what: &'static str,
-    /// What is done, for readers who ask for the method.
+    /// A description, for readers who ask for the method.
     how: &'static str,
     /// MB/s from one and from two disks.
     published: Option<[f64; 2]>,
-    /// Whether the model was made to give this row.
+    /// Whether the model was fitted to this row.
     fitted: bool,
-    /// The load of one group: disks of it, groups that are read at the same time.
+    /// The load for one group: its disks, and the groups that are read at the same time.
     load: fn(disks: usize, groups: usize, options: &Options) -> Load,
 }
 
@@ -169,7 +169,7 @@ static ARMS: [ArmSpec; 7] = [
     },
 ];
 
-/// The arms that are asked for: the last is of a table.
+/// The requested arms: the last is that of a table.
 fn arms(options: &Options) -> &'static [ArmSpec] {
     match options.table_bytes {
         0 => &ARMS[..ARMS.len() - 1],
@@ -182,7 +182,7 @@ fn random(in_flight: usize, options: &Options) -> Load {
     Load::Random { in_flight, reads, seed: options.seed }
 }
 
-/// What was measured at one place.
+/// The measurements of one place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     column: Column,
@@ -193,15 +193,15 @@ pub struct Measured {
     sharing: Sharing,
     queue: Option<u32>,
     request_max: Option<u64>,
-    /// What the model leaves out.
+    /// What the model omits.
     limits: Option<&'static str>,
-    /// MB/s of `serial-1` where nothing is read ahead, by layout.
+    /// MB/s of `serial-1` without read-ahead, by layout.
     no_prefetch: Option<Vec<f64>>,
     raw: Vec<Raw>,
 }
 
 /// Measures on simulated disks like `preset`, in virtual time, and once more without its
-/// read-ahead. A file beyond 512 MiB is cut to that; one round is enough.
+/// read-ahead. A file beyond 512 MiB is limited to that; one round is enough.
 ///
 /// # Errors
 /// As [`measure`].
@@ -235,7 +235,7 @@ pub fn model(
 /// Measures every arm on the disks of `place`.
 ///
 /// # Errors
-/// An option that will not do, disks that cannot be had or fail, bytes that are not what was
+/// An unusable option, disks that are unavailable or fail, bytes that differ from those
 /// written.
 pub fn measure<P: Place>(
     place: &P,
@@ -304,7 +304,7 @@ impl<'a, P: Place> Benches<'a, P> {
         result
     }
 
-    /// Measures, then lets go of the disks whatever came of it.
+    /// Measures, then releases the disks in any case.
     fn rounds(self, arms: &[ArmSpec], depths: &[usize]) -> Result<Vec<Raw>, LabError> {
         let mut raw = Vec::new();
         let measured = (1..=self.options.rounds)
@@ -313,8 +313,8 @@ impl<'a, P: Place> Benches<'a, P> {
         measured.and(closed).map(|()| raw)
     }
 
-    /// Every arm on every layout. Each round begins with another arm and, every other time, with
-    /// the last layout, so that what changes with time falls on all alike.
+    /// Every arm on every layout. Each round starts with another arm and, every other time, with
+    /// the last layout, so that changes over time affect all alike.
     fn round(
         &self,
         round: u32,
@@ -384,13 +384,13 @@ impl<'a, P: Place> Benches<'a, P> {
         }
     }
 
-    /// The layout that queue depths are measured on: both disks where they are compared.
+    /// The layout for measuring queue depths: both disks if they are compared.
     fn deepest(&self) -> Option<Layout> {
         deepest(&self.options.layouts)
     }
 
-    /// What each disk gives when nothing is above it, and both together: by our own reads and by
-    /// fio's where it is installed.
+    /// The rate of each disk alone, without a group, and of both together: by our own reads and by
+    /// fio's if it is installed.
     fn ceilings(&self, round: u32, rows: &mut Vec<Raw>) -> Result<(), LabError> {
         let bytes = self.options.file_bytes;
         let needed = self.options.plan().1;

@@ -26,27 +26,27 @@ use crate::control::Control;
 use crate::error::LabError;
 use crate::meter::Meter;
 
-/// The deepest queue that an experiment asks for.
+/// The deepest queue that an experiment requests.
 pub const DEPTH_MAX: u32 = 64;
 
-/// A disk that an experiment may use up.
+/// A disk that an experiment may overwrite.
 pub struct Disk {
     /// Its name in labels and messages.
     pub path: String,
     /// The disk as a group gets it, with a scheduler in front, as in a server.
     pub device: Arc<dyn Device>,
-    /// The disk without scheduler and meter: what it can do, all else left out.
+    /// The disk without scheduler and meter: its raw performance.
     pub raw: Arc<dyn Device>,
     /// The meter of its reads.
     pub meter: Arc<Meter>,
-    /// The kernel's name of the device that it is, or is on.
+    /// The kernel's name of its device, or of the one that contains it.
     pub block: Option<String>,
-    /// Goes when the disk goes: a scratch file.
+    /// Removed when the disk is dropped: a scratch file.
     _keep: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Disk {
-    /// Puts a meter and a scheduler before `device`.
+    /// Puts a meter and a scheduler in front of `device`.
     fn new(
         path: String,
         device: Arc<dyn Device>,
@@ -56,7 +56,7 @@ impl Disk {
     ) -> Disk {
         let raw = Arc::clone(&device);
         let meter = Arc::new(Meter::new(device, Arc::clone(env)));
-        // Wider than a server's, so that the depths of the experiment decide and nothing else.
+        // Deeper than a server's, so that only the depths of the experiment matter.
         let limits = ScheduleOptions { depth: DEPTH_MAX, scan_depth: DEPTH_MAX };
         let below = Arc::clone(&meter) as Arc<dyn Device>;
         let device = Arc::new(Scheduled::new(below, Arc::clone(env), limits, None));
@@ -64,26 +64,26 @@ impl Disk {
     }
 }
 
-/// Whether the first two disks of a place are on one device underneath.
+/// Whether the first two disks of a place share an underlying device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// As far as can be seen they are not.
+    /// As far as can be seen they do not.
     Apart,
     /// Both are on the device of this name.
     Device(String),
 }
 
-/// A disk that an experiment needs.
+/// A disk requirement of an experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Needed {
     /// Its size in bytes, at least.
     pub bytes: u64,
-    /// What will be read and written of it.
+    /// The parts of it that will be read and written.
     pub used: Vec<Range<u64>>,
 }
 
 impl Needed {
-    /// A disk of at least so many bytes, used from its first on.
+    /// A disk of at least this many bytes, used from its first on.
     pub fn first(bytes: u64) -> Needed {
         Needed { bytes, used: std::iter::once(0..bytes).collect() }
     }
@@ -91,16 +91,16 @@ impl Needed {
 
 /// The place where an experiment runs.
 pub trait Place {
-    /// Its clock, chance and tasks.
+    /// Its clock, random numbers and tasks.
     fn env(&self) -> SharedEnv;
 
-    /// These disks, what is used of them written once; their content may be lost.
+    /// These disks, with the parts to be used written once; their contents may be lost.
     ///
     /// # Errors
-    /// They cannot be had.
+    /// They are unavailable.
     fn disks(&self, needed: &[Needed], control: &Control<'_>) -> Result<Vec<Disk>, LabError>;
 
-    /// Bytes of the smallest of its disks; `None` where they are made as large as they are needed.
+    /// Bytes of the smallest of its disks; `None` if they are made as large as needed.
     fn size(&self) -> Option<u64> {
         None
     }
@@ -111,33 +111,33 @@ pub trait Place {
     /// Which column of a report it fills.
     fn column(&self) -> Column;
 
-    /// What the disks are, for people; asked when they were made.
+    /// A description of the disks, available once they were made.
     fn words(&self) -> String;
 
-    /// Bytes a second that a disk, or its link, is said to move; 0 if nobody says.
+    /// The nominal bandwidth of a disk, or its link, in bytes a second; 0 if unknown.
     fn nominal(&self) -> u64;
 
-    /// Whether the first two disks are on one device underneath.
+    /// Whether the first two disks share an underlying device.
     fn sharing(&self) -> Sharing {
         Sharing::Apart
     }
 
-    /// Requests that the kernel queues for a disk; `None` if nobody says.
+    /// The kernel's queue depth for a disk; `None` if unknown.
     fn queue(&self) -> Option<u32> {
         None
     }
 
-    /// The largest request that the kernel hands to a disk, in bytes.
+    /// The largest request that the kernel sends to a disk, in bytes.
     fn request_max(&self) -> Option<u64> {
         None
     }
 
-    /// What it is, in a word or two, for settings.
+    /// A short description, for settings.
     fn kind(&self) -> &'static str;
 
-    /// Which caches are between the reader and the disks, for people.
+    /// The caches between the reader and the disks, for people.
     fn caches(&self) -> &'static str;
 
-    /// Before each measurement: caches that are between are dropped.
+    /// Before each measurement: drops the caches in between.
     fn before(&self) {}
 }

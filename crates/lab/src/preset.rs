@@ -1,28 +1,28 @@
-//! Models of disks that others measured.
+//! Disk models from measurements of others.
 
 use std::time::Duration;
 
 use cellar_io::shape::{Late, Page, ReadAhead, ShapeOptions};
 
-/// A disk model with its story.
+/// A disk model with its description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// The disk.
     pub shape: ShapeOptions,
-    /// Its size in bytes; 0: as large as it has to be.
+    /// Its size in bytes; 0: as large as needed.
     pub bytes: u64,
     /// Its logical sector in bytes: 512 or 4096.
     pub sector: u32,
-    /// What it says, for people.
+    /// A description, for people.
     pub words: &'static str,
-    /// What it leaves out, for people.
+    /// What it omits, for people.
     pub limits: &'static str,
 }
 
-/// A LUN of 2006: a RAID-5 array of 14 disks behind a 2 Gbit fibre channel link of its own, which
-/// reads ahead for a reader who comes back at once and forgets one who does not.
+/// A LUN of 2006: a RAID-5 array of 14 disks behind its own 2 Gbit fibre channel link, which
+/// reads ahead for a reader that returns at once and forgets one that does not.
 pub const FC_LUN_2006: Preset = Preset {
     name: "fc-lun-2006",
     shape: ShapeOptions {
@@ -33,7 +33,7 @@ pub const FC_LUN_2006: Preset = Preset {
         read_ahead: Some(ReadAhead {
             hit_latency: Duration::from_micros(4000),
             miss_latency: Duration::from_micros(7300),
-            // Shorter than one read of the other LUN: who alternates is forgotten.
+            // Shorter than one read of the other LUN: a reader that alternates is forgotten.
             window: Duration::from_millis(2),
         }),
         inner_bytes_per_second: 0,
@@ -71,7 +71,7 @@ pub const SAS_15K_2012: Preset = Preset {
     limits: "it answers in the order it was asked, and has no cache",
 };
 
-/// A disk without moving parts, slow enough for a disk here to be slowed to it.
+/// A disk without moving parts, slow enough for a real disk to be slowed down to it.
 pub const FLAT_200: Preset = Preset {
     name: "flat-200",
     shape: ShapeOptions {
@@ -91,7 +91,7 @@ pub const FLAT_200: Preset = Preset {
     limits: "it has no latency of its own",
 };
 
-/// Nothing before a request, no limit: what the models of redo media are made from.
+/// No overhead before a request, no limit: the basis of the models of redo media.
 const PLAIN: ShapeOptions = ShapeOptions {
     bytes_per_second: 0,
     iops: 0,
@@ -105,7 +105,7 @@ const PLAIN: ShapeOptions = ShapeOptions {
 };
 
 /// Twelve SAS disks of a storage cell of 2011 behind a controller with a battery: a write is done
-/// when the controller has it. Only ratios were published: its 0.4 ms are a guess that they hang on.
+/// when the controller has it. Only ratios were published: they depend on its 0.4 ms, which are a guess.
 pub const SAS_CACHED_2011: Preset = Preset {
     name: "sas-cached-2011",
     shape: ShapeOptions {
@@ -140,8 +140,8 @@ pub const FLASH_4K_2011: Preset = Preset {
     limits: "its late writes are guesses; it does not wear out, and has no cache that fills up",
 };
 
-/// An NVMe disk of 2016 formatted to sectors of 512 bytes, if it works in pages of 4 KB whatever the
-/// format: then the block size decides.
+/// An NVMe disk of 2016 formatted to sectors of 512 bytes, assuming that it works in pages of 4 KB whatever the
+/// format: then the block size matters.
 pub const NVME_512_PAGE: Preset = Preset {
     name: "nvme-512-page",
     shape: ShapeOptions {
@@ -157,8 +157,8 @@ pub const NVME_512_PAGE: Preset = Preset {
     limits: "the rewrite is what explains 3.57 ms, and is long for such a disk",
 };
 
-/// The disk of [`NVME_512_PAGE`], if sectors of 512 bytes cost it bandwidth however they are written:
-/// then the format decides.
+/// The disk of [`NVME_512_PAGE`], assuming that sectors of 512 bytes cost it bandwidth however they are written:
+/// then the format matters.
 pub const NVME_512_FORMAT: Preset = Preset {
     name: "nvme-512-format",
     shape: ShapeOptions { bytes_per_second: 480_000_000, latency: NVME_LATENCY, ..PLAIN },
@@ -181,7 +181,7 @@ pub const NVME_4096: Preset = Preset {
 const NVME_RATE: u64 = 1_400_000_000;
 const NVME_LATENCY: Duration = Duration::from_micros(20);
 
-/// Every preset.
+/// All presets.
 pub const ALL: &[Preset] = &[
     FC_LUN_2006,
     SAS_15K_2012,

@@ -14,7 +14,7 @@ use crate::sample::Sample;
 /// The request as typed: kept with a run, so that it can be repeated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// Options of the experiment that were given, by name.
+    /// The given options of the experiment, by name.
     pub options: BTreeMap<String, String>,
     /// `--disks`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -36,7 +36,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine. What it does not tell is left empty.
+    /// This machine. Unknown facts are left empty.
     pub fn here() -> Machine {
         let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let total = memory.lines().find_map(|l| l.strip_prefix("MemTotal:"));
@@ -67,31 +67,31 @@ pub struct Head {
 /// published.
 pub type Figures = Vec<Option<f64>>;
 
-/// One arm: a way of doing it, measured on each layout of the run ([`Run::layouts`]).
+/// One arm: a way of doing the work, measured on each layout of the run ([`Run::layouts`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Arm {
     /// Its name.
     pub name: String,
-    /// What it is, for people; more than 25 characters have a line of their own.
+    /// A description, for people; more than 25 characters get their own line.
     pub what: String,
-    /// What the figures are: `MB/s`, `s`.
+    /// The unit of the figures: `MB/s`, `s`.
     pub unit: String,
-    /// Whether two decimals tell something whatever the size: seconds, milliseconds, ratios.
+    /// Whether two decimals are significant whatever the size: seconds, milliseconds, ratios.
     #[serde(default)]
     pub two_decimals: bool,
-    /// What was published.
+    /// The published figures.
     pub published: Option<Figures>,
-    /// What the model gives.
+    /// The figures of the model.
     pub model: Option<Figures>,
-    /// What was measured here.
+    /// The figures measured here.
     pub here: Option<Figures>,
-    /// What the experiment compares ([`Run::ratio`]): of here if measured, else of the model.
+    /// The experiment's comparison ([`Run::ratio`]): of the figures measured here if any, else of the model.
     pub ratio: Option<f64>,
     /// Whether the model was fitted to the published figures of this arm.
     pub fitted: bool,
     /// Largest difference between two rounds of one layout, as a part of the median.
     pub spread: f64,
-    /// What the ratio says beside the noise.
+    /// The verdict on the ratio, given the noise.
     pub verdict: Verdict,
 }
 
@@ -111,16 +111,16 @@ impl Arm {
     }
 }
 
-/// Figures beside the arms: by queue depth, or what the kernel showed.
+/// Further figures: by queue depth, or from the kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     /// Model or here.
     pub column: Column,
-    /// What the columns are: `reads in flight per disk`.
+    /// The meaning of the columns: `reads in flight per disk`.
     pub head: String,
     /// One name for each.
     pub columns: Vec<String>,
-    /// What was seen.
+    /// The observations.
     pub rows: Vec<TableRow>,
     /// Whether the page draws its rows as curves over its columns.
     pub plot: bool,
@@ -129,35 +129,35 @@ pub struct Table {
 /// A line of a [`Table`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TableRow {
-    /// What it is, with its unit; more than 24 characters have a line of their own.
+    /// A description, with its unit; more than 24 characters get their own line.
     pub what: String,
     /// A figure for each column.
     pub figures: Figures,
 }
 
-/// One measurement, as it was taken.
+/// One raw measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Raw {
     /// Model or here.
     pub column: Column,
     /// Round, from 1.
     pub round: u32,
-    /// On which layout: its name.
+    /// The name of its layout.
     pub layout: String,
     /// Name of the arm, or `depth-N`, or `a` and `a'`.
     pub arm: String,
-    /// What was read, where reads were measured.
+    /// The reads, if reads were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<Sample>,
-    /// What else was counted, by name with its unit: `writes`, `cpu_user_ns`.
+    /// Other counts, by name with their unit: `writes`, `cpu_user_ns`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
-    /// What else was seen, in words: `in force`.
+    /// Other observations, in words: `in force`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub notes: BTreeMap<String, String>,
 }
 
-/// How much two measurements of the same thing differ.
+/// The difference between two measurements of the same thing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     /// Pairs of equal runs.
@@ -175,13 +175,13 @@ pub enum Verdict {
     /// Less than one.
     #[serde(rename = "slower")]
     Slower,
-    /// No further from one than equal runs are from each other: not distinguishable.
+    /// No further from one than equal runs differ: not distinguishable.
     #[default]
     #[serde(rename = "not distinguishable")]
     NotDistinguishable,
 }
 
-/// The median; none of nothing.
+/// The median; none of an empty set.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
@@ -194,7 +194,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
 
 /// The verdict on `ratio` when equal runs differ by `noise`.
 pub fn verdict(ratio: f64, noise: f64) -> Verdict {
-    // A model has no noise at all: a thousandth is still nothing to decide by.
+    // A model has no noise at all: still, a thousandth is not significant.
     let noise = noise.max(0.001);
     if ratio > 1.0 + noise {
         Verdict::Faster
@@ -212,40 +212,40 @@ pub struct Run {
     pub experiment: String,
     /// The question it answers.
     pub question: String,
-    /// Whose figures are beside ours, and of when: `C. Kutrovsky, "...", Pythian, 2006`.
+    /// The source and date of the published figures: `C. Kutrovsky, "...", Pythian, 2006`.
     pub source: String,
-    /// When, where, of which source.
+    /// Date, place and source commit.
     #[serde(flatten)]
     pub head: Head,
-    /// What was asked for: enough to ask for the same again.
+    /// The request: enough to repeat it.
     pub asked: Asked,
-    /// What the disks are, for people, by column: `model`, `here`.
+    /// Descriptions of the disks, for people, by column: `model`, `here`.
     pub disks: BTreeMap<String, String>,
-    /// What is told of them before the figures: label and text.
+    /// Remarks on them before the figures: label and text.
     pub heads: Vec<(String, String)>,
-    /// What was set.
+    /// The settings.
     pub settings: BTreeMap<String, String>,
     /// A digest of the settings: equal digests may be compared.
     pub settings_hash: String,
-    /// How it was measured, in a sentence or two; noise and digest are put behind it.
+    /// The method in a sentence or two; noise and digest are appended.
     pub method: String,
-    /// More of the same, for whoever asks for the method: label and text.
+    /// More about the method, for readers who ask for it: label and text.
     pub details: Vec<(String, String)>,
     /// The layouts that figures of the arms belong to: `1 disk`, `2 disks`.
     pub layouts: Vec<String>,
-    /// What the ratio of an arm is: `two disks over one`.
+    /// The meaning of an arm's ratio: `two disks over one`.
     pub ratio: String,
-    /// What was compared.
+    /// The compared arms.
     pub arms: Vec<Arm>,
-    /// Figures beside the arms.
+    /// Further figures.
     pub tables: Vec<Table>,
-    /// A/A.
+    /// The A/A measurement.
     pub noise: Noise,
     /// The answer in words.
     pub finding: String,
-    /// What readers asked, and what is to be known beside the answer: label and text.
+    /// Answers to readers' questions, and remarks on the answer: label and text.
     pub remarks: Vec<(String, String)>,
-    /// Beside the run that this was asked to be like.
+    /// The comparison with the run that this one repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compared: Option<Comparison>,
     /// Every measurement.
@@ -266,12 +266,12 @@ impl Run {
     /// As JSON, with figures of twelve digits and a line feed at the end.
     ///
     /// # Errors
-    /// A figure that JSON cannot say.
+    /// A figure that JSON cannot represent.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         crate::json::pretty(self)
     }
 
-    /// A run that was kept as JSON.
+    /// A run kept as JSON.
     ///
     /// # Errors
     /// It is not one.

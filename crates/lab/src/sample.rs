@@ -6,25 +6,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::counters::DeviceUse;
 
-/// What one disk was asked to read.
+/// The read requests to one disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskUse {
     /// Reads.
     pub requests: u64,
-    /// Bytes of them.
+    /// Their bytes.
     pub bytes: u64,
     /// The largest, in bytes.
     pub request_max: u64,
-    /// Most in flight at once.
+    /// The most in flight at once.
     pub in_flight_max: u32,
     /// Nanoseconds with at least one in flight.
     pub busy_ns: u64,
-    /// How many of each size in bytes.
+    /// The count for each size in bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sizes: BTreeMap<u64, u64>,
 }
 
-/// What a load did.
+/// The result of a load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Bytes read and checked.
@@ -33,22 +33,22 @@ pub struct Sample {
     pub nanos: u64,
     /// Reads.
     pub reads: u64,
-    /// The median latency of reads in nanoseconds; absent where reads are not timed singly.
+    /// The median latency of reads in nanoseconds; absent if reads are not timed individually.
     pub p50_ns: Option<u64>,
     /// The 99th percentile.
     pub p99_ns: Option<u64>,
-    /// Nanoseconds that all reads took together; 0 where they are not timed singly.
+    /// The sum of the latencies of all reads in nanoseconds; 0 if they are not timed individually.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waited_ns: u64,
-    /// Reads that lie in two AUs.
+    /// Reads that span two AUs.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub crossed: u64,
-    /// Reads of each size in bytes, where not all are of one.
+    /// Reads of each size in bytes, if sizes differ.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sizes: BTreeMap<u64, u64>,
-    /// What each disk was asked.
+    /// The requests to each disk.
     pub disks: Vec<DiskUse>,
-    /// What the kernel handed to the devices below; one of two disks that are on one device.
+    /// The kernel's requests to the underlying devices; one if two disks are on one device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceUse>,
 }
@@ -68,7 +68,7 @@ impl Sample {
         self.bytes as f64 * 1e3 / self.nanos.max(1) as f64
     }
 
-    /// Of loads that ran at the same time.
+    /// The sum of concurrent loads.
     pub(crate) fn of(done: Vec<Done>) -> Sample {
         let start = done.iter().map(|d| d.start).min().unwrap_or(0);
         let end = done.iter().map(|d| d.end).max().unwrap_or(0);
@@ -99,16 +99,16 @@ impl Sample {
     }
 }
 
-/// What one load did, on the clock of its environment in nanoseconds.
+/// The result of one load, in nanoseconds of the clock of its environment.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) bytes: u64,
     pub(crate) reads: u64,
-    /// Of each read, where they are timed singly.
+    /// Latency of each read, if they are timed individually.
     pub(crate) times: Vec<u64>,
-    /// Reads that lie in two AUs.
+    /// Reads that span two AUs.
     pub(crate) crossed: u64,
     /// Reads of each size.
     pub(crate) sizes: BTreeMap<u64, u64>,

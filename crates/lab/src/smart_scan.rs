@@ -1,8 +1,8 @@
 //! `smart-scan`: how much does offload to the cell save?
 //!
-//! A table like lineitem in a mirrored group, and five questions about it. Each is asked with offload, so
-//! that the cell answers, and without, so that the cell returns all rows of the columns and the caller
-//! filters and sums them up; each cold, from disks, and warm, from the cell's memory. All four answers
+//! A table like lineitem in a mirrored group, and five queries on it. Each is run with offload, so
+//! that the cell answers it, and without, so that the cell returns all rows of the columns and the caller
+//! filters and sums them; each cold, from disks, and warm, from the cell's memory. All four answers
 //! must be the same.
 
 mod answer;
@@ -98,11 +98,11 @@ fn here(request: &Request<'_>, options: &Options) -> Result<Option<Measured>, La
     measure(&place, options, &request.control).map(Some)
 }
 
-/// A way of asking.
+/// A way of running a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Way {
     offload: bool,
-    /// Whether what the question needs is in the cell's memory.
+    /// Whether the data for the query is in the cell's memory.
     warm: bool,
 }
 
@@ -114,7 +114,7 @@ const WAYS: [Way; 4] = [
 ];
 
 impl Way {
-    /// With offload or without: the layout of its figures.
+    /// The layout of its figures: with offload or without.
     fn layout(self) -> &'static str {
         if self.offload { "on" } else { "off" }
     }
@@ -123,7 +123,7 @@ impl Way {
         if self.warm { "warm" } else { "cold" }
     }
 
-    /// The name of the arm of a question.
+    /// The name of the arm of a query.
     fn arm(self, question: &str) -> String {
         format!("{question}-{}", self.warmth())
     }
@@ -133,7 +133,7 @@ impl Way {
     }
 }
 
-/// What was measured at one place.
+/// The measurements of one place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     column: Column,
@@ -141,18 +141,18 @@ pub struct Measured {
     kind: &'static str,
     caches: &'static str,
     sharing: Sharing,
-    /// What the model leaves out.
+    /// What the model omits.
     limits: Option<&'static str>,
     workers: usize,
     rows: u64,
     row_groups: u64,
-    /// Of the table's file.
+    /// Bytes of the table's file.
     bytes: u64,
     raw: Vec<Raw>,
 }
 
 /// Measures on simulated disks like [`Options::preset`], in virtual time. A table beyond 64 MiB is
-/// cut to that; one round is enough.
+/// limited to that; one round is enough.
 ///
 /// # Errors
 /// As [`measure`].
@@ -166,10 +166,10 @@ pub fn model(options: &Options, control: &Control<'_>) -> Result<Measured, LabEr
     Ok(measured)
 }
 
-/// Asks every question in every way, of a table on the disks of `place`.
+/// Runs every query in every way, on a table on the disks of `place`.
 ///
 /// # Errors
-/// An option that will not do, disks that cannot be had or fail, answers that are not one.
+/// An unusable option, disks that are unavailable or fail, answers that differ.
 pub fn measure<P: Place>(
     place: &P,
     options: &Options,
@@ -205,7 +205,7 @@ pub fn measure<P: Place>(
     closed.map(|()| measured)
 }
 
-/// Makes the table, and asks.
+/// Creates the table, and runs the queries.
 fn with_table<P: Place>(
     place: &P,
     options: &Options,
@@ -223,7 +223,7 @@ fn with_table<P: Place>(
     let cell = Cell {
         env,
         segment: Arc::clone(&table.segment),
-        // Room for all of it, also where it is divided unevenly.
+        // Space for all of it, even if it is divided unevenly.
         cache: Cache::new(4 * table.bytes + (64 << 20)),
         depth: SCAN_DEPTH * options.width,
         workers,
@@ -250,7 +250,7 @@ fn with_table<P: Place>(
     })
 }
 
-/// A cell that is asked one question after the other.
+/// A cell that runs one query after another.
 struct Rig<'a, P> {
     place: &'a P,
     options: &'a Options,
@@ -260,13 +260,13 @@ struct Rig<'a, P> {
     questions: Vec<Arc<Question>>,
     raw: Vec<Raw>,
     answers: Answers,
-    /// The question of which all columns are in the cell's memory.
+    /// The query whose columns are all in the cell's memory.
     warm: Option<&'static str>,
 }
 
 impl<P: Place> Rig<'_, P> {
-    /// Every question in every way. Each round begins with the next of both, so that what changes
-    /// with time falls on all alike.
+    /// Every query in every way. Each round starts with the next of both, so that changes over
+    /// time affect all alike.
     fn round(&mut self, round: u32) -> Result<(), LabError> {
         let what = match self.place.column() {
             Column::Model => format!("questions of {NAME} on the model"),
@@ -283,8 +283,8 @@ impl<P: Place> Rig<'_, P> {
             }
             self.control.tell(&what, before + at as u64 + 1, total);
         }
-        // Nothing changes between these two but the time. Neither the storage index nor headers make
-        // it short.
+        // Only the time differs between these two. Neither the storage index nor headers
+        // shorten it.
         if let Some(flags) = self.questions.iter().find(|q| q.name == question::FLAGS).cloned() {
             for arm in ["a", "a'"] {
                 self.ask(round, &flags, WAYS[0], arm)?;
@@ -306,7 +306,7 @@ impl<P: Place> Rig<'_, P> {
             self.warm = None;
             self.place.before();
         } else if self.warm != Some(question.name) {
-            // Whoever returns all rows has read all that either way needs.
+            // A run that returned all rows has read everything that either way needs.
             self.run(question, false)?;
             self.warm = Some(question.name);
         }
@@ -340,12 +340,12 @@ impl<P: Place> Rig<'_, P> {
     }
 }
 
-/// Who answered each question first, and what.
+/// The first answer to each query, and its way.
 #[derive(Default)]
 struct Answers(BTreeMap<&'static str, (String, Answer)>);
 
 impl Answers {
-    /// Whether this is what everybody else answered.
+    /// Whether this equals the answer of all others.
     fn agree(&mut self, question: &Question, who: String, answer: &Answer) -> Result<(), LabError> {
         let first = self.0.entry(question.name);
         let (base, expected) = first.or_insert_with(|| (who.clone(), answer.clone()));

@@ -9,7 +9,7 @@ use crate::run::{Arm, Figures, Run, Table, Verdict};
 const WIDTH: usize = 80;
 const LABEL: usize = 10;
 
-/// A label and a text behind it, broken into lines.
+/// A label and the text after it, wrapped into lines.
 fn put(out: &mut String, label: &str, text: &str) {
     let mut line = format!("{label:<LABEL$}");
     let mut empty = true;
@@ -30,7 +30,7 @@ fn put(out: &mut String, label: &str, text: &str) {
     out.push('\n');
 }
 
-/// A figure of an arm in few digits.
+/// A figure of an arm with few digits.
 fn amount(value: f64, two_decimals: bool) -> String {
     match value {
         v if v < 0.995 || two_decimals => format!("{v:.2}"),
@@ -39,7 +39,7 @@ fn amount(value: f64, two_decimals: bool) -> String {
     }
 }
 
-/// What the ratio is, in a word.
+/// The verdict on the ratio, in a word.
 fn ratio(arm: &Arm) -> String {
     match (arm.ratio, arm.verdict) {
         (None, _) => "-".to_owned(),
@@ -93,7 +93,7 @@ impl Run {
         out
     }
 
-    /// How it was measured, for people: 80 columns, with a line feed at the end.
+    /// The method, for people: 80 columns, with a line feed at the end.
     pub fn method_text(&self) -> String {
         let mut out = String::new();
         put(&mut out, "Question", &self.question);
@@ -148,7 +148,7 @@ impl Run {
         put(out, "Method", &format!("{}. {noise}, settings {hash}", self.method));
     }
 
-    /// The arms: a block of lines for each unit, and as many columns as fit behind each other.
+    /// The arms: a block of lines for each unit, with as many columns as fit side by side.
     fn put_arms(&self, out: &mut String) {
         let ratio = self.arms.iter().any(|a| a.ratio.is_some());
         for (i, arms) in self.arms.chunk_by(|a, b| a.unit == b.unit).enumerate() {
@@ -175,7 +175,7 @@ impl Run {
         }
     }
 
-    /// Published, model and here, as far as there are figures of these arms.
+    /// Published, model and here, if there are figures of these arms.
     fn groups(&self, arms: &[Arm]) -> Vec<Group<'_>> {
         let columns: [(&'static str, FiguresOf); 3] = [
             ("published", |a| a.published.as_ref()),
@@ -194,7 +194,7 @@ impl Run {
                 let name = if named { name } else { short(name) };
                 let cells = arms.iter().map(|arm| group.cell(arm, i).chars().count());
                 let widest = cells.fold(name.chars().count(), usize::max);
-                // The first stands apart from what is before it.
+                // The first is set apart from the line before it.
                 let first = group.layouts.is_empty();
                 let width = if first { 8.max(widest + 2) } else { 6.max(widest + 1) };
                 group.layouts.push((i, name, width));
@@ -207,7 +207,7 @@ impl Run {
     }
 }
 
-/// Room for what an arm is.
+/// The width of an arm's description.
 const NAMES: usize = 27;
 
 /// The figures of one source.
@@ -240,7 +240,7 @@ impl Group<'_> {
     }
 }
 
-/// The name of a layout where it was told in full already.
+/// The short name of a layout whose full name was already shown.
 fn short(name: &str) -> &str {
     name.split(' ').next().unwrap_or(name)
 }
@@ -262,7 +262,7 @@ fn put_block(out: &mut String, arms: &[Arm], groups: &[Group<'_>], with_ratio: b
     for arm in arms {
         let mut shown = groups.iter().flat_map(|g| g.layouts.iter().map(move |l| (g, l.0)));
         let measured = arm.published.is_some() || arm.model.is_some() || arm.here.is_some();
-        // It has its line where it has figures.
+        // It gets a line if it has figures.
         if measured && shown.all(|(group, at)| group.figure(arm, at).is_none()) {
             continue;
         }
@@ -279,8 +279,8 @@ fn put_block(out: &mut String, arms: &[Arm], groups: &[Group<'_>], with_ratio: b
     }
 }
 
-/// The beginning of a line with the name of what its figures are; a name that is wider than its
-/// column has a line of its own.
+/// The start of a line with the description of its figures; one that is wider than its
+/// column gets its own line.
 fn named(out: &mut String, what: &str, width: usize) -> String {
     match what.chars().count() > width {
         true => {
@@ -291,7 +291,7 @@ fn named(out: &mut String, what: &str, width: usize) -> String {
     }
 }
 
-/// This run beside an earlier one.
+/// This run compared with an earlier one.
 fn put_compared(out: &mut String, compared: &Comparison) {
     let like = match compared.differs.is_empty() {
         true => "same settings, machine and source".to_owned(),
@@ -322,7 +322,7 @@ fn put_compared(out: &mut String, compared: &Comparison) {
     }
 }
 
-/// A table beside the arms, broken where it has more columns than fit.
+/// A table of further figures, split if it has more columns than fit.
 fn put_table(out: &mut String, table: &Table) {
     const NAME: usize = 26;
     let longest = table.columns.iter().map(|c| c.chars().count()).max().unwrap_or(0);
@@ -346,7 +346,7 @@ fn put_table(out: &mut String, table: &Table) {
     }
 }
 
-/// A figure of a table: with one decimal where that says something.
+/// A figure of a table: with one decimal if that is significant.
 fn figure(value: f64) -> String {
     match value {
         v if v == v.trunc() => format!("{v:.0}"),

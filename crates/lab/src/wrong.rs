@@ -1,18 +1,18 @@
-//! Predictions of a model that were wrong: a model is worth what it foretells, and each report ends
-//! with where it failed.
+//! Wrong predictions of a model: a model is worth what it predicts, so each report ends
+//! with its failures.
 
 use crate::run::{Arm, Run, Verdict, verdict};
 
-/// A prediction that is further off than this part is called wrong.
+/// A prediction with a larger relative error counts as wrong.
 const OFF: f64 = 0.25;
-/// A model and a measurement that differ by less in what they say of layouts do not contradict.
+/// If a model and a measurement of layouts differ by less than this, they do not contradict each other.
 const SAME: f64 = 0.1;
-/// Wrong predictions that are told one by one.
+/// The number of wrong predictions that are listed.
 const TOLD: usize = 4;
 
-/// A prediction beside what it is held against.
+/// A prediction and the value that it is compared with.
 struct Prediction {
-    /// How many times as much was predicted as came of it.
+    /// The predicted value divided by the actual one.
     times: f64,
     words: String,
 }
@@ -23,8 +23,8 @@ impl Prediction {
     }
 }
 
-/// What the end of a report says of the model; `None` where there is no model, or nothing to hold it
-/// against.
+/// The end of a report, about the model; `None` without a model, or without anything to compare it
+/// with.
 pub(crate) fn predictions(run: &Run) -> Option<String> {
     let mut all: Vec<Prediction> = run.arms.iter().flat_map(|arm| published(run, arm)).collect();
     let contradicted: Vec<String> =
@@ -71,7 +71,7 @@ fn some(mut words: Vec<String>) -> String {
     text
 }
 
-/// What the model makes of each published figure that it was not made from.
+/// The model's predictions for each published figure that it was not fitted to.
 fn published(run: &Run, arm: &Arm) -> Vec<Prediction> {
     let (Some(model), Some(published)) = (&arm.model, &arm.published) else { return Vec::new() };
     let mut all = Vec::new();
@@ -93,7 +93,7 @@ fn published(run: &Run, arm: &Arm) -> Vec<Prediction> {
     all
 }
 
-/// What the disks here say of the first two layouts, where the model says the contrary.
+/// The measured ratio of the first two layouts, if the model says the contrary.
 fn contradicted(run: &Run, arm: &Arm) -> Option<String> {
     let (model, here) = (arm.model.as_ref()?, arm.here.as_ref()?);
     let figure = |of: &[Option<f64>], at: usize| of.get(at).copied().flatten().filter(|v| *v > 0.0);
@@ -123,7 +123,7 @@ fn contradicted(run: &Run, arm: &Arm) -> Option<String> {
     })
 }
 
-/// A figure in few digits.
+/// A figure with few digits.
 fn short(value: f64) -> String {
     match value {
         v if v < 9.95 => format!("{v:.2}"),

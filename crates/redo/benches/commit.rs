@@ -123,7 +123,7 @@ impl<'a> Bench<'a> {
         self.log_and_opening(media).0
     }
 
-    /// A new log, and what opens it again.
+    /// A new log, and the means to reopen it.
     fn log_and_opening(&self, media: usize) -> (Log, impl Fn() -> OpenLog + use<>) {
         let control: Arc<dyn Control> = Arc::new(MemoryControl::default());
         let env = self.runtime.env();
@@ -157,7 +157,7 @@ impl<'a> Bench<'a> {
         (self.runtime.block_on(open), opening)
     }
 
-    /// Commits per second of so many committers, each with records of that many bytes.
+    /// Commits per second of this many committers, each with records of this many bytes.
     fn commits(&self, media: usize, committers: usize, bytes: usize) -> f64 {
         let log = self.log(media);
         let env = Arc::clone(&self.env);
@@ -214,7 +214,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Raw durable writes of `bytes` to so many files at once, `depth` at a time, per second.
+    /// Raw durable writes of `bytes` to this many files at once, `depth` at a time, per second.
     fn raw(&self, media: usize, depth: usize, bytes: usize, need: usize) -> f64 {
         self.raw_as(media, depth, bytes, need, false)
     }
@@ -223,10 +223,10 @@ impl<'a> Bench<'a> {
         let env = Arc::clone(&self.env);
         let devices: Vec<_> = self.raw[..media].to_vec();
         let time = self.time();
-        // In a task of a worker, as committers are.
+        // In a task of a worker, like committers.
         self.runtime.block_on(async move {
             tokio::spawn(async move {
-                // As many different bytes as a log has: not those that a cache has already.
+                // As many different bytes as in a log, to defeat caches.
                 let pages: Vec<Bytes> = (1..=16u8)
                     .map(|fill| Buffer::copy_of(&vec![fill; bytes], bytes).freeze())
                     .collect();
@@ -275,8 +275,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Raw durable writes of 1 MB, 4 at a time, through the very files of the log: where on the
-    /// disk they lie makes up to a sixth of its speed.
+    /// Raw durable writes of 1 MB, 4 at a time, through the very files of the log: their place on
+    /// the disk affects the speed by up to a sixth.
     fn sequential(&self) -> f64 {
         let (env, time) = (Arc::clone(&self.env), self.time());
         let files: Vec<Arc<dyn Device>> = self.files[0].values().cloned().collect();
@@ -311,7 +311,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// `pwritev2(RWF_DSYNC)` on a thread of its own.
+    /// `pwritev2(RWF_DSYNC)` on a separate thread.
     fn bare(&self, bytes: usize) -> f64 {
         use std::os::fd::AsRawFd;
         use std::os::unix::fs::OpenOptionsExt;
@@ -395,7 +395,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// How fast what is in the log is given out again, in MB of records a second: every block is
+    /// The read rate of the log's contents, in MB of records a second: every block is
     /// read from the medium and checked.
     fn replay(&self) {
         if !self.wanted("replay") {
@@ -454,7 +454,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// A goal that the ratio of neighbouring rounds is to reach.
+/// A goal for the ratio of neighbouring rounds.
 fn goal(what: &str, ours: &[f64], theirs: &[f64], goal: f64) {
     let [least, ratio, most] = spread(ratios(ours, theirs));
     let verdict = verdict(ratio >= goal);

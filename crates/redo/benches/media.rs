@@ -1,4 +1,4 @@
-//! Benchmark of several media: with one that is late now and then, and with one that dies.
+//! Benchmark of several media: with one that is occasionally late, and with one that dies.
 //!
 //! `cargo bench -p cellar-redo --profile release --bench media -- --dir DIR [--only late|dying]`.
 //! `late` interleaves its arms in rounds; `dying` has `--trials N --seed S`.

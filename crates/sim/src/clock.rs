@@ -1,22 +1,22 @@
-//! The stopwatch: the only clock here that is not simulated. Nothing that a seed does depends on it.
+//! The stopwatch: the only clock here that is not simulated. No behaviour of a seed depends on it.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Now, on the clock of the machine and on that of this thread.
+/// The current time of the machine's clock and of this thread's CPU clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     wall: Duration,
     cpu: Duration,
 }
 
-/// How long something took.
+/// A duration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Took {
-    /// By the clock on the wall.
+    /// Wall-clock time.
     pub wall: Duration,
-    /// Of one core: what other programs take of it is not in here.
+    /// CPU time of this thread: excludes what other programs take of the core.
     pub cpu: Duration,
 }
 
@@ -32,7 +32,7 @@ impl Clock {
         Clock { wall: read(ClockId::Monotonic), cpu: read(ClockId::ThreadCPUTime) }
     }
 
-    /// Since then.
+    /// The time since the start.
     pub fn took(&self) -> Took {
         let now = Clock::start();
         Took { wall: now.wall.saturating_sub(self.wall), cpu: now.cpu.saturating_sub(self.cpu) }

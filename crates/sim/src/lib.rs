@@ -1,7 +1,7 @@
-//! Simulated lives of a disk group: everything it does, on disks that fail, held against a model.
+//! Simulated runs of a disk group: everything it does, on failing disks, checked against a model.
 //!
-//! A seed makes a machine ([`rig`]), a workload and what goes wrong; [`run_seed`] lives through it
-//! and panics at the first thing that is not as the [`model`] says. The same seed does the same,
+//! A seed determines a machine ([`rig`]), a workload and the faults; [`run_seed`] runs it
+//! and panics at the first difference from the [`model`]. The same seed does the same,
 //! event by event. The tests of `cellar-diskgroup` run some seeds; the program `sim` runs any number.
 
 pub mod model;

@@ -1,4 +1,4 @@
-//! `sim`: simulated lives of a disk group on disks that fail, as many as one likes.
+//! `sim`: simulated runs of a disk group on failing disks, any number of them.
 
 mod clock;
 mod report;

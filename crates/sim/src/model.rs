@@ -1,12 +1,12 @@
-//! The model of a file of a group: what each sector may hold. Simulated runs are checked against it.
+//! The model of a file of a group: the contents that each sector may have. Simulated runs are checked against it.
 //!
-//! Every sector written carries a stamp of file, sector and write, so that a sector that is read tells
-//! which write it came from. A write is *solid* when nothing may take it back: when it completed
+//! Every sector written carries a stamp of file, sector and write, so that a sector that is read shows
+//! which write it came from. A write is *solid* when nothing may undo it: when it completed
 //! (while nothing crashed), or when it was durable before the crash. A sector may hold any write
-//! that no later solid write replaced, or what it held before if there is no solid write at all.
+//! not replaced by a later solid write, or its previous content if there is no solid write at all.
 //!
 //! Where power cuts tear sectors, a sector may hold anything after a cut if a write to it was in flight
-//! or in a cache; what is found there first must be found from then on.
+//! or in a cache; whatever is found there first must be found from then on.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ const MAGIC: u64 = 0x5354_414d << 32;
 /// One write to a file.
 #[derive(Clone, Copy, Debug)]
 struct Write {
-    /// When it was issued; its name.
+    /// The time of its issue, which is also its id.
     id: u32,
     /// Sectors, half open.
     first: u32,
     end: u32,
-    /// What it stores: its id, or [`ZERO`].
+    /// The stamp that it stores: its id, or [`ZERO`].
     value: u32,
-    /// When it completed, or when the machine crashed under it.
+    /// When it completed, or when a crash interrupted it.
     done: u32,
     durable: bool,
 }
@@ -38,10 +38,10 @@ impl Write {
     }
 }
 
-/// A file as the model knows it.
+/// A file in the model.
 #[derive(Clone, Debug)]
 pub struct FileModel {
-    /// The model's own name for it: stamped into each sector.
+    /// The model's id for it: stamped into each sector.
     pub id: u32,
     /// The group's number for it.
     pub number: u32,
@@ -51,20 +51,20 @@ pub struct FileModel {
     pub checksums: bool,
     /// Bytes of a sector.
     pub sector: u32,
-    /// Size as its owner set it.
+    /// Size set by its owner.
     pub size: u64,
-    /// A change of size under way: size and sectors afterwards.
+    /// A change of size in progress: size and sectors afterwards.
     pub pending: Option<(u64, u32)>,
     base: Vec<u32>,
     /// Writes up to this one no longer matter for the sector.
     floor: Vec<u32>,
     writes: Vec<Write>,
-    /// Reads under way, by when they were issued.
+    /// Reads in progress, by the time of their issue.
     reads: Vec<u32>,
     crashed: u32,
     /// Whether power cuts tear sectors.
     pub tears: bool,
-    /// What torn sectors hold.
+    /// The contents of torn sectors.
     torn: BTreeMap<u32, Vec<u8>>,
 }
 
@@ -85,10 +85,10 @@ pub fn stamp(out: &mut [u8], file: u32, sector: u32, value: u32) {
     }
 }
 
-/// Which write a sector came from; an error in words if it is nobody's or another's.
+/// The write that a sector came from; an error text if it has no stamp or another place's.
 ///
 /// # Errors
-/// It is not whole, or of another place.
+/// It is not whole, or has the stamp of another place.
 pub fn value_of(bytes: &[u8], file: u32, sector: u32) -> Result<u32, String> {
     const ZEROS: [u8; 4096] = [0; 4096];
     let (words, _) = bytes.as_chunks::<8>();
@@ -101,7 +101,7 @@ pub fn value_of(bytes: &[u8], file: u32, sector: u32) -> Result<u32, String> {
     }
     let (owner, at, value) = (word(0) as u32, (word(1) >> 32) as u32, word(1) as u32);
     let first = stamp_seed(owner, at, value);
-    // Folded, not left at the first difference: that is several words at once.
+    // Folded without an early exit: that compares several words at once.
     let rest = (2u64..).zip(&words[2..]);
     let wrong =
         rest.fold(0, |wrong, (i, w)| wrong | (u64::from_le_bytes(*w) ^ (first.wrapping_add(i))));
@@ -140,12 +140,12 @@ impl FileModel {
         }
     }
 
-    /// Sectors that it has room for.
+    /// Sectors allocated to it.
     pub fn sectors(&self) -> u32 {
         self.base.len() as u32
     }
 
-    /// It has so many sectors from `now` on; new ones are zeros.
+    /// Sets the number of sectors from `now` on; new ones are zeros.
     pub fn resize(&mut self, sectors: u32, now: u32) {
         self.base.resize(sectors as usize, ZERO);
         self.floor.resize(sectors as usize, now);
@@ -188,7 +188,7 @@ impl FileModel {
         self.reads.push(issued);
     }
 
-    /// A read ended, or is not waited for any more.
+    /// A read ended, or its caller went away.
     pub fn end_read(&mut self, issued: u32) {
         self.reads.retain(|r| *r != issued);
     }
@@ -201,12 +201,12 @@ impl FileModel {
         }
     }
 
-    /// Folds durable writes that nothing competes with into the base.
+    /// Folds durable writes without competitors into the base.
     fn compact(&mut self) {
         while let Some(w) = self.writes.first().copied() {
             let rival =
                 |o: &Write| o.id != w.id && o.first < w.end && w.first < o.end && o.id < w.done;
-            // A read under way may find what was there before.
+            // A read in progress may still find the earlier content.
             let read = self.reads.iter().any(|issued| *issued < w.done);
             if !w.durable || read || self.writes.iter().any(rival) {
                 return;
@@ -220,11 +220,11 @@ impl FileModel {
         }
     }
 
-    /// Checks what a read issued at `issued` found from sector `first` on. With `pin` (nothing is
-    /// being written) what was found after a crash must be found from here on.
+    /// Checks the result of a read issued at `issued` from sector `first` on. With `pin` (no writes
+    /// in progress) what was found after a crash must be found from here on.
     ///
     /// # Errors
-    /// A sector holds what it may not hold, in words.
+    /// A sector has a content that it may not have; the text says which.
     pub fn check(
         &mut self,
         bytes: &[u8],
@@ -245,10 +245,10 @@ impl FileModel {
             };
             let floor = self.floor[at];
             let here = || near.iter().filter(move |w| w.covers(s) && w.id > floor);
-            // One that completed while the read was under way may have come after it.
+            // A write that completed during the read may have come after it.
             let solid = |w: &&Write| w.done < issued && (w.durable || w.id > self.crashed);
             let newest_solid = here().filter(solid).map(|w| w.id).max();
-            // It was under way, or not flushed, when the power went.
+            // It was in flight, or not flushed, when the power went.
             let tearable = |w: &&Write| w.id < self.crashed && !w.durable;
             let newer = |w: &&Write| newest_solid.is_none_or(|n| w.done > n);
             let torn = found == TORN && here().filter(tearable).any(|w| newer(&w));
@@ -276,7 +276,7 @@ impl FileModel {
         Ok(())
     }
 
-    /// Everything before the last crash has been looked at and is settled.
+    /// Everything before the last crash has been checked and is settled.
     pub fn settled(&mut self) {
         let crashed = self.crashed;
         self.writes.retain(|w| w.id > crashed);

@@ -84,7 +84,7 @@ pub fn text(ran: &Ran) {
     );
     for failure in &ran.failures {
         println!();
-        // All of it where one seed is run alone.
+        // Everything, if only one seed is run.
         let lines = if all.seeds == 1 { usize::MAX } else { TAIL };
         for line in failure.tail(lines) {
             println!("{line}");

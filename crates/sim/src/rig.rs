@@ -1,4 +1,4 @@
-//! A simulated machine with disks and a group on them.
+//! Simulated machine with disks and a group on them.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,24 +18,24 @@ pub struct Rig {
     pub sim: Sim,
     /// Its disks.
     pub disks: Vec<Arc<SimDisk>>,
-    /// Requests that a disk is given at once; more wait before it, as they do in production.
+    /// Requests in flight per disk; more wait, as in production.
     pub depth: Option<u32>,
 }
 
-/// What the group is to be.
+/// The shape of the group.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// How many disks.
+    /// The number of disks.
     pub disks: usize,
     /// Size of each.
     pub disk_bytes: u64,
-    /// How many copies there are of what does not say.
+    /// The default number of copies.
     pub redundancy: Redundancy,
     /// Size of an AU.
     pub au_size: u64,
     /// Logical sector of the disks and of the group.
     pub sector: u32,
-    /// Failure group of each disk; by itself where there is none.
+    /// Failure group of each disk; its own if there is none.
     pub failgroups: Vec<&'static str>,
 }
 
@@ -70,7 +70,7 @@ impl Rig {
         Rig { sim, disks, depth: None }
     }
 
-    /// Its clock, chance and tasks.
+    /// Its clock, random numbers and tasks.
     pub fn env(&self) -> SharedEnv {
         self.sim.env()
     }
@@ -80,7 +80,7 @@ impl Rig {
         self.run_for(1, future)
     }
 
-    /// Runs a future to its end, but not for more than so many hours of virtual time.
+    /// Runs a future to its end, but not for more than this many hours of virtual time.
     pub fn run_for<F: Future>(&self, hours: u64, future: F) -> Option<F::Output> {
         let env = self.env();
         self.sim.run(async move {
@@ -113,7 +113,7 @@ impl Rig {
         }
     }
 
-    /// Makes that group.
+    /// Creates that group.
     ///
     /// # Errors
     /// As [`create`].
@@ -121,7 +121,7 @@ impl Rig {
         create(&self.env(), self.spec(shape)).await
     }
 
-    /// All of its disks, as a search finds them.
+    /// All of its disks, as a discovery finds them.
     pub fn found(&self) -> Vec<FoundDisk> {
         self.found_of(&(0..self.disks.len()).collect::<Vec<_>>())
     }

@@ -1,4 +1,4 @@
-//! Seeds, one after the other, of all modes in turn.
+//! Seeds, run one after the other, with all modes in turn.
 
 use std::cell::RefCell;
 use std::io::IsTerminal;
@@ -9,32 +9,32 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::clock::{Clock, Took};
 
-/// One seed in so many runs twice, and must do the same again.
+/// One seed in this many runs twice, and must do the same both times.
 const TWICE: u64 = 100;
 
-/// What is to run.
+/// The work to run.
 #[derive(Debug)]
 pub struct Plan {
     pub modes: Vec<Mode>,
     pub load: Load,
     pub from: u64,
-    /// Of each mode.
+    /// Seeds per mode.
     pub seeds: u64,
     pub minutes: Option<u64>,
     pub failures_max: u64,
 }
 
-/// What one mode came to.
+/// The result of one mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
     pub mode: Mode,
     pub stats: Stats,
     pub took: Took,
-    /// Seeds that ran twice and did the same.
+    /// Seeds that ran twice and did the same both times.
     pub replayed: u64,
 }
 
-/// What all of them came to.
+/// The results of all modes.
 #[derive(Debug)]
 pub struct Ran {
     pub load: Load,
@@ -47,9 +47,9 @@ thread_local! {
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs all of it.
+/// Runs all seeds.
 pub fn all(plan: &Plan) -> Ran {
-    // A panic is a finding and is told at the end, with what went before it.
+    // A panic is a finding, reported at the end with the history before it.
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(|l| format!("{}:{}", l.file(), l.line()));
         PLACE.with(|last| *last.borrow_mut() = place);
@@ -120,7 +120,7 @@ fn differs(
     Box::new(Failure { mode, seed, load, message, history: Vec::new(), stats: Stats::default() })
 }
 
-/// A bar on a terminal, nothing elsewhere.
+/// A progress bar on a terminal, nothing elsewhere.
 fn bar(plan: &Plan) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -3,8 +3,8 @@
 //! `cargo bench -p cellar-wait --bench wait_cost [-- ROUNDS]`
 //!
 //! Also the accounting alone, with a clock that costs nothing: add two readings of any clock to
-//! have the cost of a wait timed by it. The counter of cycles itself is in `cellar_io`: reading
-//! it needs `unsafe` code, which this crate has none of.
+//! get the cost of a wait timed by it. The cycle counter itself is in `cellar_io`: reading
+//! it needs `unsafe` code, which this crate does not contain.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,6 +1,6 @@
-//! cp: a file into, out of, between or within groups. The target appears whole or not at all, also
-//! after kill -9: in a group as a file without a name that gets its name at the end, elsewhere as
-//! a temporary file beside the target that is renamed over it.
+//! cp: a file into, out of, between or within groups. The target appears wholly or not at all, even
+//! after kill -9: in a group as an unnamed file that gets its name at the end, elsewhere as
+//! a temporary file next to the target that is renamed over it.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -20,11 +20,11 @@ use super::super::output::{self, Format};
 use super::super::progress::Progress;
 use super::{Show, Spot, spot};
 
-/// One read and one write.
+/// Bytes of one read and one write.
 const STEP: u64 = 1 << 20;
-/// Steps under way: they bound the memory.
+/// Steps in flight: they bound the memory.
 const IN_FLIGHT: usize = 32;
-/// Files of a group are read and written in these.
+/// The unit for reading and writing files of a group.
 const BLOCK: usize = 4096;
 
 /// Arguments of `cp`.
@@ -38,13 +38,13 @@ pub struct Cp {
     target: String,
 }
 
-/// Where bytes come from.
+/// The source of the bytes.
 enum Reader {
     Local(Arc<fs::File>, PathBuf),
     Group(File),
 }
 
-/// Where they go.
+/// The destination.
 enum Writer {
     Local(Arc<fs::File>, PathBuf),
     Group(File),
@@ -90,7 +90,7 @@ pub async fn run(args: &Cp, database: &Database, place: &Place, show: Show) -> R
     ))
 }
 
-/// A target without the template that it names, as in `+DATA(t)/f`; and that template.
+/// A target without its template, as in `+DATA(t)/f`; and that template.
 fn template_of(target: &str) -> (String, Option<String>) {
     let (head, rest) = match target.split_once('/') {
         Some((head, rest)) => (head, format!("/{rest}")),
@@ -105,7 +105,7 @@ fn template_of(target: &str) -> (String, Option<String>) {
     }
 }
 
-/// The source, its size, and what a copy of it in a group is to be.
+/// The source, its size, and the properties of a copy in a group.
 fn open_source(source: &str, database: &Database) -> Result<(Reader, u64, FileSpec), Fault> {
     if source.starts_with('+') {
         let spot = spot(database, source)?;
@@ -149,14 +149,14 @@ fn open_source(source: &str, database: &Database) -> Result<(Reader, u64, FileSp
     Ok((Reader::Local(Arc::new(file), path), metadata.len(), spec))
 }
 
-/// What to do with a directory.
+/// The action for a directory.
 const A_FILE: &str = "name a file of it: ";
 
 fn directory(source: &str, next: NextStep) -> Fault {
     Fault::usage(format!("\"{source}\" is a directory; cp copies one file at a time")).hint(next)
 }
 
-/// A copy under way.
+/// A copy in progress.
 struct Job<'a> {
     reader: Arc<Reader>,
     size: u64,
@@ -196,7 +196,7 @@ async fn into_group(
         database.inner.tables().external_files().check_replaceable(group.name(), &path)?;
     }
     let file = group.create_file(spec).await?.for_session(database.session.waits());
-    // All room first: a copy that does not fit fails before a byte is copied.
+    // Allocates all space first: a copy that does not fit fails before a byte is copied.
     file.set_size(job.size).await?;
     stream(job, Writer::Group(file.clone())).await?;
     file.flush(Io::COMMIT).await?;
@@ -213,7 +213,7 @@ async fn into_local(job: &Job<'_>, target: &Path, name: &str) -> Result<String, 
         )));
     }
     let target = if target.is_dir() { target.join(name) } else { target.to_owned() };
-    // Behind a link the file is replaced, not the link.
+    // If the target is a link, the linked file is replaced, not the link.
     let target = fs::canonicalize(&target).unwrap_or(target);
     let old = fs::metadata(&target).ok();
     if old.as_ref().is_some_and(|m| !m.is_file()) {
@@ -232,7 +232,7 @@ async fn into_local(job: &Job<'_>, target: &Path, name: &str) -> Result<String, 
     let temporary = parent.join(format!(".cellar-cp-{:016x}", job.place.env.random()));
     let done = write_local(job, &temporary, &target, &parent, old.as_ref()).await;
     if done.is_err() {
-        // The first failure is the one reported; a file that was never made needs no removal.
+        // The first failure is reported; a file that was never created needs no removal.
         let _ = fs::remove_file(&temporary);
     }
     done.map(|()| target.to_string_lossy().into_owned())
@@ -265,7 +265,7 @@ async fn write_local(
     .await
 }
 
-/// Takes all room now, so that a full file system is found before a byte is copied.
+/// Allocates all space now, so that a full file system is found before a byte is copied.
 fn make_room(file: &fs::File, size: u64) -> std::io::Result<()> {
     if size == 0 {
         return Ok(());
@@ -277,7 +277,7 @@ fn make_room(file: &fs::File, size: u64) -> std::io::Result<()> {
     }
 }
 
-/// Copies all bytes, many steps at once.
+/// Copies all bytes, with many steps in flight.
 async fn stream(job: &Job<'_>, writer: Writer) -> Result<(), Fault> {
     let writer = Arc::new(writer);
     let (mut at, mut done) = (0, 0);
@@ -323,7 +323,7 @@ async fn step(reader: Arc<Reader>, writer: Arc<Writer>, at: u64, length: u64) ->
             .await?
         }
     };
-    // Behind the end of the file a copy has zeros, whatever the source has there.
+    // Past the end of the file a copy has zeros, whatever the source has there.
     buffer[length..].fill(0);
     match &*writer {
         Writer::Group(file) => {
@@ -342,7 +342,7 @@ async fn step(reader: Arc<Reader>, writer: Arc<Writer>, at: u64, length: u64) ->
     Ok(())
 }
 
-/// Calls of the file system may block: they get a thread of their own.
+/// File system calls may block: they get a separate thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {

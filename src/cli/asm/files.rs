@@ -38,7 +38,7 @@ pub struct Du {
     path: Option<String>,
 }
 
-/// The types `find --type` knows.
+/// The types supported by `find --type`.
 const TYPES: [&str; 7] =
     ["datafile", "onlinelog", "archivelog", "tempfile", "controlfile", "parameterfile", "dumpset"];
 
@@ -80,7 +80,7 @@ pub struct Rm {
     paths: Vec<String>,
 }
 
-/// What a path or pattern names; an error if it names nothing.
+/// The objects matched by a path or pattern; an error if there are none.
 fn named(spot: &Spot) -> Result<Vec<Listed>, Fault> {
     let found = spot.mounted.group.list(&spot.path, false);
     if found.is_empty() {
@@ -130,7 +130,7 @@ pub fn ls(args: &Ls, database: &Database, show: Show) -> Result<(), Fault> {
         let slash = if entry.file.is_none() { "/" } else { "" };
         let name = match args.absolute {
             true => spot.name_of(&entry.path),
-            // A pattern may match in several directories: then the path tells them apart.
+            // A pattern may match in several directories: then the paths distinguish the files.
             false if is_pattern(&spot.path) && spot.path.contains('/') => entry.path.clone(),
             false => last(&entry.path).to_owned(),
         };
@@ -184,11 +184,11 @@ fn row(args: &Ls, info: Option<(&FileInfo, bool)>, name: String) -> Vec<Cell> {
     row
 }
 
-/// Room.
+/// Space usage.
 pub fn du(args: &Du, database: &Database, show: Show) -> Result<(), Fault> {
     let (mut used, mut mirrored) = (0u64, 0u64);
     let mut add = |group: &Group, list: &[Listed]| {
-        // A file with two names takes its room once.
+        // The space of a file with two names is counted once.
         let numbers: BTreeSet<u32> = list.iter().filter_map(|l| l.file).collect();
         for info in group.files().iter().filter(|f| numbers.contains(&f.number)) {
             used += info.space / u64::from(info.attributes.copies.max(1));
@@ -270,7 +270,7 @@ pub async fn mkdir(args: &Mkdir, database: &Database) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Deletes files, and directories if asked. Everything is looked at before anything is deleted.
+/// Deletes files, and directories if requested. Everything is checked before anything is deleted.
 pub async fn rm(args: &Rm, database: &Database) -> Result<(), Fault> {
     let mut doomed: Vec<(Spot, Vec<Listed>)> = Vec::new();
     let files = database.inner.tables().external_files();
@@ -309,7 +309,7 @@ pub async fn rm(args: &Rm, database: &Database) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What a table reads is dropped by SQL, which is a command here.
+/// Files of a table are dropped by SQL, by a command shown here.
 fn without(error: Error, files: &ExternalFiles, spot: &Spot, path: &str) -> Error {
     let Some(table) = files.reader_of(spot.mounted.group.name(), path) else {
         return error;

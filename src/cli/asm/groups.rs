@@ -1,4 +1,4 @@
-//! lsdg, lsdsk, lsattr: what groups and disks say of themselves.
+//! lsdg, lsdsk, lsattr: properties of groups and disks.
 
 use cellar_diskgroup::{DiskInfo, GroupInfo};
 use cellar_instance::health::{outlook, reasons};
@@ -48,7 +48,7 @@ pub struct Lsdsk {
 }
 
 impl Lsdsk {
-    /// The group that is meant, if one is.
+    /// The requested group, if any.
     pub fn group(&self) -> Option<&str> {
         self.group.as_deref()
     }
@@ -113,7 +113,7 @@ pub fn lsdg(args: &Lsdg, database: &Database, show: Show) -> Result<(), Fault> {
     }
     if show.format == Format::Table {
         output::text(&table.text(show.header))?;
-        // Who has no header reads rows alone.
+        // Without a header only rows are wanted.
         return if show.header { output::text(&remarks) } else { Ok(()) };
     }
     let mut rows = table.json();
@@ -127,7 +127,7 @@ pub fn lsdg(args: &Lsdg, database: &Database, show: Show) -> Result<(), Fault> {
     output::json(&rows)
 }
 
-/// What really can be written, and what the loss of a failure group leaves standing.
+/// The space that can really be written, and what remains after the loss of a failure group.
 fn honest(info: &GroupInfo, survives: &str, safe: &str) -> String {
     let now = show_room(info.writable_mb);
     let mut out = format!("{}: {now} can be written now", info.name);
@@ -184,7 +184,7 @@ pub fn lsdsk(args: &Lsdsk, database: &Database, show: Show) -> Result<(), Fault>
         return Err(Error::new(15054, text).hint(hint).into());
     }
     table.print(show.format, show.header)?;
-    // Whoever leaves the header out reads columns, and nothing else.
+    // Without a header only columns are wanted.
     match show.header && show.format == Format::Table {
         true => output::text(&remarks),
         false => Ok(()),
@@ -197,12 +197,12 @@ pub fn is_meant(pattern: &str, disk: &DiskInfo) -> bool {
         || disk.path.as_deref().is_some_and(|path| matches(pattern, path))
 }
 
-/// Whether `disk` is the one of that name or path.
+/// Whether `disk` has that name or path.
 pub fn is_named(wanted: &str, disk: &DiskInfo) -> bool {
     disk.name.eq_ignore_ascii_case(wanted) || disk.path.as_deref() == Some(wanted)
 }
 
-/// What is asked for, one behind the other.
+/// The requested tables, one after another.
 fn columns(args: &Lsdsk) -> Vec<&'static str> {
     let mut columns = Vec::new();
     if args.states {

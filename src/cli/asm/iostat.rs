@@ -1,4 +1,4 @@
-//! iostat: the I/O of the disks of groups, and of the devices below.
+//! iostat: the I/O of the disks of groups, and of the underlying devices.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -75,9 +75,9 @@ pub async fn run(
     }
 }
 
-/// Waits; false when the user wants an end. Then the groups are still dismounted in order.
+/// Waits; false when the user asks for an end. Then the groups are still dismounted cleanly.
 async fn wait(place: &Place, pause: Duration) -> bool {
-    // In another process's service ^C is not for us: that process ends when its output fails.
+    // When serving another process ^C is not for us: that process ends when its output fails.
     if output::is_remote() {
         place.env.sleep(pause).await;
         return true;
@@ -88,7 +88,7 @@ async fn wait(place: &Place, pause: Duration) -> bool {
     }
 }
 
-/// A disk at one moment.
+/// A disk's counters at one moment.
 struct Seen {
     group: String,
     disk: String,
@@ -114,7 +114,7 @@ fn look(args: &Iostat, database: &Database) -> Result<Vec<Seen>, Fault> {
     Ok(all)
 }
 
-/// The same disk as it was.
+/// The earlier counters of the same disk.
 fn earlier<'a>(before: &'a [Seen], now: &Seen) -> Option<&'a Seen> {
     before.iter().find(|b| b.group == now.group && b.disk == now.disk)
 }
@@ -145,8 +145,8 @@ fn counts(args: &Iostat, now: &[Seen], before: &[Seen]) -> Table {
     table
 }
 
-/// Histogram of what was sent since the mount (or since `before`, with an interval), and mean
-/// sizes above and below the kernel between the two looks.
+/// Histogram of the requests since the mount (or since `before`, with an interval), and mean
+/// sizes above and below the kernel between the two samples.
 fn sizes(now: &[Seen], before: &[Seen], since: bool, show: Show) -> Result<(), Fault> {
     let mut sent = Table::new(&["Group_Name", "Dsk_Name", "Op", "From_KB", "Requests"]);
     let columns = ["Group_Name", "Dsk_Name", "Op", "Sent_KB", "Device_got_KB", "Device_max_KB"];
@@ -214,14 +214,14 @@ fn kilobytes(power: usize) -> String {
     }
 }
 
-/// KB a request between two looks at requests and bytes; none without requests.
+/// KB per request between two samples of requests and bytes; none without requests.
 fn mean(new: (u64, u64), old: (u64, u64)) -> Option<f64> {
     let requests = new.0.saturating_sub(old.0);
     let bytes = new.1.saturating_sub(old.1);
     (requests > 0).then(|| bytes as f64 / 1024.0 / requests as f64)
 }
 
-/// What the kernel counts for a block device.
+/// The kernel's counters of a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DeviceCounts {
     /// Requests and bytes, of reads and of writes.
@@ -231,7 +231,7 @@ struct DeviceCounts {
 }
 
 impl DeviceCounts {
-    /// Of the block device at `path`, or of that below the file there.
+    /// For the block device at `path`, or the one below the file there.
     fn of(path: &Path) -> Option<DeviceCounts> {
         let metadata = std::fs::metadata(path).ok()?;
         let number = match metadata.file_type().is_block_device() {

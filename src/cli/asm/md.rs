@@ -15,7 +15,7 @@ use crate::cli::database::Database;
 use crate::cli::fault::Fault;
 use crate::cli::output::{self, Format};
 
-/// The version of the file.
+/// The version of the file format.
 const VERSION: u32 = 1;
 
 /// Arguments of `md_backup`.
@@ -122,7 +122,7 @@ fn absolute(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
 }
 
-/// Writes what the groups are to a file.
+/// Writes the definitions of the groups to a file.
 pub fn backup(args: &MdBackup, database: &Database, show: Show) -> Result<(), Fault> {
     if args.group.is_none()
         && let Some(error) = database.inner.storage().groups().not_mounted().into_iter().next()
@@ -140,7 +140,7 @@ pub fn backup(args: &MdBackup, database: &Database, show: Show) -> Result<(), Fa
     let all = Backup { cellar_md_backup: VERSION, groups };
     let text = serde_json::to_string_pretty(&all)
         .map_err(|e| Fault::failed(format!("CELLAR-00600: a backup as JSON: {e}")))?;
-    // Whole or not at all.
+    // Wholly or not at all.
     let new = PathBuf::from(format!("{}.{}.new", path.display(), std::process::id()));
     let written = std::fs::File::create_new(&new).and_then(|mut file| {
         std::io::Write::write_all(&mut file, text.as_bytes())?;
@@ -177,7 +177,7 @@ fn read(path: &Path) -> Result<Backup, Fault> {
     }
 }
 
-/// Makes groups as they were, or what belongs to them.
+/// Recreates groups, or their attributes, templates and directories.
 pub async fn restore(args: &MdRestore, database: &Database) -> Result<(), Fault> {
     let backup = read(&output::path(&args.file))?;
     let renamed = renamed(&args.newdg)?;
@@ -241,7 +241,7 @@ fn request(old: &BackedUp, name: &str) -> Result<GroupRequest, Fault> {
     Ok(GroupRequest { name: name.to_owned(), redundancy, attributes, disks })
 }
 
-/// Attributes, templates and directories, where they are not so already.
+/// Attributes, templates and directories, unless they already are so.
 async fn fill(group: &Group, old: &BackedUp) -> Result<(), Fault> {
     let now = group.attributes();
     for (name, value) in &old.attributes {
@@ -254,7 +254,7 @@ async fn fill(group: &Group, old: &BackedUp) -> Result<(), Fault> {
     let now = group.templates();
     for template in &old.templates {
         let is = now.iter().find(|t| t.name == template.name);
-        // One that says nothing of its own follows the group's defaults.
+        // A template without its own setting follows the group's defaults.
         let same = |t: &Template| {
             t.protection.name() == template.redundancy
                 && (t.striping == Striping::Fine) == template.fine

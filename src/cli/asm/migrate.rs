@@ -1,4 +1,4 @@
-//! `cellar asm migrate`: moves the data of some disks to others, online; says first how long that takes.
+//! `cellar asm migrate`: moves the data of some disks to others, online; first shows how long that takes.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -55,13 +55,13 @@ pub struct Migrate {
 }
 
 impl Migrate {
-    /// Whether nothing at all is written.
+    /// Whether the command is read-only.
     pub fn only_looks(&self) -> bool {
         self.plan && self.no_probe
     }
 }
 
-/// A time as it was typed.
+/// A duration as typed.
 #[derive(Clone, Debug)]
 struct Within {
     text: String,
@@ -92,7 +92,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "allowed: 0.1 to 3600 seconds".to_owned())
 }
 
-/// What is wanted, in terms of the group.
+/// The request, in terms of the group.
 struct Wanted {
     mounted: Mounted,
     from: Vec<DiskInfo>,
@@ -221,7 +221,7 @@ fn wanted(args: &Migrate, database: &Database) -> Result<Wanted, Fault> {
     Ok(Wanted { mounted, from, stay, request })
 }
 
-/// Refuses members as targets that cannot take anything, and a pattern that names disks of the group
+/// Refuses targets that are members and cannot take anything, and patterns that match both disks of the group
 /// and others.
 fn check_stay(target: &str, members: &[DiskInfo], database: &Database) -> Result<(), Fault> {
     let on_disk = match target.contains(['*', '?']) {
@@ -247,7 +247,7 @@ fn check_stay(target: &str, members: &[DiskInfo], database: &Database) -> Result
     Ok(())
 }
 
-/// What is told of it.
+/// The report of it.
 struct Proposal<'a> {
     args: &'a Migrate,
     database: &'a Database,
@@ -303,7 +303,7 @@ impl Proposal<'_> {
         .collect()
     }
 
-    /// The disks that were named as targets: those that join, then those that stay.
+    /// The disks named as targets: those that join, then those that stay.
     fn targets(&self) -> Vec<(String, u64)> {
         let mut all = self.joining();
         all.extend(self.wanted.stay.iter().map(|d| (d.name.clone(), d.bytes)));
@@ -498,7 +498,7 @@ impl Proposal<'_> {
     }
 }
 
-/// Does it, and stays until the old disks may be unplugged.
+/// Carries it out, and waits until the old disks may be unplugged.
 async fn do_it(told: &Proposal<'_>, place: &Place, show: Show) -> Result<(), Fault> {
     let (database, mounted) = (told.database, &told.wanted.mounted);
     let quiet = show.format == Format::Json;
@@ -517,7 +517,7 @@ async fn do_it(told: &Proposal<'_>, place: &Place, show: Show) -> Result<(), Fau
     let took = place.env.now().since(moving);
     let mut former: Vec<(String, String)> = Vec::new();
     for disk in &told.wanted.from {
-        // Somebody may have stopped it, or taken it back: then it holds what it held.
+        // Somebody may have stopped or cancelled it: then the disk still has its data.
         let still = || mounted.group.disks().into_iter().find(|d| d.number == disk.number);
         while let Some(now) = still().filter(|now| now.name == disk.name) {
             work::check_leaving(mounted, &disk.name, now.status).await?;

@@ -52,18 +52,18 @@ pub struct Args {
 }
 
 impl Args {
-    /// The directory the command is about, and whether it only looks: who looks leaves no disk out
-    /// and finishes no work that a crash cut off.
+    /// The command's directory, and whether it is read-only: a read-only command takes no disk out
+    /// of service and does not finish interrupted work.
     ///
     /// # Errors
-    /// Wrong usage: also of what follows the directory, before anything is touched.
+    /// Wrong usage, including the words after the directory, before anything is touched.
     pub fn target(&self) -> Result<(PathBuf, bool), Fault> {
         if let Some(given) = self.prompts() {
             return Ok((dir::resolve(given)?, false));
         }
         let (given, asm) = parse(&self.words)?;
         let only_looks = match &asm.command {
-            // Who waits for a rebalance must let it go on.
+            // A command that waits for a rebalance must let it continue.
             Command::Lsdsk(args) => args.wait.is_none(),
             Command::Lsdg(_)
             | Command::Lsattr(_)
@@ -98,7 +98,7 @@ impl Args {
         Ok((dir::resolve(given)?, only_looks))
     }
 
-    /// Where there is a directory and no command, that directory if it was given: commands are typed then.
+    /// If there is a directory and no command, that directory if it was given: commands are typed then.
     fn prompts(&self) -> Option<Option<PathBuf>> {
         let default = has_default();
         let (given, rest) = split(&self.words, default, &|word| Path::new(word).is_dir());
@@ -269,7 +269,7 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
     one(asm, args.format, &args.words.join(" "), database, place).await
 }
 
-/// Commands that are typed, for a database that another process has; the exit code.
+/// Typed commands, for a database that another process has open; returns the exit code.
 ///
 /// # Errors
 /// The terminal cannot be read, or the other process went away.
@@ -280,7 +280,7 @@ pub fn run_there(
     prompt::run_there(args.format, client)
 }
 
-/// Runs one command, which was written as `statement`.
+/// Runs one command, typed as `statement`.
 async fn one(
     asm: Asm,
     format: Option<Format>,
@@ -328,7 +328,7 @@ async fn one(
     }
 }
 
-/// The words behind the directory.
+/// The words after the directory.
 fn parsed(words: &[String]) -> Result<Asm, clap::Error> {
     Asm::try_parse_from(std::iter::once("cellar asm").chain(words.iter().map(String::as_str)))
 }
@@ -337,7 +337,7 @@ fn parse(words: &[String]) -> Result<(Option<PathBuf>, Asm), Fault> {
     let (given, rest) = split(words, has_default(), &|word| Path::new(word).is_dir());
     match parsed(rest) {
         Ok(asm) => Ok((given, asm)),
-        // Asked for help: told on stdout, and then there is nothing more to do.
+        // Help was requested: it is printed on stdout, and there is nothing more to do.
         Err(error) if !error.use_stderr() => {
             output::text(&output::fold_help(&error.to_string()))?;
             Err(Fault::Closed)
@@ -346,8 +346,8 @@ fn parse(words: &[String]) -> Result<(Option<PathBuf>, Asm), Fault> {
     }
 }
 
-/// DIR may be left out where the first word is a command; or where there is a `default`, and the word
-/// is no directory: then it is a command spelt wrong, and told so.
+/// DIR may be left out if the first word is a command; or if there is a `default`, and the word
+/// is not a directory: then it is reported as a misspelt command.
 fn split<'a>(
     words: &'a [String],
     default: bool,
@@ -374,7 +374,7 @@ struct Spot {
 }
 
 impl Spot {
-    /// As people write it.
+    /// In the form that users write.
     fn name_of(&self, path: &str) -> String {
         format!("+{}/{path}", self.mounted.group.name())
     }

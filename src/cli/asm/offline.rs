@@ -1,4 +1,4 @@
-//! offline, online, replace: disks that leave for a while, and come back or are replaced.
+//! offline, online, replace: disks that leave temporarily, and return or are replaced.
 
 use cellar_diskgroup::{OfflineDisk, parse_repair_time};
 use cellar_instance::{Error, NextStep};
@@ -88,7 +88,7 @@ impl Which {
     }
 }
 
-/// The one group that is meant.
+/// The one group in question.
 fn one(database: &Database, group: Option<&str>) -> Result<Mounted, Fault> {
     let mut groups = chosen(database, group)?;
     match (groups.len(), groups.pop()) {
@@ -97,7 +97,7 @@ fn one(database: &Database, group: Option<&str>) -> Result<Mounted, Fault> {
     }
 }
 
-/// A time such as 30m or 3.6h, in seconds.
+/// A duration such as 30m or 3.6h, in seconds.
 fn time(text: &str) -> Result<u32, Fault> {
     let time = parse_repair_time(text).map(|time| time.as_secs()).filter(|s| *s >= 60);
     time.and_then(|seconds| u32::try_from(seconds).ok()).ok_or_else(|| {
@@ -130,7 +130,7 @@ pub async fn offline(args: &Offline, database: &Database, show: Show) -> Result<
     tell(show, &table, &words)
 }
 
-/// What becomes of a disk that is away, in words.
+/// The future of a disk that is away, in words.
 fn away_words(disk: &OfflineDisk) -> String {
     let fate = match &disk.stuck {
         Some(why) => format!("not dropped by itself, as {why}"),
@@ -164,7 +164,7 @@ pub async fn online(
     returned((database, &mounted), &names, args.wait, place, show).await
 }
 
-/// Puts another disk in the place of one that is gone.
+/// Replaces a disk that is gone with another.
 pub async fn replace(
     args: &Replace,
     database: &Database,

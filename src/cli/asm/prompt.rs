@@ -1,4 +1,4 @@
-//! The prompt of `cellar asm DIR`: one command of ASMCMD's words a line.
+//! The prompt of `cellar asm DIR`: one ASMCMD command a line.
 
 use std::io::{BufRead, BufReader, IsTerminal};
 
@@ -13,7 +13,7 @@ use super::super::output;
 use super::{Asm, parsed};
 use crate::cli::output::Format;
 
-/// Where lines come from.
+/// The source of lines.
 enum Lines {
     Terminal(Box<DefaultEditor>),
     File(std::io::Lines<BufReader<std::io::Stdin>>),
@@ -29,7 +29,7 @@ impl Lines {
         Ok(Lines::Terminal(Box::new(editor)))
     }
 
-    /// The words of the next line that has any; `None` at the end.
+    /// The words of the next non-empty line; `None` at the end.
     fn next(&mut self) -> Result<Option<Vec<String>>, Fault> {
         loop {
             let line = match self {
@@ -39,7 +39,7 @@ impl Lines {
                 },
                 Lines::Terminal(editor) => match editor.readline("ASMCMD> ") {
                     Ok(line) => {
-                        // A line that cannot be kept is no reason to stop.
+                        // Failing to keep a line is no reason to stop.
                         let _ = editor.add_history_entry(&line);
                         line
                     }
@@ -61,7 +61,7 @@ impl Lines {
         }
     }
 
-    /// Tells what went wrong, and goes on where somebody can type another line.
+    /// Reports an error, and continues if a user can type another line.
     fn told(&self, result: Result<(), Fault>) -> Result<(), Fault> {
         match (result, self) {
             (Err(Fault::Closed), _) => Err(Fault::Closed),
@@ -74,7 +74,7 @@ impl Lines {
     }
 }
 
-/// What a line asks for; `None`: only for help, which was given.
+/// The command on a line; `None` if it only asked for help, which was given.
 fn command(words: &[String]) -> Result<Option<Asm>, Fault> {
     match parsed(words) {
         Err(help) if !help.use_stderr() => {
@@ -86,7 +86,7 @@ fn command(words: &[String]) -> Result<Option<Asm>, Fault> {
     }
 }
 
-/// Runs what is typed until the user leaves, or the input ends. From a file or a pipe the first command
+/// Runs typed commands until the user leaves, or the input ends. From a file or a pipe the first command
 /// that fails ends it.
 ///
 /// # Errors
@@ -105,7 +105,7 @@ pub async fn run(format: Option<Format>, database: &Database, place: &Place) -> 
     Ok(())
 }
 
-/// The same over a database that another process has: each command is sent there. Gives the exit code.
+/// The same for a database that another process has open: each command is sent there. Returns the exit code.
 ///
 /// # Errors
 /// The terminal cannot be read, or the other process went away.
@@ -119,7 +119,7 @@ pub fn run_there(format: Option<Format>, client: &mut Client) -> Result<u8, Faul
                 if let Some(format) = format {
                     all.extend(["--format".to_owned(), format.name().to_owned()]);
                 }
-                // Who answers has the directory open, whatever it is called here.
+                // The answering process has the directory open, whatever its name is here.
                 all.push(".".to_owned());
                 all.extend(words);
                 forward(client, all)?

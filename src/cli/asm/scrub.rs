@@ -42,7 +42,7 @@ pub struct Scrub {
     wait: bool,
 }
 
-/// Scrubs groups, or stops that.
+/// Scrubs groups, or stops scrubs.
 pub async fn scrub(
     args: &Scrub,
     database: &Database,
@@ -113,7 +113,7 @@ pub async fn scrub(
     if well { Ok(()) } else { Err(Fault::NotWell) }
 }
 
-/// Which groups, and what of them.
+/// The groups to scrub, and the part of them.
 fn target(args: &Scrub, database: &Database) -> Result<(Vec<Mounted>, ScrubScope), Fault> {
     if let Some(file) = &args.file {
         let spot = spot(database, file)?;

@@ -1,4 +1,4 @@
-//! mkdg, dropdg, mount, umount, setattr, lsct, lsof: ASMCMD's words for what statements do.
+//! mkdg, dropdg, mount, umount, setattr, lsct, lsof: ASMCMD's commands for SQL statements.
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ pub struct Lsct {
     pattern: Option<String>,
 }
 
-/// Carries out a command and tells what it told.
+/// Carries out a command and shows its messages.
 async fn run(database: &Database, command: Command) -> Result<(), Fault> {
     let administrator = Administrator::new(Arc::clone(&database.inner), database.session.clone());
     let reply = administrator.run(command).await?;
@@ -112,7 +112,7 @@ fn group(name: &str) -> Result<String, Fault> {
 pub async fn mkdg(args: &Mkdg, database: &Database) -> Result<(), Fault> {
     let disk = |path: &String| {
         let path = match path.contains(['*', '?']) {
-            // A pattern is matched there; where it begins is a matter of who typed it.
+            // The pattern is matched by the instance; its base directory is the user's.
             true => output::path(std::path::Path::new(path)),
             false => std::path::absolute(output::path(std::path::Path::new(path)))?,
         };
@@ -185,7 +185,7 @@ pub async fn setattr(args: &Setattr, database: &Database) -> Result<(), Fault> {
     run(database, Command::AlterDiskgroup { groups, action }).await
 }
 
-/// Who works with the groups now: the sessions of this instance.
+/// The current users of the groups: the sessions of this instance.
 pub fn lsct(args: &Lsct, database: &Database, show: Show) -> Result<(), Fault> {
     let mut table = Table::new(&[
         "DB_Name",
@@ -212,7 +212,7 @@ pub fn lsct(args: &Lsct, database: &Database, show: Show) -> Result<(), Fault> {
     table.print(show.format, show.header)
 }
 
-/// What a database is called: its directory.
+/// The name of a database: its directory.
 fn name_of(database: &Database) -> String {
     let dir = database.inner.directory().path();
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
@@ -220,7 +220,7 @@ fn name_of(database: &Database) -> String {
     name.into_owned()
 }
 
-/// Files that somebody has open in this instance.
+/// Files that are open in this instance.
 pub fn lsof(args: &Lsof, database: &Database, show: Show) -> Result<(), Fault> {
     let mut table = Table::new(&["DB_Name", "Instance_Name", "Path"]);
     let name = name_of(database);

@@ -5,17 +5,17 @@ use serde_json::{Map, Value};
 use super::super::fault::Fault;
 use super::super::output::{self, Format};
 
-/// What stands before the rest of a line that was too long.
+/// The prefix of the rest of a line that was too long.
 const INDENT: &str = "    ";
 
 /// A value of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Words.
+    /// Text.
     Text(String),
     /// A count or a size.
     Number(i64),
-    /// A measured figure, shown with three decimals.
+    /// A measured value, shown with three decimals.
     Real(f64),
     /// Not known here.
     Unknown,
@@ -83,7 +83,7 @@ impl Cell {
     }
 }
 
-/// Rows under named columns.
+/// A table with named columns.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<&'static str>,
@@ -113,8 +113,8 @@ impl Table {
         self.rows.iter().map(object).collect()
     }
 
-    /// Lines with a header; figures to the right. What does not fit on a line goes on on the next, or,
-    /// where there is no header and a program reads, makes the line longer.
+    /// Lines with a header; numbers right-aligned. Text that does not fit on a line continues on the next, or,
+    /// without a header, for programs, makes the line longer.
     pub fn text(&self, header: bool) -> String {
         let width = if header { output::width() } else { usize::MAX };
         let cells: Vec<Vec<String>> =
@@ -142,7 +142,7 @@ impl Table {
         out
     }
 
-    /// Tells people the same in `words`; whoever reads rows gets rows.
+    /// Shows people `words` instead; programs get the rows.
     ///
     /// # Errors
     /// The reader went away.
@@ -160,7 +160,7 @@ impl Table {
     pub fn print(&self, format: Format, header: bool) -> Result<(), Fault> {
         match format {
             Format::Json => output::json(&self.json()),
-            // One column needs no heading: so does ASMCMD.
+            // One column needs no heading, as in ASMCMD.
             Format::Table => output::text(&self.text(header && self.columns.len() > 1)),
         }
     }
@@ -171,7 +171,7 @@ fn line(out: &mut String, cells: &[String], widths: &[usize], right: &[bool], wi
     let mut used = 0;
     for (at, cell) in cells.iter().enumerate() {
         let gap = if used == 0 { 0 } else { 2 };
-        // The last column of text may be as long as it is, as a path is.
+        // The last text column may have any width, as for paths.
         if used > 0 && used + gap + widths[at] > width_max {
             out.push_str(current.trim_end());
             out.push('\n');

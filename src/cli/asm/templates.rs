@@ -119,7 +119,7 @@ pub fn lstmpl(args: &Lstmpl, database: &Database, show: Show) -> Result<(), Faul
     }
 }
 
-/// Makes a template, or changes one.
+/// Creates a template, or changes one.
 pub async fn set(change: TemplateChange, args: &Settmpl, database: &Database) -> Result<(), Fault> {
     let wrong = |text: &str| Fault::usage(format!("\"{text}\" is no size; --unit takes 4K or 8K"));
     let size = |text: &str| cellar_storage::size::parse(text).ok_or_else(|| wrong(text));

@@ -1,4 +1,4 @@
-//! lsop, rebal, lsdsk --wait: work under way in groups, and waiting for it.
+//! lsop, rebal, lsdsk --wait: work in progress in groups, and waiting for it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -36,9 +36,9 @@ pub struct Rebal {
     wait: bool,
 }
 
-/// How long the rate of work under way is measured.
+/// The time over which the rate of work in progress is measured.
 const MEASURE: Duration = Duration::from_millis(500);
-/// How long the label of a disk that has left may take to say so.
+/// The time allowed for the label of a disk that has left to say so.
 const LABEL: Duration = Duration::from_secs(10);
 
 /// Long work: resync after a crash, rebalance.
@@ -88,7 +88,7 @@ pub async fn lsop(database: &Database, place: &Place, show: Show) -> Result<(), 
             table.push(row(name, "SCRUB", state, None, aus, rate));
         }
         if let Some(now) = now {
-            // What its own clock has measured is better than half a second of ours.
+            // Its own measurement is better than half a second of ours.
             let since = operation.map_or(0, |before| now.done.saturating_sub(before.done));
             let rate = if now.rate > 0 { Some(now.rate as f64) } else { rate(since as f64) };
             if now.passes.is_empty() {
@@ -113,7 +113,7 @@ fn look(mounted: &Mounted) -> (u64, Option<Operation>) {
     (mounted.group.resync().bytes_left, mounted.group.operation())
 }
 
-/// AUs a minute, from those that were done while we looked; nothing if none was.
+/// AUs a minute, from those done between our samples; nothing if there were none.
 fn rate(aus: f64) -> Option<f64> {
     (aus > 0.0).then(|| aus / MEASURE.as_secs_f64() * 60.0)
 }
@@ -127,7 +127,7 @@ fn row(
     rate: Option<f64>,
 ) -> Vec<Cell> {
     let minutes = rate.map(|rate| (work.saturating_sub(sofar) as f64 / rate).ceil() as u64);
-    // Until it is planned nobody knows how much it is.
+    // Until it is planned, the amount is unknown.
     let planned = work > 0;
     vec![
         group.into(),
@@ -189,7 +189,7 @@ pub async fn rebal(
     table.tell(show.format, show.header, &words)
 }
 
-/// Waits until a group is rebalanced, or why it does not go on is known.
+/// Waits until a group is rebalanced, or the reason why it does not continue is known.
 pub async fn wait_rebalanced(
     mounted: &Mounted,
     place: &Place,
@@ -218,7 +218,7 @@ pub async fn wait_former(
     let Some((mounted, disk)) = found else {
         return match database.inner.storage().groups().former(wanted).await {
             Some((name, path)) => {
-                // Names are given again: this is one that is here, and not of any that was lost.
+                // Names are reused: this disk is a present one, not a lost one.
                 if name.eq_ignore_ascii_case(wanted) {
                     output::notice(&format!(
                         "Notice: no member is called {name}; a disk that was, and left, is at {}",
@@ -260,7 +260,7 @@ pub async fn wait_former(
     tell(&name, "FORMER", &path, show)
 }
 
-/// Waits until the label of a disk that has left says so.
+/// Waits until the label of a disk that has left says FORMER.
 pub async fn wait_label(
     database: &Database,
     place: &Place,
@@ -280,9 +280,9 @@ pub async fn wait_label(
     Ok(())
 }
 
-/// Refuses to wait for what does not come.
+/// Refuses to wait for what will not happen.
 pub async fn check_leaving(mounted: &Mounted, name: &str, status: DiskStatus) -> Result<(), Fault> {
-    // A group that stopped or was dismounted moves nothing any more.
+    // A group that stopped or was dismounted moves nothing.
     mounted.group.check_running()?;
     let group = mounted.group.name();
     if !status.is_leaving() {
@@ -300,7 +300,7 @@ pub async fn check_leaving(mounted: &Mounted, name: &str, status: DiskStatus) ->
             let again = format!("rebal {group} --power 1");
             Err(Error::new(70115, text).hint(NextStep::default().cellar("asm", &again)).into())
         }
-        // The error itself knows its number and what helps.
+        // The error itself has its number and the remedy.
         Some(operation) if operation.error.is_some() => Ok(mounted.group.wait_rebalanced().await?),
         _ => Ok(()),
     }
@@ -312,13 +312,13 @@ fn tell(name: &str, status: &str, path: &str, show: Show) -> Result<(), Fault> {
     table.print(show.format, show.header)
 }
 
-/// What work is left when the database is closed, a line for each group.
+/// Work that remains when the database is closed, a line for each group.
 pub fn left_running(groups: &[Mounted], dir: &Path) -> Vec<String> {
     let line = |mounted: &Mounted| {
         let operation = mounted.group.operation()?;
         let goes_on = operation.power > 0 && operation.error.is_none();
         let percent = (operation.done * 100).checked_div(operation.total);
-        // Each open plans anew: what was moved before is not counted.
+        // Each opening plans anew: earlier moves are not counted.
         let percent = percent.map_or(String::new(), |done| format!(" {done} % of what was left"));
         goes_on.then(|| {
             format!(

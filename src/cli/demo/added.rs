@@ -1,4 +1,4 @@
-//! The step that adds a disk: what is to be moved, what was moved, and how that affected the queries.
+//! The step that adds a disk: the planned and actual moves, and their effect on the queries.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,28 +20,28 @@ use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::cli::status;
 
-/// Of the rebalance: it makes way for the queries.
+/// The power of the rebalance: it yields to the queries.
 const POWER: u32 = 4;
 /// How long queries run alone before, for comparison.
 const ALONE: Duration = Duration::from_secs(3);
 /// Longer than any rebalance of a demo.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What the demo keeps of it.
+/// The results that the demo keeps.
 #[derive(serde::Serialize)]
 pub struct Moved {
     /// AUs that the plan moves.
     plan_au: u64,
     /// The fewest that any plan must move.
     least_au: u64,
-    /// From the statement to the end.
+    /// The time from the statement to the end.
     seconds: f64,
-    /// Q6 at the median, alone and meanwhile, in milliseconds.
+    /// Median time of Q6, alone and during the rebalance, in milliseconds.
     q6_alone_ms: f64,
     q6_meanwhile_ms: f64,
 }
 
-/// Adds a disk, under queries.
+/// Adds a disk, while queries run.
 pub async fn run(
     args: &Args,
     report: &mut Report,
@@ -98,7 +98,7 @@ fn request(path: PathBuf, size: u64) -> ChangeRequest {
     ChangeRequest { add: vec![disk], rebalance: Rebalance::at(Some(POWER)), ..Default::default() }
 }
 
-/// Until nothing is left to move; when that was.
+/// Waits until nothing is left to move; returns that time.
 async fn wait(mounted: &Mounted, plan: u64, place: &Place) -> Result<Instant, Fault> {
     let bar = Progress::new("moved", plan, false);
     let deadline = place.env.now().plus(LIMIT);

@@ -1,4 +1,4 @@
-//! Commits by SQL: how many, how long each takes and of what parts; and that none is lost when a disk dies.
+//! Commits by SQL: their number, latency and its parts; and a check that none is lost when a disk dies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::cli::database::{Database, Place};
 use crate::cli::fault::Fault;
 use crate::cli::output;
 
-/// Rows that are updated, of about 1 KB each.
+/// Updated rows, of about 1 KB each.
 const ROWS: u64 = 2000;
-/// How long each number of clients commits.
+/// The time for each number of clients.
 const TIME: Duration = Duration::from_secs(2);
 const CLIENTS: [usize; 2] = [1, 10];
-/// While a disk dies a client commits this often.
+/// The interval of a client's commits while a disk dies.
 const EVERY: Duration = Duration::from_millis(5);
-/// The client of rows that are inserted while a disk dies; others have the numbers from 1 on.
+/// The number of the client that inserts rows while a disk dies; others count from 1.
 const WHILE_A_DISK_DIED: i64 = 0;
 
 const UPDATE: &str = "update account set balance = balance + 1 where id = $1";
 
-/// What the demo keeps of commits.
+/// The results of commits that the demo keeps.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Commits {
-    /// Bytes of a block of the log, and why.
+    /// The log's block size in bytes, and the reason.
     block_size: u32,
     block_size_reason: String,
     /// For each number of clients.
@@ -41,13 +41,13 @@ pub struct Commits {
     /// Commits while the disk died, and the slowest of them in milliseconds.
     pub while_a_disk_died: u64,
     pub slowest_ms: f64,
-    /// Of these, not there afterwards.
+    /// Of these, missing afterwards.
     pub lost: u64,
     #[serde(skip)]
     acknowledged: Vec<i64>,
 }
 
-/// Commits of so many clients.
+/// The commits of this many clients.
 #[derive(Clone, Debug, serde::Serialize)]
 struct Run {
     clients: usize,
@@ -65,7 +65,7 @@ struct Waited {
     percent: f64,
 }
 
-/// Makes the log and tables, and commits to them.
+/// Creates the log and tables, and commits to them.
 pub async fn run(
     args: &Args,
     report: &mut Report,
@@ -126,7 +126,7 @@ async fn make_tables(engine: &Engine) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What was waited for in the time of all commits, in a line that is 100 % together.
+/// The waits as parts of the total commit time, in a line that adds up to 100 %.
 fn waited(waits: &[Waited]) -> String {
     let shown = waits.iter().filter(|waited| waited.percent >= 0.5).take(3);
     let (names, percents): (Vec<&str>, Vec<f64>) =
@@ -152,7 +152,7 @@ async fn check_balance(engine: &Engine, commits: &Commits) -> Result<(), Fault> 
     }
 }
 
-/// The whole numbers of a query's first column.
+/// The integers in a query's first column.
 async fn numbers(engine: &Engine, query: &str) -> Result<Vec<i64>, Fault> {
     let mut all = Vec::new();
     for batch in ask(engine, query).await? {
@@ -165,8 +165,8 @@ async fn numbers(engine: &Engine, query: &str) -> Result<Vec<i64>, Fault> {
     Ok(all)
 }
 
-/// Whole numbers for these shares, and for what is left of 100, that are 100 together: each is rounded
-/// down, and what is missing goes to those that lost most by it.
+/// Integers for these shares, and for the remainder, that add up to 100: each is rounded
+/// down, and the missing units go to those that lost most by rounding.
 fn whole_percents(percents: &[f64]) -> (Vec<u64>, u64) {
     let rest = (100.0 - percents.iter().sum::<f64>()).max(0.0);
     let all: Vec<f64> = percents.iter().copied().chain([rest]).collect();
@@ -181,7 +181,7 @@ fn whole_percents(percents: &[f64]) -> (Vec<u64>, u64) {
     (whole, rest)
 }
 
-/// A session of its own, and its number.
+/// A new session, and its number.
 async fn session(database: &Database) -> Result<(Engine, u32), Fault> {
     let session = database.inner.instance().sessions().user("demo commits", "demo");
     let sid = session.sid();
@@ -211,7 +211,7 @@ async fn measured(database: &Database, clients: usize, place: &Place) -> Result<
                 engine.execute_prepared(&update, &[Parameter::Integer(id)]).await?;
                 times.push(env.now().since(asked));
             }
-            // It is still there when its waits are read.
+            // The session still exists when its waits are read.
             Ok::<_, cellar_sql::Error>((times, engine))
         })
     };
@@ -235,7 +235,7 @@ async fn measured(database: &Database, clients: usize, place: &Place) -> Result<
     Ok(Run { clients, commits: times.len() as u64, per_second, p50_ms, p99_ms, waits })
 }
 
-/// What these sessions have waited for, the longest first, in percent of `whole`.
+/// The waits of these sessions, the longest first, in percent of `whole`.
 fn waits_of(database: &Database, sids: &BTreeSet<u32>, whole: Duration) -> Vec<Waited> {
     let mut nanos: BTreeMap<&'static str, u64> = BTreeMap::new();
     let totals = database.inner.waits().session_totals().into_iter();
@@ -254,7 +254,7 @@ fn stopped() -> Fault {
     Fault::failed("CELLAR-00600: the commits stopped by themselves")
 }
 
-/// What was acknowledged, and how long each took.
+/// Acknowledged commits, and how long each took.
 #[derive(Default)]
 struct Acknowledged {
     rows: Vec<i64>,
@@ -275,7 +275,7 @@ impl Drop for Client {
 }
 
 impl Client {
-    /// Begins to insert a row and commit it, each 5 ms.
+    /// Starts inserting a row and committing it, every 5 ms.
     pub async fn start(database: &Database, place: &Place) -> Result<Client, Fault> {
         let (engine, _) = session(database).await?;
         let insert = "insert into ledger (client, number) values ($1, $2)";
@@ -304,7 +304,7 @@ impl Client {
         Ok(Client { stop, task: Some(place.env.run("demo commits", task)) })
     }
 
-    /// Ends the commits and looks for each row that was acknowledged.
+    /// Ends the commits and looks for each acknowledged row.
     pub async fn stop(mut self, engine: &Engine, commits: &mut Commits) -> Result<(), Fault> {
         self.stop.store(true, Ordering::Release);
         let ended = match self.task.take() {
@@ -322,7 +322,7 @@ impl Client {
     }
 }
 
-/// Looks again for each row that was acknowledged while the disk died.
+/// Looks again for each row acknowledged while the disk died.
 pub async fn look_again(engine: &Engine, commits: &mut Commits) -> Result<(), Fault> {
     commits.lost = missing(engine, WHILE_A_DISK_DIED, &commits.acknowledged).await?;
     match commits.lost {
@@ -331,21 +331,21 @@ pub async fn look_again(engine: &Engine, commits: &mut Commits) -> Result<(), Fa
     }
 }
 
-/// How many of these rows of a client are not there.
+/// The number of these rows of a client that are missing.
 pub async fn missing(engine: &Engine, client: i64, rows: &[i64]) -> Result<u64, Fault> {
     let query = format!("select number from ledger where client = {client}");
     let found: BTreeSet<i64> = numbers(engine, &query).await?.into_iter().collect();
     Ok(rows.iter().filter(|number| !found.contains(number)).count() as u64)
 }
 
-/// The medium on the dead disk is given up.
+/// The medium on the dead disk is dropped.
 pub async fn without_medium(engine: &Engine) -> Result<(), Fault> {
     let statement = "alter database drop logfile member '+DATA.DATA_0002'";
     ask_done(engine, statement).await?;
     output::text(&format!("      > {statement}\n\n"))
 }
 
-/// Another one takes its place, on the disk that was added.
+/// Another one replaces it, on the added disk.
 pub async fn another_medium(engine: &Engine) -> Result<(), Fault> {
     let statement = "alter database add logfile member '+DATA'";
     ask_done(engine, statement).await?;

@@ -1,4 +1,4 @@
-//! The step that heals: the dead disk does not come back, so after its repair time its content is
+//! The healing step: the dead disk does not come back, so after its repair time its content is
 //! restored on the others, and another one may die.
 
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::cli::fault::Fault;
 use crate::cli::output;
 use crate::cli::progress::Progress;
 
-/// The repair time of the demo; elsewhere it is hours.
+/// The repair time of the demo; normally it is hours.
 pub const REPAIR_TIME: &str = "0.1m";
 const REPAIR_SECONDS: u64 = 6;
 /// Longer than any rebuild of a demo.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What the demo keeps of it.
+/// The results that the demo keeps.
 #[derive(serde::Serialize)]
 pub struct Healed {
-    /// Bytes that were made again.
+    /// Bytes that were rebuilt.
     bytes: u64,
     /// How long that took.
     seconds: f64,
@@ -30,7 +30,7 @@ pub struct Healed {
     another_may_die: bool,
 }
 
-/// Waits until the group has made up for the loss of a disk.
+/// Waits until the group has rebuilt what a disk's loss left unmirrored.
 pub async fn run(
     report: &Report,
     mounted: &Mounted,
@@ -41,7 +41,7 @@ pub async fn run(
     let deadline = place.env.now().plus(LIMIT);
     let late = || Fault::failed("CELLAR-00600: what the lost disk held is not made again");
     let look = Duration::from_millis(20);
-    // What is to be made again is known while the disk is away. It may be done between two looks.
+    // The amount to rebuild is known while the disk is away. It may be done between two polls.
     let (mut began, mut expected) = (place.env.now(), 0);
     while let Some(away) = group.away_disks().into_iter().find(|disk| disk.name == name) {
         if place.env.now() > deadline {
@@ -71,7 +71,7 @@ pub async fn run(
     Ok(Healed { bytes, seconds, another_may_die })
 }
 
-/// Until nothing is left to be made again: how many AUs were, and when that was.
+/// Waits until nothing is left to rebuild; returns the number of AUs, and the time.
 async fn rebuilt(
     mounted: &Mounted,
     place: &Place,

@@ -1,5 +1,5 @@
-//! The step that kills: several `cellar sql` commit rows through one process, which is killed with SIGKILL;
-//! then every row that was acknowledged is looked for.
+//! The kill step: several `cellar sql` commit rows through one process, which is killed with SIGKILL;
+//! then every acknowledged row is looked for.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -16,31 +16,31 @@ use crate::cli::database::{self, Held, Opening, Place, Reached};
 use crate::cli::fault::Fault;
 use crate::cli::output;
 
-/// Commands that commit at once; the first has the database, the others work through it.
+/// Concurrent committing commands; the first has the database open, the others work through it.
 const CLIENTS: i64 = 4;
 /// How long they commit.
 const TIME: Duration = Duration::from_millis(1500);
 
-/// What the demo keeps of it.
+/// The results that the demo keeps.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Killed {
     clients: i64,
     /// Rows that were acknowledged before the kill.
     acknowledged: u64,
-    /// Of these, not there afterwards.
+    /// Of these, missing afterwards.
     pub lost: u64,
-    /// Until the database was open again, recovery included.
+    /// The time until the database was open again, including recovery.
     reopened_seconds: f64,
 }
 
-/// A process that works. It is killed with whoever waits for it.
+/// A worker process. It is killed when its handle is dropped.
 struct Worker {
     child: Arc<Mutex<Child>>,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
-/// Kills these when it goes.
+/// Kills these when dropped.
 #[derive(Default)]
 struct Killer(Vec<Arc<Mutex<Child>>>);
 
@@ -61,10 +61,10 @@ impl Drop for Killer {
     }
 }
 
-/// Rows of one client that were acknowledged.
+/// Acknowledged rows of one client.
 type Rows = Vec<i64>;
 
-/// Commits in other processes, kills the one that has the database, opens it again.
+/// Commits in other processes, kills the one that has the database open, opens it again.
 pub async fn run(dir: &Path, report: &mut Report, place: &Place) -> Result<(Held, Killed), Fault> {
     step(6, "The working process is killed", "kill -9")?;
     report.begin("killed");
@@ -106,7 +106,7 @@ pub async fn run(dir: &Path, report: &mut Report, place: &Place) -> Result<(Held
     Ok((held, Killed { clients: CLIENTS, acknowledged, lost, reopened_seconds }))
 }
 
-/// Has them commit for a while and kills the one that has the database: the rows of each.
+/// Lets them commit for a while and kills the one that has the database open; returns the rows of each.
 async fn work(dir: &Path, place: &Place) -> Result<Vec<Rows>, Fault> {
     let mut killer = Killer::default();
     let enough = Arc::new(AtomicBool::new(false));
@@ -114,7 +114,7 @@ async fn work(dir: &Path, place: &Place) -> Result<Vec<Rows>, Fault> {
     for client in 1..=CLIENTS {
         let mut worker = worker(dir)?;
         killer.0.push(Arc::clone(&worker.child));
-        // The first has the database once it has answered.
+        // The first has the database open once it has answered.
         let first = tokio::task::spawn_blocking(move || {
             let is_there = worker.insert(client, 0);
             (worker, is_there)
@@ -137,7 +137,7 @@ async fn work(dir: &Path, place: &Place) -> Result<Vec<Rows>, Fault> {
         }));
     }
     place.env.sleep(TIME).await;
-    // While all of them work: what is acknowledged until then counts.
+    // While all of them work: acknowledgements until then count.
     killer.kill();
     enough.store(true, Ordering::Release);
     let mut all = Vec::new();
@@ -173,7 +173,7 @@ impl Worker {
         let mut line = String::new();
         loop {
             line.clear();
-            // The head of the column comes before its value.
+            // The column header comes before its value.
             match self.output.read_line(&mut line) {
                 Ok(0) | Err(_) => return false,
                 Ok(_) if line.trim().parse() == Ok(number) && line.ends_with('\n') => return true,

@@ -1,4 +1,4 @@
-//! Queries that run one after the other while a disk dies, each answer compared.
+//! Queries run in sequence while a disk dies, each answer compared.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use super::ask;
 use crate::cli::database::Place;
 use crate::cli::fault::Fault;
 
-/// What became of the queries.
+/// The outcome of the queries.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Queries that ended.
@@ -24,29 +24,29 @@ pub struct Tally {
     pub failed: u64,
     /// Of these, answered wrong.
     pub wrong: u64,
-    /// The longest one took.
+    /// The longest time.
     pub slowest: Duration,
     /// Each of them.
     pub queries: Vec<Query>,
-    /// What the first failure said.
+    /// The message of the first failure.
     pub first_error: Option<String>,
 }
 
-/// One of them.
+/// One query.
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
-    /// When it was asked.
+    /// The time of its start.
     pub start: Instant,
-    /// Until its answer was there.
+    /// The time until its answer.
     pub took: Duration,
     /// Q6; else Q1.
     pub is_q6: bool,
 }
 
-/// After a query that failed.
+/// The pause after a failed query.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Queries under way.
+/// Running queries.
 pub struct Queries {
     /// When they began.
     pub began: Instant,
@@ -61,7 +61,7 @@ impl Drop for Queries {
 }
 
 impl Queries {
-    /// Starts asking Q6 and Q1 in turn.
+    /// Starts running Q6 and Q1 in turn.
     pub fn start(engine: &Arc<Engine>, answers: &Answers, place: &Place) -> Queries {
         let stop = Arc::new(AtomicBool::new(false));
         let (engine, answers, env) = (Arc::clone(engine), answers.clone(), Arc::clone(&place.env));
@@ -89,7 +89,7 @@ impl Queries {
                     }),
                 };
                 if error.is_some() {
-                    // One that fails at once must not keep others from their turn.
+                    // A query that fails at once must not starve others.
                     env.sleep(PAUSE).await;
                 }
                 tally.first_error = tally.first_error.take().or(error);
@@ -100,7 +100,7 @@ impl Queries {
         Queries { began, stop, task: Some(place.env.run("demo queries", task)) }
     }
 
-    /// Lets the running query end, and counts.
+    /// Lets the running query end, and returns the counts.
     ///
     /// # Errors
     /// The task is gone.
@@ -114,7 +114,7 @@ impl Queries {
     }
 }
 
-/// Waits until a disk has left by a committed epoch; its name, and when.
+/// Waits until a disk has left in a committed epoch; returns its name and the time.
 ///
 /// # Errors
 /// None left within 30 s.

@@ -46,11 +46,11 @@ pub struct Args {
 }
 
 const STEPS: usize = 8;
-/// How long queries run around the death of the disk.
+/// The time for which queries run around the death of the disk.
 const LOAD_FOR: Duration = Duration::from_secs(8);
-/// When the disk dies, after the load began.
+/// The time of the disk's death, after the load began.
 const DEATH_AT: Duration = Duration::from_secs(2);
-/// How long the database may take to close when the user has stopped the demo.
+/// The time allowed for the database to close after the user stopped the demo.
 const CLOSE_FOR: Duration = Duration::from_secs(5);
 /// The disk that dies.
 const VICTIM: &str = "disk3";
@@ -58,7 +58,7 @@ const VICTIM: &str = "disk3";
 /// Runs `demo`.
 ///
 /// # Errors
-/// Too little room, before anything is made; a step that fails or finds something wrong.
+/// Too little space, before anything is created; a step that fails or finds something wrong.
 pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     if !(args.scale > 0.0 && args.scale <= 100.0) {
         let text = format!("--scale {}: allowed is more than 0, up to 100", args.scale);
@@ -75,7 +75,7 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
         redundancy: Redundancy::Normal,
         au_size: 4 << 20,
         sector_size: None,
-        // It is made on media that are chosen, in a step of its own.
+        // It is created on chosen media, in a separate step.
         redo_size: init::RedoSize::None,
         import: vec![],
         force: None,
@@ -92,13 +92,13 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     let close = async {
         match held {
             Some(held) => held.close().await,
-            // It was stopped while another process had the database.
+            // It was stopped while another process had the database open.
             None => Ok(()),
         }
     };
     let closed = tokio::select! {
         closed = close => closed,
-        // Work that was left does not keep the user waiting: the next open does what a crash needs.
+        // Remaining work does not keep the user waiting: the next opening does crash recovery.
         () = closing_ends(result.is_err(), &mut end, place) => Err(stopped(&args.dir)),
     };
     let (found, ()) = (result?, closed?);
@@ -106,7 +106,7 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     farewell(&args)
 }
 
-/// The user wants no more of it.
+/// The user stopped it.
 fn stopped(dir: &Path) -> Fault {
     Fault::failed(format!(
         "CELLAR-01013: stopped by the user; what was made is in {}\nNext: remove it: rm -r {}",
@@ -115,7 +115,7 @@ fn stopped(dir: &Path) -> Fault {
     ))
 }
 
-/// Waits until the database has had long enough to close, or the user wants an end at once.
+/// Waits until the time for closing the database is over, or the user wants to end at once.
 async fn closing_ends(hurry: bool, end: &mut End, place: &Place) {
     let limit = if hurry { CLOSE_FOR } else { Duration::MAX };
     tokio::select! {
@@ -124,7 +124,7 @@ async fn closing_ends(hurry: bool, end: &mut End, place: &Place) {
     }
 }
 
-/// 1 GB a disk at scale 1: data on two disks, and room for what is lost to be mirrored again.
+/// 1 GB a disk at scale 1: data on two disks, and space to mirror lost data again.
 fn disk_size(scale: f64) -> u64 {
     let wanted = (scale * f64::from(1 << 30)) as u64;
     wanted.clamp(256 << 20, 1 << 40).next_multiple_of(64 << 20)
@@ -178,7 +178,7 @@ async fn make_group(report: &mut Report, init: &init::Args, place: &Place) -> Re
     Ok(held)
 }
 
-/// What the steps after the first found.
+/// The results of the steps after the first.
 pub struct Found {
     /// Queries that failed, over the whole demo.
     pub queries_failed: u64,
@@ -186,13 +186,13 @@ pub struct Found {
     pub queries_wrong: u64,
     /// Commits.
     pub commits: commits::Commits,
-    /// What the group made of the loss.
+    /// The group's reaction to the loss.
     pub healed: healed::Healed,
-    /// What became of rows when a process was killed.
+    /// The outcome for rows when a process was killed.
     pub killed: killed::Killed,
-    /// What adding a disk moved.
+    /// The effect of adding a disk.
     pub moved: added::Moved,
-    /// What validate found.
+    /// The findings of validate.
     pub findings: cellar_diskgroup::Findings,
     /// Waits, by event.
     pub waits: Vec<cellar_wait::EventTotals>,
@@ -208,7 +208,7 @@ async fn on_group(
     load_data(args, report, &database).await?;
     let engine = Arc::new(database.engine().await?);
     let scale = args.scale;
-    // Beside this task, which hears a signal meanwhile.
+    // Concurrent with this task, which listens for signals.
     let answers = tokio::task::spawn_blocking(move || reference::answers(scale, cores())).await;
     let answers = answers.map_err(|e| Fault::failed(format!("CELLAR-00600: {e}")))?;
     questions(args, report, &database, &engine, &answers).await?;
@@ -224,7 +224,7 @@ async fn on_group(
     *held = Some(again);
     let database = here(held)?;
     let engine = Arc::new(database.engine().await?);
-    // Recovery brought them, and closing in order before.
+    // Recovered by redo, or written by an earlier clean close.
     commits::look_again(&engine, &mut commits).await?;
     let (more, moved) = added::run(args, report, &database, &engine, &answers, place).await?;
     commits::another_medium(&engine).await?;
@@ -236,7 +236,7 @@ async fn on_group(
     Ok(Found { queries_failed, queries_wrong, commits, healed, killed, moved, findings, waits })
 }
 
-/// The database, while this process has it.
+/// The database, while this process has it open.
 fn here(held: &Option<Held>) -> Result<Database, Fault> {
     let held =
         held.as_ref().ok_or_else(|| Fault::failed("CELLAR-00600: the database is closed"))?;
@@ -264,14 +264,14 @@ async fn load_data(args: &Args, report: &mut Report, database: &Database) -> Res
         show_bytes(bytes),
         spread / 4,
     ))?;
-    // Lineitem's rows follow from a random number of lines an order; the others are exact.
+    // Lineitem's row count depends on a random number of lines an order; the others are exact.
     if rows == 0 || expected == 0 {
         return Err(Fault::failed("CELLAR-00600: nothing was loaded"));
     }
     Ok(())
 }
 
-/// Runs a query and gives its batches.
+/// Runs a query and returns its batches.
 pub(crate) async fn ask(
     engine: &Engine,
     sql: &str,
@@ -291,7 +291,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// What the cell had to look at for the last scan, of a table, and what it returned.
+/// The amount that the cell read for the last scan of a table, and that it returned.
 fn not_read(database: &Database, table: &str) -> Option<String> {
     let instance = database.inner.instance();
     let scan = instance.scans().recent().0.pop().filter(|scan| scan.table == table)?;
@@ -360,7 +360,7 @@ async fn death(
     let queries = load_run::Queries::start(engine, answers, place);
     let client = commits::Client::start(database, place).await?;
     place.env.sleep(DEATH_AT).await;
-    // From outside: another process unlinks the file, as a person would.
+    // Externally: another process unlinks the file, as a person would.
     let removed = std::process::Command::new("rm").arg(&victim).status()?;
     if !removed.success() {
         return Err(Fault::failed(format!("CELLAR-27061: rm {} failed", victim.display())));
@@ -372,10 +372,10 @@ async fn death(
         "      {at}  {name} gone; offline after {:.1} s; DATA degraded, serving\n",
         noticed.since(died).as_secs_f64()
     ))?;
-    // A write after the death: it is durable on the copies left before it is acknowledged.
+    // A write after the death: it is durable on the remaining copies before it is acknowledged.
     ask_done(engine, "copy (select * from nation) to '+DATA/after.parquet' stored as parquet")
         .await?;
-    // As status prints it: with an indent it would be too wide.
+    // Formatted as in status: with an indent it would be too wide.
     output::text(&status::lines(&database.inner.health_of(&mounted)))?;
     let healed = healed::run(report, &mounted, &name, place).await?;
     let rest = LOAD_FOR.saturating_sub(place.env.now().since(queries.began));
@@ -442,7 +442,7 @@ async fn read_back(
     let numbers: Vec<u32> = mounted.group.files().iter().map(|f| f.number).collect();
     let found = mounted.group.validate(&numbers, Copies::All, &|_| {}).await?;
     let seconds = report.done();
-    // As validate does, for status to know; without it status knows less, and the demo goes on.
+    // As validate does, for the use of status; without it status knows less, and the demo continues.
     let now = database.inner.env().wall().unix_nanos / 1_000_000_000;
     let any_absent = mounted.group.disks().iter().any(|disk| !disk.in_sync);
     let (bad, extent) = (Bad::of(&found, false, Vec::new(), now), Extent::of(&found, any_absent));
@@ -465,7 +465,7 @@ async fn read_back(
 
 fn farewell(args: &Args) -> Result<(), Fault> {
     let dir = shell::path(&args.dir);
-    // The words stand in one column behind the longest of the commands.
+    // The descriptions are aligned in one column after the longest command.
     let wide = format!("cellar status {dir}").chars().count().min(40);
     let next = [
         (format!("cellar sql {dir}"), "a prompt on this data"),

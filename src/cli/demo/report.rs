@@ -50,7 +50,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Begins now.
+    /// Starts now.
     pub fn new(args: &Args, place: &Place) -> Report {
         let now = place.env.now();
         Report {
@@ -63,13 +63,13 @@ impl Report {
         }
     }
 
-    /// A step begins.
+    /// Starts a step.
     pub fn begin(&mut self, name: &str) {
         self.step_began = self.env.now();
         self.steps.push(Step { name: name.to_owned(), seconds: 0.0, ok: false });
     }
 
-    /// It is done; how long it took, in seconds.
+    /// Ends it; returns how long it took, in seconds.
     pub fn done(&mut self) -> f64 {
         let seconds = self.env.now().since(self.step_began).as_secs_f64();
         if let Some(step) = self.steps.last_mut() {
@@ -78,13 +78,13 @@ impl Report {
         seconds
     }
 
-    /// Minutes and seconds since the begin.
+    /// Minutes and seconds since the start.
     pub fn elapsed(&self) -> String {
         let seconds = self.env.now().since(self.began).as_secs_f64();
         format!("{}:{:04.1}", (seconds / 60.0) as u64, seconds % 60.0)
     }
 
-    /// Writes demo.json and tells where the time went.
+    /// Writes demo.json and shows where the time went.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -140,7 +140,7 @@ impl Report {
     }
 }
 
-/// Adds waits of the same events, of a later opening.
+/// Adds waits of the same events from a later opening.
 pub fn add(waits: &mut Vec<EventTotals>, more: Vec<EventTotals>) {
     for of_event in more {
         match waits.iter_mut().find(|known| known.event == of_event.event) {
@@ -157,7 +157,7 @@ pub fn add(waits: &mut Vec<EventTotals>, more: Vec<EventTotals>) {
 /// CPU that this process used, all threads, in seconds.
 fn cpu_seconds() -> f64 {
     let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return 0.0 };
-    // Fields 14 and 15, counted behind the name in parentheses, in ticks of 1/100 s.
+    // Fields 14 and 15, counted after the name in parentheses, in ticks of 1/100 s.
     let Some((_, rest)) = stat.rsplit_once(')') else { return 0.0 };
     let ticks: u64 = rest
         .split_whitespace()
@@ -168,7 +168,7 @@ fn cpu_seconds() -> f64 {
     ticks as f64 / 100.0
 }
 
-/// The machine, in a line.
+/// A description of the machine, in one line.
 pub fn machine(dir: &Path) -> String {
     let cpus = crate::cli::database::cores();
     let memory = std::fs::read_to_string("/proc/meminfo")

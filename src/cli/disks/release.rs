@@ -1,4 +1,4 @@
-//! Disks of a disk group that nobody needs any more, made free: what would be lost is shown first.
+//! Release of disks from a disk group that is no longer needed: shows first what would be lost.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::cli::label::{Owner, owner};
 use crate::cli::output::{self, Format};
 use crate::cli::path::look;
 
-/// A disk that is to be freed.
+/// A disk to be released.
 struct Doomed {
     path: PathBuf,
     owner: Owner,
@@ -34,7 +34,7 @@ struct Released {
 /// Runs `disks --release`.
 ///
 /// # Errors
-/// A disk is in use or of no group, the group was not named, or a write fails.
+/// A disk is in use or in no group, the group was not named, or a write fails.
 pub async fn run(args: &Args, real: &Arc<RealEnv>) -> Result<(), Fault> {
     let all = args.release.iter().map(|path| doomed(path)).collect::<Result<Vec<_>, Fault>>()?;
     if let Some(named) = &args.group {
@@ -53,7 +53,7 @@ pub async fn run(args: &Args, real: &Arc<RealEnv>) -> Result<(), Fault> {
         return Err(not_agreed(&all));
     }
     let options = OpenOptions { lock: true, ..OpenOptions::default() };
-    // All are opened before one is written: what somebody uses stops the rest.
+    // All are opened before one is written: a disk in use stops the whole command.
     let opened = all.iter().map(|d| {
         open_disk(real, &d.path, &options).map(|disk| disk as Arc<dyn Device>).map_err(|error| {
             Fault::failed(format!(
@@ -91,12 +91,12 @@ pub async fn run(args: &Args, real: &Arc<RealEnv>) -> Result<(), Fault> {
     output::text(&format!("{}\n{}", lines.join("\n"), output::labelled("Next:", &next)))
 }
 
-/// Whether a disk is, or was, of a group of this name.
+/// Whether a disk is, or was, in a group of this name.
 fn is_of(doomed: &Doomed, group: &str) -> bool {
     doomed.owner.label().is_some_and(|l| l.group_name.eq_ignore_ascii_case(group))
 }
 
-/// Looks at a disk that is to be freed.
+/// Examines a disk to be released.
 fn doomed(path: &Path) -> Result<Doomed, Fault> {
     look(path, true)?;
     let facts = probe(path, &[])?;
@@ -113,7 +113,7 @@ fn doomed(path: &Path) -> Result<Doomed, Fault> {
     }
 }
 
-/// A disk that is of no group: what is on it is not for us to judge.
+/// A disk that is in no group: its contents are not ours to judge.
 fn no_label(path: &Path, facts: &DiskFacts) -> Fault {
     let shown = path.display();
     let words = match facts.content().first() {
@@ -130,7 +130,7 @@ fn no_label(path: &Path, facts: &DiskFacts) -> Fault {
     Fault::failed(words)
 }
 
-/// What would be lost, and the command that does it.
+/// Shows what would be lost, and the command that does it.
 fn not_agreed(all: &[Doomed]) -> Fault {
     let mut lines = Vec::new();
     for d in all {
@@ -191,7 +191,7 @@ fn kept(label: &Label) -> String {
     format!("{copies} redundancy{catalog}: its copies of all files there")
 }
 
-/// Writes zeros over all that makes it a disk of a group: labels, superblocks and log at the start,
+/// Overwrites with zeros all structures of a group: labels, superblocks and log at the start,
 /// labels at the end.
 async fn erase(device: &Arc<dyn Device>) -> Result<(), Fault> {
     let size = device.geometry().size / 4096 * 4096;

@@ -8,29 +8,29 @@ use cellar_io::{Buffer, Device, DeviceExt, Durability, Io, IoError, SharedEnv};
 use futures_util::future::try_join_all;
 use serde::Serialize;
 
-/// Request sizes that are tried, where the device takes them.
+/// Request sizes that are tried, if the device accepts them.
 pub const SIZES: [u32; 4] = [512, 4096, 8192, 65536];
-/// Requests in flight that are tried.
+/// Queue depths that are tried.
 pub const DEPTHS: [u32; 4] = [1, 2, 4, 8];
-/// Each cell of the table has at least so many requests, however slow.
+/// Each cell of the table has at least this many requests, however slow.
 const REQUESTS_MIN: usize = 8;
 
-/// What each request is.
+/// The kind of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// A write and a flush behind it: what a commit costs.
+    /// A write followed by a flush: the cost of a commit.
     WriteFlush,
     /// A read; nothing is written.
     Read,
 }
 
-/// What is measured, and for how long.
+/// Parameters of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What each request is.
+    /// The kind of the requests.
     pub operation: Operation,
-    /// Bytes of the device, from its start, that may be used.
+    /// Bytes of the device, from its start, that can be used.
     pub length: u64,
     /// Time for each size and depth.
     pub cell: Duration,
@@ -43,32 +43,32 @@ pub struct Cell {
     pub size: u32,
     /// Requests in flight.
     pub depth: u32,
-    /// Requests that were measured.
+    /// Measured requests.
     pub requests: usize,
-    /// Half of them took no longer.
+    /// The median latency.
     pub p50_us: f64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile of the latency.
     pub p99_us: f64,
     /// Requests a second.
     pub per_second: f64,
 }
 
-/// What was measured and what follows.
+/// The results and the conclusions.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What each request was.
+    /// The kind of the requests.
     pub operation: Operation,
     /// Every size at every depth.
     pub cells: Vec<Cell>,
-    /// The bytes of a redo block that `log_block_size = auto` would choose here; none where nothing was
+    /// The size of a redo block that `log_block_size = auto` would choose here; none if nothing was
     /// written.
     pub redo_block: Option<u32>,
-    /// Why, as v$log would say it.
+    /// The reason, in the words of v$log.
     pub redo_block_reason: Option<String>,
-    /// What measuring told of it.
+    /// The measurement behind it.
     #[serde(skip)]
     pub redo_block_measured: Option<String>,
-    /// How many times as long 512 bytes at a random place take as 4096; none where 512 is not legal.
+    /// The time of 512 bytes at a random place, as a multiple of that of 4096; none if 512 is not legal.
     pub cost_of_512: Option<f64>,
 }
 
@@ -113,7 +113,7 @@ pub async fn measure(
     let p50 = |size| report.cell(size, 1).map(|c| c.p50_us);
     report.cost_of_512 = p50(512).zip(p50(4096)).map(|(small, large)| small / large);
     if plan.operation != Operation::Read {
-        // What the database itself would find: the table is of random places, and a log has others.
+        // The database's own measurement: the table is for random places, and a log writes sequentially.
         let media = [(device.geometry().name.to_string(), Arc::clone(device))];
         let chosen = cellar_redo::block_size::choose(env, None, &media, 1).await?;
         report.redo_block = Some(chosen.block_size);

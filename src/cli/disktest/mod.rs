@@ -34,10 +34,10 @@ pub struct Args {
     pub format: Format,
 }
 
-/// Bytes of the file that is made in a directory.
+/// Size of the file created in a directory.
 pub const FILE_SIZE: u64 = 256 << 20;
 
-/// How long each size and depth is measured.
+/// The time for each size and depth.
 const CELL: Duration = Duration::from_millis(400);
 
 #[derive(Serialize)]
@@ -47,13 +47,13 @@ struct Json<'a> {
     physical_sector: u32,
     volatile_cache: bool,
     queue_depth: u32,
-    /// What keeps it in memory; nothing written there is durable.
+    /// The file system or device that keeps it in memory; nothing written there is durable.
     in_memory: Option<&'static str>,
     #[serde(flatten)]
     report: &'a Report,
 }
 
-/// Measures an open device and prints what was found.
+/// Measures an open device and prints the results.
 ///
 /// # Errors
 /// The first request that fails; a device too small to measure.

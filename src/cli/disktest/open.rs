@@ -13,9 +13,9 @@ use crate::cli::fault::Fault;
 use crate::cli::path;
 use crate::cli::signals::End;
 
-/// Bytes of one write while the file is filled.
+/// Size of each write while the file is filled.
 const FILL: usize = 1 << 20;
-/// A file system keeps a little for itself, and others write there too.
+/// Space left free: a file system reserves a little, and others write there too.
 const RESERVE: u64 = 64 << 20;
 
 /// Runs `disktest`.
@@ -37,7 +37,7 @@ pub async fn run(args: &Args, real: &Arc<RealEnv>, env: &SharedEnv) -> Result<()
             fill(&device).await?;
             measure_and_print(&device, env, &used, args.format).await
         };
-        // The file goes whatever happens.
+        // The file is removed whatever happens.
         return tokio::select! {
             done = work => done,
             () = end.next() => Err(Fault::failed("CELLAR-01013: stopped by the user")),
@@ -57,7 +57,7 @@ pub async fn run(args: &Args, real: &Arc<RealEnv>, env: &SharedEnv) -> Result<()
     measure_and_print(&device, env, &used, args.format).await
 }
 
-/// The room for the file must be there before any of it is taken.
+/// Checks for enough space before any of it is used.
 fn check_room(dir: &Path) -> Result<(), Fault> {
     let needed = FILE_SIZE + RESERVE;
     match path::free_bytes(dir) {
@@ -92,7 +92,7 @@ fn check_serial(path: &Path, serial: &str) -> Result<(), Fault> {
     }
 }
 
-/// A file that is gone when this is dropped.
+/// A file that is removed when this is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -117,7 +117,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Writes every byte once, so that no measured write has to find room on the file system.
+/// Writes every byte once, so that no measured write has to allocate space in the file system.
 async fn fill(device: &Arc<dyn Device>) -> Result<(), Fault> {
     let mut offset = 0;
     while offset < FILE_SIZE {

@@ -7,23 +7,23 @@ use cellar_storage::size::{show_bytes, show_count};
 
 use super::measure::{DEPTHS, Operation, Report, SIZES};
 
-/// What was measured: how it was used, and whether it keeps anything.
+/// The target: how it was used, and whether it is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Used {
     /// For the second line.
     pub how: How,
-    /// What keeps it in memory, if that is where it is.
+    /// What keeps it in memory, if anything does.
     pub in_memory: Option<&'static str>,
 }
 
 /// How the device was used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {
-    /// A file of so many bytes was made and removed.
+    /// A file of this many bytes was created and removed.
     OwnFile(u64),
     /// Only read.
     OnlyRead,
-    /// Written, with leave, from its start.
+    /// Written, with permission, from its start.
     Erased,
 }
 
@@ -137,7 +137,7 @@ fn finding(geometry: &Geometry, report: &Report) -> String {
     wrap("Finding", &words.join(" "))
 }
 
-/// Two digits that mean something, the rest zeros.
+/// Rounds to two significant digits.
 fn two_digits(value: f64) -> u64 {
     let whole = value.max(0.0) as u64;
     let mut unit = 1;
@@ -147,10 +147,10 @@ fn two_digits(value: f64) -> u64 {
     whole / unit * unit
 }
 
-/// Stands between the digits of a number until its line is printed, so that no line ends inside it.
+/// Replaces the separators in a number until its line is printed, so that no line breaks inside it.
 const NO_BREAK: &str = "\u{a0}";
 
-/// `words` behind `label`, in lines of at most 80 columns.
+/// `words` after `label`, in lines of at most 80 columns.
 fn wrap(label: &str, words: &str) -> String {
     let mut out = format!("{label:<8}");
     let mut column = 8;

@@ -1,4 +1,4 @@
-//! `cellar lab run`: words to a checked request, the experiments, then the run is shown and kept.
+//! `cellar lab run`: checks the request, runs the experiments, then shows and keeps the run.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,13 +60,13 @@ pub struct Args {
     format: Format,
 }
 
-/// Of this build.
+/// The version of this build.
 const OPTIMIZATION: &str = env!("CELLAR_OPTIMIZATION");
 
 /// Runs `lab run`.
 ///
 /// # Errors
-/// Wrong options and disks that may not be written, before anything is touched; what fails then.
+/// Wrong options and disks that may not be written, before anything is touched; later failures.
 pub(super) fn run(args: Args, runtime: &Runtime) -> Result<(), Fault> {
     if OPTIMIZATION == "0" {
         return Err(Fault::usage(
@@ -82,7 +82,7 @@ pub(super) fn run(args: Args, runtime: &Runtime) -> Result<(), Fault> {
     for path in [&args.files.json, &args.files.html].into_iter().flatten() {
         writable(path)?;
     }
-    // Better known now than after hours of measuring.
+    // Better to find out now than after hours of measuring.
     let place = super::kept().and_then(|kept| kept.check().map(|()| kept).map_err(Fault::from));
     match place {
         Err(Fault::Failed(why)) if args.files.any() => {
@@ -108,7 +108,7 @@ pub(super) fn run(args: Args, runtime: &Runtime) -> Result<(), Fault> {
     if let Some((number, before)) = &like {
         ran.compared = Some(Comparison::new(&ran, before, *number));
     }
-    // What was measured is shown even if it cannot be kept.
+    // The results are shown even if they cannot be kept.
     let kept = super::kept().and_then(|kept| Ok((kept.keep(&ran)?, kept)));
     let written = args.files.write(&ran);
     show(&args, &ran, kept)?;
@@ -134,14 +134,14 @@ fn show(args: &Args, ran: &Run, kept: Result<(u64, Kept), Fault>) -> Result<(), 
     }
     output::text(&text)?;
     match kept {
-        // It is in the file that was asked for, and that was told before.
+        // It is in the requested file, and that was reported before.
         Err(_) if args.files.any() => Ok(()),
         kept => kept.map(|_| ()),
     }
 }
 
-/// The experiment and what is asked of it: from the command line, else from the run that it shall
-/// be like.
+/// The experiment and its request: from the command line, else from the earlier run that it is to
+/// repeat.
 fn asked(args: &Args, like: Option<&Run>) -> Result<(&'static dyn Experiment, Asked), Fault> {
     let named = args.named.clone();
     let name = match (&named, like) {
@@ -167,7 +167,7 @@ fn asked(args: &Args, like: Option<&Run>) -> Result<(&'static dyn Experiment, As
     let mut asked = like.map(|run| run.asked.clone()).unwrap_or_default();
     if !asked.disks.is_empty() && args.disks.is_empty() && args.dir.is_none() {
         let names: Vec<String> = asked.disks.iter().map(|p| p.display().to_string()).collect();
-        // A name may be another disk's by now, and what is on it is lost.
+        // The name may refer to another disk by now, whose contents would be lost.
         return Err(Fault::usage(format!(
             "that run wrote over disks: name them again, with --disks; they were {}",
             names.join(", ")
@@ -203,7 +203,7 @@ fn directory(dir: &Path) -> Result<(), Fault> {
     )))
 }
 
-/// Whether a file can be made there: better known before hours of measuring.
+/// Whether a file can be created there: better to find out before hours of measuring.
 fn writable(path: &Path) -> Result<(), Fault> {
     let dir = match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -227,7 +227,7 @@ fn head(runtime: &Runtime) -> Head {
     }
 }
 
-/// A flag that is set when the user or the system wants an end: what was made goes first.
+/// A flag that is set when the user or the system asks for an end: everything created is removed first.
 fn stop_at_signal(runtime: &Runtime) -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -243,7 +243,7 @@ fn stop_at_signal(runtime: &Runtime) -> Arc<AtomicBool> {
     stop
 }
 
-/// One bar after the other, as the experiment goes from one kind of work to the next.
+/// Successive progress bars, one for each kind of work of the experiment.
 struct Bar {
     quiet: bool,
     now: Mutex<Option<(String, Progress)>>,

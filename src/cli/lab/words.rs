@@ -1,4 +1,4 @@
-//! The name of an experiment with its own options: subcommands that are made from what the lab says
+//! Subcommands for experiments, each with its own options, generated from the lab's description
 //! of each.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ fn command(one: &'static dyn Experiment) -> Command {
 
 impl Subcommand for Named {
     fn augment_subcommands(parent: Command) -> Command {
-        // One that is not there is told with those that are, below.
+        // An unknown one is reported below, with those that exist.
         parent
             .subcommands(experiments::ALL.iter().map(|e| command(*e)))
             .allow_external_subcommands(true)

@@ -1,4 +1,4 @@
-//! The part of `validate` about tables whose rows change: are their pages sound, do their indexes agree with them.
+//! The part of `validate` about tables whose rows change: checks their pages, and their indexes against them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use super::super::database::Database;
 use super::super::output;
 use super::super::progress::Progress;
 
-/// Checks them, as they are now; `None`: there are none, or they cannot be looked at, which is told.
+/// Checks their current state; `None`: there are none, or they cannot be checked, which is reported.
 pub async fn checked(database: &Database, quiet: bool) -> Option<RowsChecked> {
     let heap = database.inner.heap();
     if !heap.is_open() {
@@ -58,7 +58,7 @@ pub fn lines(rows: &RowsChecked) -> Vec<String> {
     lines
 }
 
-/// What to do about what is wrong.
+/// The action for what is wrong.
 pub fn next(rows: &RowsChecked) -> Vec<String> {
     let mut words = Vec::new();
     let has_name = |wrong: &WrongRows| !wrong.table.is_empty() && !wrong.is_catalog;
@@ -93,7 +93,7 @@ pub fn next(rows: &RowsChecked) -> Vec<String> {
     words
 }
 
-/// For a program.
+/// The report for programs.
 pub fn as_json(rows: &RowsChecked) -> Value {
     let wrong = rows.wrong.iter().map(|wrong| {
         json!({

@@ -11,7 +11,7 @@ pub struct Disk {
     name: String,
 }
 
-/// Since the machine started; others' work is in it.
+/// Counts since boot; includes the work of other programs.
 #[derive(Clone, Copy, Default)]
 pub struct Counts {
     pub writes: u64,
@@ -20,7 +20,7 @@ pub struct Counts {
 }
 
 impl Disk {
-    /// The disk of a directory; `None` where the kernel has none, as for memory.
+    /// The disk of a directory; `None` if the kernel has none, as for tmpfs.
     pub fn of(dir: &Path) -> Option<Disk> {
         let device = std::fs::metadata(dir).ok()?.dev();
         let number = format!("{}:{}", libc::major(device), libc::minor(device));

@@ -1,5 +1,5 @@
-//! Group commit around a store that has none: the first committer that finds nobody at work takes
-//! what is queued and commits it at once; the others wait for it.
+//! Group commit around a store that has none: the first committer that finds the store idle takes
+//! the queued records and commits them together; the others wait for it.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -10,14 +10,14 @@ use crate::load::Store;
 
 /// A store that makes several records durable at once.
 pub trait Together: Send + Sync {
-    /// Returns when all are durable; each has its key.
+    /// Returns when all are durable, each under its key.
     fn commit_all(&self, records: &[(u64, Vec<u8>)]) -> Result<(), Error>;
 
     /// Version and settings, for people.
     fn about(&self) -> Value;
 }
 
-/// Each committer commits alone.
+/// Each committer commits separately.
 pub struct Alone<T>(pub T);
 
 impl<T: Together> Store for Alone<T> {
@@ -30,7 +30,7 @@ impl<T: Together> Store for Alone<T> {
     }
 }
 
-/// Committers that come together commit together.
+/// Concurrent committers commit together.
 pub struct Grouped<T> {
     store: T,
     state: Mutex<State>,
@@ -40,7 +40,7 @@ pub struct Grouped<T> {
 #[derive(Default)]
 struct State {
     queue: Vec<(u64, Vec<u8>)>,
-    /// The group that queued records will be in.
+    /// The group of newly queued records.
     next: u64,
     /// Groups below are durable.
     durable: u64,

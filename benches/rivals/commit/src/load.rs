@@ -1,4 +1,4 @@
-//! Committers, each in a thread, the rows that they change, and what is counted of them.
+//! Committers, each in a thread, the rows that they change, and their statistics.
 
 use std::path::PathBuf;
 use std::sync::Barrier;
@@ -9,46 +9,46 @@ use serde_json::{Value, json};
 use crate::Error;
 use crate::device::{Counts, Disk};
 
-/// What is asked for.
+/// The request.
 pub struct Load {
-    /// Files are made in it.
+    /// The directory for files.
     pub dir: PathBuf,
     pub committers: usize,
-    /// Of a record.
+    /// Size of a record.
     pub bytes: usize,
     pub time: Duration,
-    /// Committed for so long before, uncounted.
+    /// Duration of uncounted commits before the measurement.
     pub warm: Duration,
-    /// Bytes of a block, where the arm has a choice.
+    /// Block size in bytes, for arms with a choice.
     pub block: u32,
-    /// Threads of a runtime, where the arm has one.
+    /// Threads of the runtime, for arms with one.
     pub workers: usize,
-    /// Rows that are there before, of which committers change any; 0: each has one.
+    /// Initial rows, of which committers change any; 0: one row each.
     pub rows: u64,
-    /// Threads that read rows; 0: rows are changed.
+    /// Reading threads; 0: rows are changed.
     pub readers: usize,
-    /// Bytes of memory for pages; 0: all rows stay there.
+    /// Bytes of page cache; 0: enough for all rows.
     pub cache: usize,
 }
 
 impl Load {
-    /// How many keys there are, from 0.
+    /// The number of keys, from 0.
     pub fn keys(&self) -> u64 {
         self.rows.max(self.committers as u64)
     }
 
-    /// Bytes that all rows take at most, with what is around them.
+    /// Upper bound of the bytes of all rows, with their overhead.
     pub fn room(&self) -> usize {
         (self.keys() as usize * (self.bytes + 100) * 2).max(64 << 20)
     }
 
-    /// Bytes of memory for pages: all rows stay there, where nothing else was asked for.
+    /// Bytes of page cache: by default enough for all rows.
     pub fn cache(&self) -> usize {
         if self.cache > 0 { self.cache } else { self.room() }
     }
 }
 
-/// Numbers that look like chance, the same each time.
+/// Pseudo-random numbers, the same each time.
 pub struct Random(pub u64);
 
 impl Random {
@@ -60,7 +60,7 @@ impl Random {
     }
 }
 
-/// The keys that a committer changes: nobody else has them.
+/// The keys that a committer changes: no other committer has them.
 pub struct Own {
     random: Random,
     committer: u64,
@@ -79,24 +79,24 @@ impl Own {
     }
 }
 
-/// A store that makes records durable. Records are called from as many threads as there are
+/// A store that makes records durable. Called from as many threads as there are
 /// committers.
 pub trait Store: Send + Sync {
-    /// Returns when the record of that committer has that key and is durable.
+    /// Returns when the record of that committer is stored under that key and durable.
     fn commit(&self, committer: usize, key: u64, record: &[u8]) -> Result<(), Error>;
 
     /// Version and settings, for people.
     fn about(&self) -> Value;
 }
 
-/// What a key has before anything is measured: it says first whose it is.
+/// The initial value of a key: it begins with the key.
 pub fn row(key: u64, bytes: usize) -> Vec<u8> {
     let mut row = Body::new(key as usize, bytes).bytes;
     row[..8].copy_from_slice(&key.to_le_bytes());
     row
 }
 
-/// A record of a committer: bytes that no compression makes less, new each time.
+/// A record of a committer: incompressible bytes, new each time.
 pub struct Body {
     bytes: Vec<u8>,
     number: u64,
@@ -123,7 +123,7 @@ impl Body {
     }
 }
 
-/// Commits for some time; how long each took, in nanoseconds.
+/// Commits for some time; returns the latencies, in nanoseconds.
 fn commits(store: &dyn Store, load: &Load, time: Duration) -> Result<(Vec<u32>, Duration), Error> {
     let barrier = Barrier::new(load.committers);
     let start = Instant::now();
@@ -161,7 +161,7 @@ pub fn nanos(time: Duration) -> u32 {
     u32::try_from(time.as_nanos()).unwrap_or(u32::MAX)
 }
 
-/// Runs a store with the load and says what came out.
+/// Runs a store with the load and prints the results.
 pub fn run(arm: &str, store: &dyn Store, load: &Load) -> Result<String, Error> {
     settle(load)?;
     commits(store, load, load.warm)?;
@@ -170,7 +170,7 @@ pub fn run(arm: &str, store: &dyn Store, load: &Load) -> Result<String, Error> {
     watch.line(arm, load, took, time, &store.about())
 }
 
-/// What the setting up has left in memory goes to the disk before anything is measured.
+/// Data of the setup that is still in memory is written to disk before anything is measured.
 pub fn settle(load: &Load) -> Result<(), Error> {
     let dir = std::fs::File::open(&load.dir)?;
     rustix::fs::syncfs(dir)?;

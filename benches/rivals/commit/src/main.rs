@@ -1,5 +1,5 @@
 //! The benchmark of one store: for some seconds it commits records, each durable before the next, or reads
-//! them, and prints the result as a line of JSON. `../commit.py` runs it; each arm is a process of its own.
+//! them, and prints the result as a line of JSON. `../commit.py` runs it; each arm is a separate process.
 
 #![expect(clippy::disallowed_methods, reason = "rivals know no clock but the real one")]
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use load::Load;
 
-/// Any error ends the program, in words.
+/// Any error, as text; it ends the program.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 const USAGE: &str = "commit-rivals ARM --dir DIR [--committers N] [--bytes N] [--seconds S]

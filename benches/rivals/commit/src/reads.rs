@@ -1,4 +1,4 @@
-//! Readers, each in a thread, of rows that are in memory, and what is counted of them.
+//! Readers of rows in memory, each in a thread, and their statistics.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -10,15 +10,15 @@ use crate::load::{Load, Random, cpu, settle};
 
 /// A store whose rows are read.
 pub trait Reads: Sync {
-    /// Reads the rows of these keys, each as it is when it is asked for. Called in as many threads as there are
+    /// Reads the rows of these keys, each in its current state. Called in as many threads as there are
     /// readers.
     fn read(&self, keys: &mut Keys) -> Result<(), Error>;
 
-    /// How it is read, for people.
+    /// The method of reading, for people.
     fn how(&self) -> &'static str;
 }
 
-/// Between two looks at the clock.
+/// Reads between two looks at the clock.
 const AT_ONCE: u64 = 64;
 
 /// The keys of a reader, until its time is over.
@@ -26,13 +26,13 @@ pub struct Keys {
     order: Order,
     rows: u64,
     bytes: usize,
-    /// The key that was given last.
+    /// The previous key.
     sought: u64,
     count: u64,
 }
 
 enum Order {
-    /// Each once.
+    /// Each key once.
     All,
     ByChance(Random, Instant),
 }
@@ -53,7 +53,7 @@ impl Keys {
         next
     }
 
-    /// Looks whether a row is that of the last key.
+    /// Checks whether a row is that of the last key.
     pub fn got(&self, row: &[u8]) -> Result<(), Error> {
         match row.len() == self.bytes && row[..8] == self.sought.to_le_bytes() {
             true => Ok(()),
@@ -62,7 +62,7 @@ impl Keys {
     }
 }
 
-/// Reads for some time in all threads; how many, and how long. Before that each thread reads all once.
+/// Reads for some time in all threads; returns the number, and the time. First each thread reads all rows once.
 fn reads(store: &dyn Reads, load: &Load) -> Result<(u64, Duration, Duration), Error> {
     let barrier = Barrier::new(load.readers + 1);
     let keys = |order| Keys { order, rows: load.keys(), bytes: load.bytes, sought: 0, count: 0 };
@@ -92,7 +92,7 @@ fn reads(store: &dyn Reads, load: &Load) -> Result<(u64, Duration, Duration), Er
     })
 }
 
-/// Runs a store with the readers and says what came out.
+/// Runs a store with the readers and prints the results.
 pub fn run(arm: &str, store: &dyn Reads, load: &Load, about: Value) -> Result<String, Error> {
     settle(load)?;
     let (count, time, cpu) = reads(store, load)?;

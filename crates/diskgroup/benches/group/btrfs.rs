@@ -1,4 +1,4 @@
-//! A mirror on loop devices beside btrfs raid1 on loop devices over the same files.
+//! Mirror on loop devices, compared with btrfs raid1 on loop devices over the same files.
 
 use std::process::Command;
 
@@ -58,7 +58,7 @@ impl Mounted {
         let mut arguments = vec!["-q", "-f", "-d", "raid1", "-m", "raid1"];
         arguments.extend(&names);
         sh("mkfs.btrfs", &arguments);
-        // The kernel knows the second device only once it was scanned.
+        // The kernel knows the second device only after a scan.
         sh("btrfs", &["device", "scan", names[0], names[1]]);
         std::fs::create_dir_all(&at).unwrap();
         sh("mount", &["-t", "btrfs", "-o", "noatime", names[0], &at]);

@@ -29,7 +29,7 @@ fn cached(rig: &Rig, area: &Area, seconds: u64) -> Load {
     })
 }
 
-/// Two disks with a mirrored file on them; the same number of bytes behind the group is left to
+/// Two disks with a mirrored file on them; the same number of bytes after the group is left to
 /// writes without one.
 struct Mirror {
     rig: Rig,
@@ -100,12 +100,12 @@ impl Mirror {
 }
 
 /// Random writes all over a large file. Without a group: both legs written directly, as many
-/// bytes behind the group as the file has.
+/// bytes after the group as the file has.
 pub fn cold(options: &Options, report: &mut Report) {
     let bytes = options.bytes(4 << 30);
     let mirror = Mirror::new(options, bytes, bytes);
     println!("dirty regions: {:?}", mirror.group.resync());
-    // Until as many regions are dirty as may be: what is measured is how it goes on.
+    // Until the maximum number of regions is dirty: the steady state is measured.
     cached(&mirror.rig, &area_of(&mirror.file), 2);
     let name = format!("random over {} MB", bytes >> 20);
     mirror.arms(options, report, &area_of(&mirror.file), &name, 0.7);
@@ -122,7 +122,7 @@ pub fn hot(options: &Options, report: &mut Report) {
     mirror.rig.runtime.block_on(mirror.group.dismount()).unwrap();
 }
 
-/// Pages of a heap that are written at once.
+/// Pages of a heap written at once.
 const BATCH: u64 = 127;
 
 const PAGE: u64 = 8192;
@@ -149,8 +149,8 @@ fn batches(rig: &Rig, file: &File, seconds: u64) -> f64 {
     load.iops() * BATCH as f64
 }
 
-/// Random pages of a large heap file on a mirror: as a file that nobody else recovers, as a heap's, and with room
-/// in the dirty log for each region that is ever written, which is as if there were none then.
+/// Random pages of a large heap file on a mirror: as an ordinary file, as a heap's, and with a dirty log
+/// large enough for every region ever written, which is as if there were none.
 pub fn pages(options: &Options, report: &mut Report) {
     let bytes = options.bytes(10 << 30);
     let Mirror { rig, place, raw, group, file, _backings } = Mirror::new(options, bytes, 0);
@@ -169,7 +169,7 @@ pub fn pages(options: &Options, report: &mut Report) {
         if arm == 1 {
             file.recovered_by_owner();
         }
-        // Until as many regions are dirty as there will be.
+        // Until the number of dirty regions is steady.
         batches(&rig, &file, if arm == 0 { 3 } else { 10 });
         rates[arm].push(batches(&rig, &file, options.seconds));
         marked[arm].push(group.resync().dirty_regions as f64);
@@ -187,7 +187,7 @@ pub fn pages(options: &Options, report: &mut Report) {
     rig.runtime.block_on(group.dismount()).unwrap();
 }
 
-/// Dirties as many regions as may be, lets go as a crash would, and waits for the resync.
+/// Dirties as many regions as allowed, drops the group as in a crash, and waits for the resync.
 pub fn resync(options: &Options, report: &mut Report) {
     let bytes = options.bytes(4 << 30);
     let Mirror { rig, place, raw, group, file, _backings } = Mirror::new(options, bytes, 0);

@@ -1,25 +1,25 @@
-//! The raw device, as fio sees it, and rivals through it.
+//! Runs of fio on the raw device, and on rivals.
 
 use std::process::Command;
 
 /// A run of fio.
 #[derive(Clone, Debug)]
 pub struct Fio {
-    /// The files, with jobs of their own each.
+    /// The files, each with its own jobs.
     pub files: Vec<String>,
     /// `randread`, `read`, `randwrite`.
     pub how: &'static str,
     /// Bytes of a request.
     pub block: u64,
-    /// Requests in flight of a job.
+    /// Requests in flight per job.
     pub depth: usize,
-    /// Jobs of each file.
+    /// Jobs per file.
     pub jobs: usize,
     /// First byte used.
     pub offset: u64,
     /// Bytes used.
     pub size: u64,
-    /// Seconds; 0 goes once through the file.
+    /// Seconds; 0: one pass through the file.
     pub seconds: u64,
     /// fdatasync after each write.
     pub sync: Sync,
@@ -27,7 +27,7 @@ pub struct Fio {
     pub engine: &'static str,
 }
 
-/// What follows each write.
+/// The sync after each write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
     /// Nothing.
@@ -38,7 +38,7 @@ pub enum Sync {
     Full,
 }
 
-/// What fio measured.
+/// The results of fio.
 #[derive(Clone, Copy, Debug)]
 pub struct Result {
     /// Requests a second.
@@ -81,7 +81,7 @@ impl Fio {
         if self.size > 0 {
             command.arg(format!("--size={}", self.size));
         }
-        // Once through the file takes each block once; for a time, any block at any time.
+        // One pass visits each block once; a timed run visits random blocks.
         if self.seconds > 0 {
             command.args(["--time_based", &format!("--runtime={}", self.seconds)]);
             command.arg("--norandommap");
@@ -103,7 +103,7 @@ impl Fio {
         let in_flight = (self.depth * self.jobs * self.files.len()) as f64;
         Result {
             iops,
-            // Little's law counts the sync too, and whatever fio does between.
+            // Little's law includes the sync, and fio's overhead in between.
             mean_us: match self.sync {
                 Sync::No => side["lat_ns"]["mean"].as_f64().unwrap() / 1000.0,
                 _ => in_flight * 1e6 / iops,

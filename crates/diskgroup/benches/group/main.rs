@@ -3,8 +3,8 @@
 //! `cargo bench -p cellar-diskgroup --profile release --bench group -- WHAT`
 //! with WHAT one of `read`, `scan`, `shaped`, `write`, `pieces`, `btrfs`, `cost`, `hot`, `pages`, `resync`, `mount`,
 //! `moves`, `returns`, `scrub`, `slow`.
-//! Ours and the other's runs alternate; each arm prints the median and the spread of its rounds,
-//! then the goal. What it makes in `--dir` it removes. The exit code is 1 when a goal is missed.
+//! Our runs and the rival's alternate; each arm prints the median and the spread of its rounds,
+//! then the goal. Files created in `--dir` are removed. The exit code is 1 when a goal is missed.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
@@ -24,9 +24,9 @@ mod write;
 
 use std::path::PathBuf;
 
-/// What was asked for on the command line.
+/// The command line.
 pub struct Options {
-    /// Where disks are made.
+    /// The directory for disks.
     pub dir: PathBuf,
     /// Rounds of each arm.
     pub rounds: usize,
@@ -34,23 +34,23 @@ pub struct Options {
     pub seconds: u64,
     /// Bytes of file data; 0 takes the default of the measurement.
     pub size: u64,
-    /// Seconds that a resync may take.
+    /// Maximum seconds of a resync.
     pub target: Option<u64>,
-    /// Without fio and rivals: for a profile.
+    /// Without fio and rivals: for profiling.
     pub alone: bool,
-    /// Only arms whose name has this in it.
+    /// Only arms whose name contains this.
     pub only: Option<String>,
-    /// Where each run is noted, a line of JSON each.
+    /// The file for raw results, a line of JSON each.
     pub record: Option<PathBuf>,
 }
 
 impl Options {
-    /// Whether an arm was asked for.
+    /// Whether an arm was requested.
     pub fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only))
     }
 
-    /// The bytes of file data: what was asked for, or `default`.
+    /// The bytes of file data: as requested, or `default`.
     pub fn bytes(&self, default: u64) -> u64 {
         if self.size == 0 { default } else { self.size }
     }
@@ -87,8 +87,8 @@ fn main() {
     std::process::exit(i32::from(report.missed > 0));
 }
 
-/// Debug assertions say nothing here, because the release profile has them: an optimised build
-/// counts to 200 million in no time, because it need not.
+/// Debug assertions do not show it, because the release profile has them: an optimised build
+/// counts to 200 million in no time, because the loop is removed.
 fn refuse_debug() {
     let start = rig::cpu_seconds();
     let sum = (0..200_000_000_u64).fold(0_u64, |sum, i| sum.wrapping_add(i));
@@ -121,9 +121,9 @@ fn parse() -> Option<(String, Options)> {
             "--record" => options.record = Some(value().into()),
             "--target" => options.target = Some(value().parse().expect("--target is in seconds")),
             "--alone" => options.alone = true,
-            // What `cargo bench` adds.
+            // Added by `cargo bench`.
             "--bench" => {}
-            // What `cargo test` adds: nothing to measure then.
+            // Added by `cargo test`: nothing to measure then.
             "--test" => return None,
             other if other.starts_with('-') || what.is_some() => panic!("{other}: {HELP}"),
             other => what = Some(other.to_owned()),

@@ -10,7 +10,7 @@ use crate::rig::{Backing, Place, Rig};
 const DISKS: usize = 8;
 const FILES: u64 = 1000;
 
-/// 8 sparse disks of 2 TiB, nine tenths allocated in 1,000 files that were never written.
+/// 8 sparse disks of 2 TiB, nine tenths allocated in 1,000 files without any writes.
 pub fn run(options: &Options, report: &mut Report) {
     let disk_bytes = options.bytes(2 << 40);
     let backings: Vec<Backing> = (0..DISKS)

@@ -25,7 +25,7 @@ pub fn shape() -> ShapeOptions {
 /// Clients that read and write 4 KB at random.
 pub const CLIENTS: usize = 16;
 
-/// A disk as a server has it: a scheduler before a modelled device.
+/// A disk as in a server: a scheduler in front of a modelled device.
 fn disk(rig: &Rig, backing: &Backing) -> Arc<dyn Device> {
     let shaped = rig.open_shaped(&backing.path(), shape());
     Arc::new(Scheduled::new(shaped, rig.env(), ScheduleOptions::default(), None))
@@ -78,8 +78,8 @@ fn back(rig: &Rig, group: &Group) {
     });
 }
 
-/// Megabytes a second of copying from disk to disk in steps of 1 MB, some at once: what the modelled
-/// devices themselves allow.
+/// Megabytes a second of copying from disk to disk in steps of 1 MB, several at once: the limit of the modelled
+/// devices themselves.
 fn raw_copy(rig: &Rig, from: &Backing, to: &Backing, bytes: u64) -> f64 {
     let (from, to, env) = (disk(rig, from), disk(rig, to), rig.env());
     let step = 1 << 20;
@@ -129,8 +129,8 @@ pub fn run(options: &Options, report: &mut Report) {
         rig.runtime.block_on(group.rebalance(64)).unwrap();
         rig.runtime.block_on(group.wait_rebalanced()).unwrap();
         back(&rig, &group);
-        // What a disk costs to join (9 MiB of zeros at its ends, labels) is no rate, and is told
-        // by itself.
+        // The cost of joining a disk (9 MiB of zeros at its ends, labels) is not a rate, and is reported
+        // separately.
         let change = AlterDisks { add: vec![add], power: Some(0), ..Default::default() };
         let work = group.explain_work(&change).unwrap().plan.bytes(4 << 20);
         let (took, ()) = rig.time(async { group.alter_disks(&change).await.unwrap() });

@@ -14,14 +14,14 @@ use crate::rig::{Backing, Place, Rig, SPARE, noise};
 
 /// Bytes of a piece.
 const PIECE: u64 = 256 << 10;
-/// Pieces asked for in one call.
+/// Pieces requested in one call.
 const PIECES: u64 = 64;
 
-/// How many ask at a time: one, whose calls leave the disk idle between them, and as many as scan
+/// Concurrent callers: one, whose calls leave the disk idle in between, and as many as scan
 /// partitions of a table on two processors.
 const CALLERS: [usize; 2] = [1, 2];
 
-/// What was measured, round by round, in MB/s.
+/// The results, round by round, in MB/s.
 #[derive(Default)]
 struct Arm {
     cellar: Vec<f64>,
@@ -29,7 +29,7 @@ struct Arm {
     fio: Vec<f64>,
 }
 
-/// Whoever reads from the page cache reads nothing from the disk.
+/// Reads from the page cache would not reach the disk.
 fn drop_page_cache() {
     std::process::Command::new("sync").status().expect("sync is there");
     std::fs::write("/proc/sys/vm/drop_caches", "1").expect("root may drop the page cache");
@@ -49,7 +49,7 @@ fn calls_of(bytes: u64, seed: u64) -> Vec<Vec<std::ops::Range<u64>>> {
     order.chunks(PIECES as usize).map(ranges).collect()
 }
 
-/// Bytes a second when `callers` share the calls for every piece of the file, one call of each at a
+/// Bytes a second when `callers` share the calls for every piece of the file, each with one call at a
 /// time.
 fn rate(rig: &Rig, store: &Arc<dyn ObjectStore>, bytes: u64, callers: usize, seed: u64) -> f64 {
     let calls = Arc::new(calls_of(bytes, seed));
@@ -73,14 +73,14 @@ fn rate(rig: &Rig, store: &Arc<dyn ObjectStore>, bytes: u64, callers: usize, see
     bytes as f64 / seconds / 1e6
 }
 
-/// `get_ranges` over one disk, over a mirror, over the local file system; fio on a disk beside.
+/// `get_ranges` over one disk, over a mirror, over the local file system; fio on a separate disk.
 pub fn run(options: &Options, report: &mut Report) {
     let bytes = options.bytes(1 << 30);
     let rig = Rig::new();
     let dir = options.dir.join(format!("cellar-bench-{}-local", std::process::id()));
     std::fs::create_dir(&dir).unwrap();
     write_file(&dir.join("f"), bytes);
-    // fio has a disk of its own: what one of us has just read is quicker to read for the other, out
+    // fio has a separate disk: data just read by one is faster to read for the other, out
     // of a cache below this machine.
     let beside = Backing::written(&options.dir, "fio", bytes);
     let local: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(&dir).unwrap());
@@ -112,7 +112,7 @@ pub fn run(options: &Options, report: &mut Report) {
                 }
                 drop_page_cache();
                 arm.local_fs.push(rate(&rig, &local, bytes, callers, round + 7));
-                // Each piece once, as the others do: what is read again comes out of some cache
+                // Each piece once, as in the other arms: repeated reads come from some cache
                 // below.
                 let mut raw = Fio::new(&beside.path(), "randread", 32, 0);
                 (raw.block, raw.size) = (PIECE, bytes);

@@ -1,4 +1,4 @@
-//! Reads through a group beside fio on the same disk files.
+//! Reads through a group, compared with fio on the same disk files.
 
 use cellar_diskgroup::{Copies, File, Group, Redundancy};
 use cellar_io::shape::ShapeOptions;
@@ -116,7 +116,7 @@ async fn validate(group: &Group, file: &File) -> u64 {
     findings.bytes_read
 }
 
-/// 1 MB reads: `validate --primary` and a serial scan.
+/// Reads of 1 MB: `validate --primary` and a serial scan.
 pub fn sequential(options: &Options, report: &mut Report) {
     let bytes = options.bytes(2 << 30);
     let rig = Rig::new();
@@ -174,12 +174,12 @@ fn fio_scan(file: &File, backings: &[Backing]) -> f64 {
     fio.files = backings.iter().map(Backing::path).collect();
     fio.block = STEP;
     fio.offset = 16 << 20;
-    // As many bytes in all as ours reads.
+    // The same total bytes as ours.
     fio.size = size / backings.len() as u64;
     fio.run().bandwidth / 1e6
 }
 
-/// Two disks of 200 MB/s each against one.
+/// Two disks of 200 MB/s each compared with one.
 pub fn shaped(options: &Options, report: &mut Report) {
     let bytes = options.bytes(512 << 20);
     let shape = ShapeOptions { bytes_per_second: 200_000_000, ..ShapeOptions::default() };
@@ -228,7 +228,7 @@ pub fn shaped(options: &Options, report: &mut Report) {
     }
 }
 
-/// A spawned task whose result is there.
+/// A spawned task whose result is ready.
 trait MapSome<T> {
     async fn map_some(self) -> T;
 }

@@ -1,4 +1,4 @@
-//! Rows, medians, goals.
+//! Output of benchmarks: rows, medians, goals.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -7,9 +7,9 @@ use std::process::Command;
 
 use crate::Options;
 
-/// Prints arms and goals, notes raw rows, counts what was missed.
+/// Prints arms and goals, records raw rows, counts missed goals.
 pub struct Report {
-    /// Goals not met.
+    /// Missed goals.
     pub missed: usize,
     record: Option<PathBuf>,
     head: serde_json::Value,
@@ -20,7 +20,7 @@ fn said(program: &str, arguments: &[&str]) -> String {
     output.map_or(String::new(), |o| String::from_utf8_lossy(&o.stdout).trim().to_owned())
 }
 
-/// Median, least and greatest.
+/// Median, minimum and maximum.
 pub fn median(values: &[f64]) -> (f64, f64, f64) {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
@@ -44,7 +44,7 @@ impl Report {
         Report { missed: 0, record: options.record.clone(), head }
     }
 
-    /// Prints the median and spread of an arm and gives the median.
+    /// Prints the median and spread of an arm and returns the median.
     pub fn arm(&mut self, arm: &str, who: &str, unit: &str, values: &[f64]) -> f64 {
         let (middle, least, most) = median(values);
         println!("  {arm:<34} {who:<8} {middle:>10.2} {unit:<8} ({least:.2}..{most:.2})");
@@ -59,12 +59,12 @@ impl Report {
         middle
     }
 
-    /// A goal that is a least value.
+    /// A goal that is a minimum.
     pub fn at_least(&mut self, what: impl Display, value: f64, goal: f64) {
         self.goal(what, value, "at least", goal, value >= goal);
     }
 
-    /// A goal that is a greatest value.
+    /// A goal that is a maximum.
     pub fn at_most(&mut self, what: impl Display, value: f64, goal: f64) {
         self.goal(what, value, "at most", goal, value <= goal);
     }

@@ -1,5 +1,5 @@
-//! A disk that was away gets what it missed: how much is copied, and how long it takes, beside a return
-//! by FORCE that copies all of it anew, and btrfs raid1 on the same devices, which is scrubbed when its
+//! Return of an absent disk: the bytes copied, and the time it takes, compared with a return
+//! by FORCE that copies everything anew, and with btrfs raid1 on the same devices, scrubbed when its
 //! device is back.
 
 use std::os::unix::fs::FileExt;
@@ -13,11 +13,11 @@ use crate::fio::{Fio, Sync};
 use crate::report::Report;
 use crate::rig::{Backing, Place, Rig, SPARE, noise};
 
-/// Writes while the disk is away.
+/// Number of writes while the disk is away.
 const WRITES: u64 = 10_000;
 const WRITE: u64 = 8192;
 
-/// Where they go: the same for both.
+/// Their places: the same for both.
 fn places(bytes: u64) -> impl Iterator<Item = u64> {
     let mut state = 1u64;
     (0..WRITES).map(move |_| {
@@ -27,7 +27,7 @@ fn places(bytes: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Bytes that a block device has written since it was there.
+/// Bytes written to a block device since it was created.
 fn written(device: &str) -> u64 {
     let name = device.trim_start_matches("/dev/");
     let stat = std::fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
@@ -54,7 +54,7 @@ pub fn run(options: &Options, report: &mut Report) {
     report.at_most("returns: copied, MiB", mb * 1e6 / (1 << 20) as f64, 1024.0);
 }
 
-/// What it missed, and then all of it.
+/// A normal return, and then a full one.
 fn ours(backings: &[Backing; 2], half: u64, bytes: u64) -> [(f64, f64); 2] {
     let loops = backings.each_ref().map(|b| Loop::on(b, 0, half));
     let rig = Rig::new();
@@ -115,7 +115,7 @@ fn theirs(options: &Options, backings: &[Backing; 2], half: u64, bytes: u64) -> 
     drop(mounted);
     drop(loops.pop());
     std::fs::create_dir_all(&at).unwrap();
-    // The kernel would put the missing device together with the other one again.
+    // The kernel would otherwise reassemble the missing device with the other one.
     sh("btrfs", &["device", "scan", "--forget"]);
     sh("mount", &["-t", "btrfs", "-o", "noatime,degraded", &loops[0].0, &at]);
     let data = noise(WRITE as usize);
@@ -129,7 +129,7 @@ fn theirs(options: &Options, backings: &[Backing; 2], half: u64, bytes: u64) -> 
     sh("mount", &["-t", "btrfs", "-o", "noatime", &loops[0].0, &at]);
     let mounted = Mounted(at.clone());
     let before = written(&loops[1].0);
-    // It ends with an error where it repaired something.
+    // It exits with an error if it repaired something.
     let (took, scrub) = Rig::new().time(async {
         std::process::Command::new("btrfs").args(["scrub", "start", "-B", &at]).output()
     });

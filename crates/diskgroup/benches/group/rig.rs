@@ -1,4 +1,4 @@
-//! Disks, groups and load.
+//! Disks, groups and load for benchmarks.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -16,21 +16,21 @@ use cellar_io::shape::ShapeOptions;
 use cellar_io::{Buffer, Device, DeviceExt, Durability, EnvExt, Io, SharedEnv};
 use cellar_wait::{Kind, Waits};
 
-/// Room on each disk beside the file: metadata, checksums, spare AUs.
+/// Space on each disk besides the file: metadata, checksums, spare AUs.
 pub const SPARE: u64 = 128 << 20;
 
-/// Seconds of processor that this process has used.
+/// CPU seconds used by this process.
 pub fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let nanos: f64 = stat.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0.0);
     nanos / 1e9
 }
 
-/// A file to be a disk; removed when dropped.
+/// A file used as a disk; removed when dropped.
 pub struct Backing(pub PathBuf);
 
 impl Backing {
-    /// Makes it of `bytes` that were all written: a hole would measure nothing.
+    /// Creates it with `bytes` that were all written: a hole would measure nothing.
     pub fn written(dir: &Path, name: &str, bytes: u64) -> Backing {
         let backing = Backing(dir.join(format!("cellar-bench-{}-{name}", std::process::id())));
         let mut file = std::fs::File::create(&backing.0).unwrap();
@@ -42,7 +42,7 @@ impl Backing {
         backing
     }
 
-    /// Makes it with a hole of `bytes`.
+    /// Creates it as a hole of `bytes`.
     pub fn sparse(dir: &Path, name: &str, bytes: u64) -> Backing {
         let backing = Backing(dir.join(format!("cellar-bench-{}-{name}", std::process::id())));
         std::fs::File::create(&backing.0).unwrap().set_len(bytes).unwrap();
@@ -62,12 +62,12 @@ impl Drop for Backing {
     }
 }
 
-/// A runtime, and what runs in it.
+/// A runtime, and its tasks.
 pub struct Rig {
     pub runtime: Runtime,
 }
 
-/// Where a group is.
+/// The shape of a group.
 pub struct Place {
     /// Paths of its disks.
     pub disks: Vec<String>,
@@ -75,7 +75,7 @@ pub struct Place {
     pub redundancy: Redundancy,
     /// Bytes of each disk that it uses; `None` is all.
     pub bytes: Option<u64>,
-    /// A model before each disk.
+    /// A model in front of each disk.
     pub shape: Option<ShapeOptions>,
 }
 
@@ -91,7 +91,7 @@ impl Rig {
         self.runtime.env()
     }
 
-    /// Opens a disk as a server does: direct, behind a scheduler.
+    /// Opens a disk as a server does: direct, with a scheduler in front.
     pub fn open(&self, path: &str) -> Arc<dyn Device> {
         let options = OpenOptions { access: Access::Direct, ..OpenOptions::default() };
         let disk = open_disk(self.runtime.real_env(), Path::new(path), &options).unwrap();
@@ -100,7 +100,7 @@ impl Rig {
         Arc::new(Scheduled::new(disk, self.env(), schedule, None))
     }
 
-    /// As [`Rig::open`], with a model before it.
+    /// As [`Rig::open`], with a model in front.
     pub fn open_shaped(&self, path: &str, shape: ShapeOptions) -> Arc<dyn Device> {
         Arc::new(cellar_io::shape::Shaped::new(self.open(path), self.env(), shape))
     }
@@ -216,7 +216,7 @@ impl Rig {
         })
     }
 
-    /// Seconds that `future` takes, and what it gives.
+    /// The time of `future` in seconds, and its result.
     pub fn time<F: Future>(&self, future: F) -> (f64, F::Output) {
         let env = self.env();
         self.runtime.block_on(async {
@@ -227,7 +227,7 @@ impl Rig {
     }
 }
 
-/// What a load did.
+/// The result of a load.
 pub struct Load {
     /// Operations.
     pub count: u64,
@@ -248,7 +248,7 @@ impl Load {
     }
 }
 
-/// Bytes that do not repeat within a disk's patience.
+/// Bytes without short-period repetition.
 pub fn noise(length: usize) -> Bytes {
     let mut buffer = Buffer::new(length);
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;

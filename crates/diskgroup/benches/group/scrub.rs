@@ -22,7 +22,7 @@ fn scrub(rig: &Rig, group: &Group, power: ScrubPower) -> (f64, ScrubResult) {
     (seconds, result)
 }
 
-/// Bytes a second of reading so many MiB of each disk in order, all of them at once.
+/// Bytes a second of reading this many MiB of each disk in order, all disks at once.
 fn raw_read(rig: &Rig, place: &Place, legs: &[u64]) -> f64 {
     let step = 1 << 20;
     let env = rig.env();
@@ -53,7 +53,7 @@ fn speed(options: &Options, report: &mut Report, name: &str, place: &Place, byte
     let rig = Rig::new();
     let group = rig.group(place);
     drop(rig.file(&group, "f", bytes, true));
-    // What lies on each disk: the fullest takes longest, whoever reads.
+    // The data on each disk: the fullest takes longest, for both.
     let legs: Vec<u64> = group.disks().iter().map(|disk| disk.total_mb - disk.free_mb).collect();
     let (mut ours, mut raw) = (vec![], vec![]);
     for _ in 0..options.rounds {
@@ -67,11 +67,11 @@ fn speed(options: &Options, report: &mut Report, name: &str, place: &Place, byte
         report.arm(&arm, "the disks themselves", "MB/s", &raw),
     );
     report.at_least(format!("scrub over raw reads, {name}"), ours / raw, 0.95);
-    // Another takes the disks.
+    // Lets another group use the disks.
     rig.runtime.block_on(group.drop_group(true)).unwrap();
 }
 
-/// A load of small reads and writes alone, and beside a scrub at the power it has by itself.
+/// A load of small reads and writes alone, and with a concurrent scrub at its default power.
 fn beside(options: &Options, report: &mut Report, place: &Place, bytes: u64) {
     let rig = Rig::new();
     let group = rig.group(place);
@@ -105,7 +105,7 @@ fn beside(options: &Options, report: &mut Report, place: &Place, bytes: u64) {
     rig.runtime.block_on(group.dismount()).unwrap();
 }
 
-/// Three disks as they are, and shaped.
+/// Three disks unshaped, and shaped.
 pub fn run(options: &Options, report: &mut Report) {
     let bytes = options.bytes(1 << 30);
     let backings: Vec<Backing> = (0..DISKS)

@@ -1,4 +1,4 @@
-//! One leg that is slow, or stuck: what readers and writers notice.
+//! One slow or stuck leg: its effect on readers and writers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::moves::{CLIENTS, shape};
 use crate::report::Report;
 use crate::rig::{Backing, Place, Rig, SPARE, noise};
 
-/// A device that answers nothing for as long as it is stuck.
+/// A device that does not answer while it is stuck.
 struct Stuck {
     inner: Arc<dyn Device>,
     env: SharedEnv,
@@ -102,7 +102,7 @@ pub fn run(options: &Options, report: &mut Report) {
     stuck(report, &rig, &backings);
 }
 
-/// One leg of 2,000 requests a second, the other of 100: beside the first one alone.
+/// One leg of 2,000 requests a second, the other of 100: compared with the first one alone.
 fn slow(options: &Options, report: &mut Report, rig: &Rig, backings: &[Backing]) {
     let limped = ShapeOptions { iops: 100, ..shape() };
     let device = |i: usize| {
@@ -114,7 +114,7 @@ fn slow(options: &Options, report: &mut Report, rig: &Rig, backings: &[Backing])
     let (mut both, mut alone, mut first) = (vec![], vec![], vec![]);
     let name = group.disks()[1].name.clone();
     for _ in 0..options.rounds {
-        // Until it is known; these count as what it costs to find out.
+        // Until the slow leg is detected; these reads count as the cost of detection.
         first.push(reads(rig, &file, 5));
         assert!(group.disks()[1].slow, "known after 5 s");
         both.push(reads(rig, &file, options.seconds.max(5)));
@@ -138,7 +138,7 @@ fn slow(options: &Options, report: &mut Report, rig: &Rig, backings: &[Backing])
     rig.runtime.block_on(group.dismount()).unwrap();
 }
 
-/// A leg that answers nothing: how long a write takes, and a read.
+/// A leg that does not answer: the time of a write, and of a read.
 fn stuck(report: &mut Report, rig: &Rig, backings: &[Backing]) {
     let stuck = Arc::new(AtomicBool::new(false));
     let device = |i: usize| -> Arc<dyn Device> {

@@ -1,4 +1,4 @@
-//! 4 KB writes made durable on two legs, beside fio on one.
+//! Durable 4 KB writes on two legs, compared with fio on one.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::fio::{Fio, Sync};
 use crate::report::Report;
 use crate::rig::{Backing, Load, Place, Rig, SPARE, noise};
 
-/// How a write is made durable.
+/// The method of making a write durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// A write and a flush.
     Flush,
-    /// One write that is durable when it is answered.
+    /// One write that is durable when acknowledged.
     Durable,
 }
 
@@ -69,7 +69,7 @@ pub fn area_of(file: &File) -> Area {
 pub fn against_raw(options: &Options, report: &mut Report) {
     let bytes = options.bytes(512 << 20);
     let rig = Rig::new();
-    // The tail of each disk is left to fio.
+    // The end of each disk is left to fio.
     let used = bytes + SPARE;
     let backings: Vec<Backing> =
         (0..2).map(|i| Backing::written(&options.dir, &format!("disk{i}"), used + bytes)).collect();
@@ -98,8 +98,8 @@ pub fn against_raw(options: &Options, report: &mut Report) {
     }
 }
 
-/// Legs as if they did not share a device: each answers 400 us after the request, which is longer
-/// than what the one below needs for both.
+/// Legs simulated as if they did not share a device: each answers 400 us after the request, which is longer
+/// than the underlying device needs for both.
 fn shaped(options: &Options, report: &mut Report, rig: &Rig) {
     let bytes = 64 << 20;
     let latency = std::time::Duration::from_micros(400);
@@ -147,7 +147,7 @@ fn raw_arms(
     ];
     for (how, depth, name) in arms {
         let name = format!("{name}, {sums}");
-        // The first writes mark regions; that is not what is measured here.
+        // The first writes mark regions; that is not measured here.
         writes(rig, ours, how, depth, 1);
         let (mut cellar, mut plain) = (Vec::new(), Vec::new());
         let mut fio = vec![Vec::new(); disks.len()];
@@ -179,7 +179,7 @@ fn raw_arms(
         let both = report.arm(&name, "fio, all", "us", &both);
         let what = format!("{name}: times the slower leg");
         report.at_most(what, cellar / slower, 1.25);
-        // Disks on one device share its flushes: what a leg costs while the other works too.
+        // Disks on one device share its flushes: the cost of a leg while the other works too.
         report.at_most(format!("{name}: times a leg beside the other"), cellar / both, 1.25);
     }
 }

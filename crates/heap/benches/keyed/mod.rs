@@ -14,14 +14,14 @@ pub fn key(number: u64) -> Bytes {
     Bytes::copy_from_slice(&number.to_be_bytes())
 }
 
-/// So many bytes, of which the first eight say whose they are.
+/// This many bytes, of which the first eight are the key.
 pub fn row(number: u64, bytes: usize) -> Bytes {
     let mut row = number.to_be_bytes().to_vec();
     row.resize(bytes, number as u8);
     row.into()
 }
 
-/// Makes the table and has all of it in memory, if the cache is large enough.
+/// Creates the table and reads all of it into memory, if the cache is large enough.
 pub async fn fill(store: &Store, session: &Session, rows: u64, bytes: usize) {
     store.create_table(session, TABLE).await.unwrap();
     store.create_index(session, KEY).await.unwrap();
@@ -45,7 +45,7 @@ pub fn begin(store: &Store, session: &Session) -> Transaction {
     store.begin(session, Isolation::ReadCommitted, Patience::Forever)
 }
 
-/// Ends the store, opens it again and looks whether all rows have come back.
+/// Closes the store, opens it again and checks that all rows are there.
 pub fn finish(rig: &Rig, store: Store, kept: &Kept, rows: u64) {
     rig.runtime.block_on(async {
         store.close().await.unwrap();
@@ -67,7 +67,7 @@ pub async fn lock(own: &mut Transaction, number: u64) -> RowRef {
     at
 }
 
-/// Gives a row other bytes; durable when it returns.
+/// Updates a row; durable on return.
 pub async fn update(store: &Store, session: &Session, number: u64, row: Bytes) {
     let mut own = begin(store, session);
     let at = lock(&mut own, number).await;
@@ -75,7 +75,7 @@ pub async fn update(store: &Store, session: &Session, number: u64, row: Bytes) {
     own.commit().await.unwrap();
 }
 
-/// The value below which that share of all lies.
+/// The value that this share of all values lies below.
 pub fn share(values: &mut [f64], share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values[((values.len() - 1) as f64 * share) as usize]

@@ -19,7 +19,7 @@ struct Archive {
     name: PathBuf,
 }
 
-/// Runs what blocks.
+/// Runs blocking calls.
 async fn block(work: impl FnOnce() -> std::io::Result<()> + Send + 'static) {
     tokio::task::spawn_blocking(work).await.unwrap().unwrap();
 }
@@ -87,7 +87,7 @@ impl ArchiveFile for Archive {
 pub struct Archiver(Arc<AtomicU64>);
 
 impl Archiver {
-    /// Begins.
+    /// Starts it.
     pub fn start(store: &Store, directory: Directory) -> Archiver {
         let (written, log) = (Arc::new(AtomicU64::new(0)), store.log().clone());
         let archiver = Archiver(Arc::clone(&written));
@@ -101,7 +101,7 @@ impl Archiver {
         archiver
     }
 
-    /// How many were written so far.
+    /// The number written so far.
     pub fn written(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }

@@ -17,7 +17,7 @@ use cellar_wait::{Kind, Waits};
 const GROUP_BYTES: u64 = 256 << 20;
 const GROUPS: u32 = 3;
 
-/// Control data in memory: it is not on the path that is measured.
+/// Control data in memory: it is not on the measured path.
 #[derive(Default)]
 struct MemoryControl(Mutex<Vec<u8>>);
 
@@ -45,7 +45,7 @@ fn prepare(file: &Path, bytes: u64) {
     out.sync_all().unwrap();
 }
 
-/// Files in a directory, and what runs on them.
+/// Files in a directory, and their runtime.
 pub struct Rig {
     pub runtime: Runtime,
     pub env: Arc<RealEnv>,
@@ -54,7 +54,7 @@ pub struct Rig {
     options: cellar_heap::Options,
 }
 
-/// The store's log, to open it again.
+/// The store's log, for reopening it.
 pub struct Kept(Arc<dyn Control>);
 
 /// CPU time of this process so far.
@@ -63,7 +63,7 @@ pub fn cpu() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// The options of the command line, which these are by default.
+/// The options of the command line, with these defaults.
 pub fn arguments(defaults: &[(&'static str, &str)]) -> Option<BTreeMap<&'static str, String>> {
     let mut values: BTreeMap<&str, String> =
         defaults.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
@@ -81,7 +81,7 @@ pub fn arguments(defaults: &[(&'static str, &str)]) -> Option<BTreeMap<&'static 
 }
 
 impl Rig {
-    /// With so many megabytes of data.
+    /// With this many megabytes of data.
     pub fn new(dir: &Path, megabytes: u64, options: cellar_heap::Options) -> Rig {
         let runtime = Runtime::new(&RuntimeOptions::default()).unwrap();
         std::fs::create_dir_all(dir).unwrap();
@@ -97,7 +97,7 @@ impl Rig {
         Rig { runtime, env, files, data, options }
     }
 
-    /// A new log with nothing in it, which may be archived, and a new store.
+    /// A new, empty log, optionally archived, and a new store.
     pub fn create(&self, archiving: bool) -> (Store, Kept) {
         let kept = Kept(Arc::new(MemoryControl::default()));
         let env = self.runtime.env();
@@ -142,7 +142,7 @@ impl Rig {
             .unwrap()
     }
 
-    /// Opens the store again; the log is ended already.
+    /// Opens the store again; the log is already closed.
     pub async fn open_again(&self, kept: &Kept) -> (Store, Replayed) {
         self.open(self.recovery(kept).await).await
     }

@@ -11,11 +11,11 @@ use crate::run::{
 };
 use crate::sample::Sample;
 
-/// Seconds of the scan of one table of 14.8 GB, by MB of the AU.
+/// Published seconds for the scan of one table of 14.8 GB, by MB of the AU.
 pub(super) const PUBLISHED: [(u64, f64); 3] = [(1, 7.58), (4, 4.32), (8, 7.92)];
 /// The AU that the published times are compared with.
 pub(super) const BASE: u64 = 4 << 20;
-/// The arm that asks whether place made the published times.
+/// The arm that tests whether the position on disk explains the published times.
 pub(super) const PLACE: &str = "place";
 pub(super) const POSITIONS: [Position; 2] = [Position::Outer, Position::Inner];
 
@@ -26,7 +26,7 @@ impl Measured {
         rows.filter_map(|r| r.sample.as_ref())
     }
 
-    /// The median over the rounds of what `figure` finds.
+    /// The median of `figure` over the rounds.
     pub(super) fn figure(
         &self,
         arm: &str,
@@ -40,7 +40,7 @@ impl Measured {
         self.figure(arm, au_size, |s| Some(s.seconds()))
     }
 
-    /// MB/s of the disks without a group, in the stretch of this position.
+    /// MB/s of the disks without a group, in the stretch at this position.
     pub(super) fn ceiling(&self, position: Position) -> Option<f64> {
         let arm = format!("ceiling-{}", position.word());
         let rows = self.raw.iter().filter(|r| r.arm == arm);
@@ -78,8 +78,8 @@ impl Measured {
         figures.iter().any(Option::is_some).then_some(figures)
     }
 
-    /// The AU of [`BASE`] outside, the others inside, in times of the first, of disks that turn or
-    /// are not known not to.
+    /// The AU of [`BASE`] outside, the others inside, as multiples of the first, for disks that rotate or
+    /// might rotate.
     fn place(&self, options: &Options) -> Option<Figures> {
         if self.column == Column::Model && !self.turns {
             return None;
@@ -110,8 +110,8 @@ fn published(options: &Options, figure: impl Fn(f64) -> f64) -> Figures {
     options.au_sizes.iter().map(of).collect()
 }
 
-/// Puts what was measured beside what was published. The answer is about `here` where there is
-/// one, else about the model.
+/// Compares measured with published figures. The answer is about `here` if measured,
+/// else about the model.
 ///
 /// # Panics
 /// If there is neither.
@@ -187,7 +187,7 @@ fn arms(
             Way::Cell => format!("as a cell, {}", position.word()),
             Way::Shifted => format!("shifted, {}", position.word()),
         };
-        // Where the groups of the post lay is not told.
+        // The post does not say where its groups were on the disks.
         let told = way == Way::Cell && arms.is_empty();
         let published = told.then(|| published(options, |seconds| seconds));
         let unit = "s".to_owned();
@@ -222,7 +222,7 @@ fn arms(
     arms
 }
 
-/// What each way asked and what came of it, at the first position.
+/// The requests and the result of each way, at the first position.
 fn tables(options: &Options, measured: &Measured) -> Vec<Table> {
     let Some(position) = measured.positions().first().copied() else { return Vec::new() };
     let table = |way: Way| {
@@ -265,12 +265,12 @@ fn tables(options: &Options, measured: &Measured) -> Vec<Table> {
     WAYS.into_iter().map(table).collect()
 }
 
-/// Requests that the disks saw.
+/// Requests seen by the disks.
 pub(super) fn requests(sample: &Sample) -> u64 {
     sample.disks.iter().map(|disk| disk.requests).sum()
 }
 
-/// The sizes of requests that the disks saw often, largest first: at most four of them.
+/// The most frequent request sizes seen by the disks, largest first: at most four of them.
 fn sizes(options: &Options, measured: &Measured, arm: &str) -> Vec<u64> {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     for sample in options.au_sizes.iter().flat_map(|au_size| measured.samples(arm, *au_size)) {

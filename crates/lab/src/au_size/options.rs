@@ -9,10 +9,10 @@ use crate::load::{SPARE, Slot};
 use crate::place::Needed;
 use crate::preset::{self, Preset};
 
-/// Which stretch of each disk is used.
+/// The stretch of each disk that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// From its first byte on: the outer tracks of a disk that turns.
+    /// From its first byte on: the outer tracks of a rotating disk.
     Outer,
     /// Up to its last byte: the inner tracks.
     Inner,
@@ -22,23 +22,23 @@ impl Position {
     const ALL: [(&'static str, Position); 2] =
         [("outer", Position::Outer), ("inner", Position::Inner)];
 
-    /// As `--position` has it.
+    /// As given to `--position`.
     pub fn word(self) -> &'static str {
         Position::ALL.iter().find(|(_, own)| *own == self).map_or("", |(word, _)| word)
     }
 }
 
-/// How far behind a storage region the reads of the old way begin.
+/// The distance between a storage region and the start of the old way's reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shift {
-    /// So many bytes, whatever the AU.
+    /// This many bytes, whatever the AU.
     Bytes(u64),
     /// Half an AU.
     HalfAu,
 }
 
 impl Shift {
-    /// In a group of this AU, in bytes.
+    /// For a group of this AU, in bytes.
     pub(super) fn of(self, au_size: u64) -> u64 {
         match self {
             Shift::Bytes(bytes) => bytes,
@@ -54,7 +54,7 @@ impl Shift {
     }
 }
 
-/// What may be set.
+/// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// AUs of the groups in bytes, each once: powers of two from 1 to 64 MiB, ascending.
@@ -63,17 +63,17 @@ pub struct Options {
     pub file_bytes: u64,
     /// Disks of the group.
     pub width: usize,
-    /// Which stretches of the disks are used, one after the other.
+    /// The stretches of the disks that are used, one after the other.
     pub positions: Vec<Position>,
-    /// How far the reads of the old way are shifted.
+    /// The shift of the old way's reads.
     pub shift: Shift,
     /// Rounds, interleaved; medians are reported.
     pub rounds: u32,
-    /// Decides the order of tasks on a model.
+    /// Seed for the order of tasks on a model.
     pub seed: u64,
     /// The disk model.
     pub preset: Preset,
-    /// What disks that are here are slowed to.
+    /// The model that real disks are slowed down to.
     pub shape: Option<ShapeOptions>,
 }
 
@@ -148,7 +148,7 @@ fn list<T: PartialEq>(text: &str, one: impl Fn(&str) -> Option<T>) -> Option<Vec
 }
 
 impl Options {
-    /// As the default, for files and disks that are here: their first bytes, 3 rounds.
+    /// As the default, for files and disks of this machine: their first bytes, 3 rounds.
     pub fn here() -> Options {
         Options { positions: vec![Position::Outer], rounds: 3, ..Options::default() }
     }
@@ -225,13 +225,13 @@ impl Options {
         self.au_sizes.last().copied().unwrap_or(64 << 20)
     }
 
-    /// Bytes of each disk that a group of any of the AUs fits in with its file.
+    /// Bytes of each disk that hold a group of any of the AUs with its file.
     pub(super) fn stretch(&self) -> u64 {
         let bytes = self.file_bytes / self.width as u64 + SPARE + 8 * self.largest();
         bytes.next_multiple_of(self.largest())
     }
 
-    /// Where a group lies on disks of `size` bytes, or as large as they need be.
+    /// Where a group lies on disks of `size` bytes, or of the minimum size.
     pub(super) fn slots(&self, position: Position, size: u64) -> Vec<Slot> {
         let length = self.stretch();
         let start = match position {
@@ -241,12 +241,12 @@ impl Options {
         (0..self.width).map(|disk| Slot { disk, start, size: length }).collect()
     }
 
-    /// The size that disks have, or are made: so that outer and inner do not overlap.
+    /// The size of the disks, given or chosen so that outer and inner do not overlap.
     pub(super) fn disk_bytes(&self, size: Option<u64>) -> u64 {
         size.unwrap_or(self.stretch() * self.positions.len() as u64)
     }
 
-    /// What is needed of each disk of `size` bytes.
+    /// The requirements for each disk of `size` bytes.
     pub(super) fn needed(&self, size: u64) -> Vec<Needed> {
         let used = |disk: usize| {
             let slots = self.positions.iter().map(|p| self.slots(*p, size)[disk]);
@@ -257,7 +257,7 @@ impl Options {
     }
 }
 
-/// What an AU is called.
+/// The name of an AU.
 pub(super) fn name(au_size: u64) -> String {
     format!("{} MB", au_size >> 20)
 }

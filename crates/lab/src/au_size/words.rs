@@ -1,4 +1,4 @@
-//! Wording of the finding of `au-size`, and remarks beside it.
+//! Wording of the finding of `au-size`, and of its remarks.
 
 use super::answer::{BASE, PLACE, POSITIONS, PUBLISHED};
 use super::{Measured, Options, Position, SCAN_DEPTH, Shift, Way};
@@ -6,12 +6,12 @@ use crate::column::Column;
 use crate::place::{DEPTH_MAX, Sharing};
 use crate::run::{Arm, Noise, Verdict};
 
-/// Difference between AUs that does not matter to anybody.
+/// A difference between AUs that is negligible.
 const SAME: f64 = 0.03;
-/// Spread of equal runs beyond which nothing is concluded.
+/// The spread of equal runs above which no conclusion is drawn.
 const UNCLEAR: f64 = 0.1;
 
-/// Beside the disks: what they give when nothing is above them.
+/// For comparison: the rate of the disks alone.
 pub(super) fn heads(main: &Measured) -> Vec<(String, String)> {
     let of = |p: &Position| Some(format!("{} {:.0}", p.word(), main.ceiling(*p)?));
     let told: Vec<String> = POSITIONS.iter().filter_map(of).collect();
@@ -42,7 +42,7 @@ fn slowest(options: &Options, main: &Measured, arm: &str) -> Option<u64> {
     times.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, au_size)| au_size)
 }
 
-/// What the AU makes of a way of reading.
+/// The effect of the AU on a way of reading.
 fn of_size(options: &Options, main: &Measured, arm: &Arm, noise: Noise) -> Option<String> {
     let ratio = arm.ratio?;
     let percent = 100.0 * (ratio - 1.0);
@@ -59,7 +59,7 @@ fn of_size(options: &Options, main: &Measured, arm: &Arm, noise: Noise) -> Optio
     })
 }
 
-/// How many times slower the inner tracks are, by the AU they are compared at.
+/// The slowdown of the inner tracks, by the AU at which they are compared.
 fn inner_over_outer(options: &Options, measured: &Measured) -> Option<f64> {
     let au_size = options.au_sizes.iter().copied().find(|au| *au == BASE);
     let au_size = au_size.unwrap_or(options.au_sizes[0]);
@@ -120,7 +120,7 @@ fn differs(arm: Option<&Arm>) -> bool {
     arm.filter(told).and_then(|arm| arm.ratio).is_some_and(|ratio| ratio - 1.0 > SAME)
 }
 
-/// Why the AU matters, or does not.
+/// The reason why the AU matters, or does not.
 fn reason(options: &Options, cell: Option<&Arm>) -> String {
     let largest = options.au_sizes.iter().max().copied().unwrap_or(BASE);
     let each = options.file_bytes / options.width as u64 / largest;
@@ -154,7 +154,7 @@ fn advice(options: &Options, main: &Measured, cell: Option<&Arm>, noise: Noise) 
     format!("Try: AU {} MB for files as small as this", fastest >> 20)
 }
 
-/// What the old way costs.
+/// The cost of the old way.
 fn shifted(options: &Options, main: &Measured, position: Position, arms: &[Arm]) -> String {
     let name = Way::Shifted.arm(position);
     let Some(arm) = find(arms, &name) else { return String::new() };
@@ -181,7 +181,7 @@ fn shifted(options: &Options, main: &Measured, position: Position, arms: &[Arm])
             most >> 20
         ),
     };
-    // The rounds of the one AU are what it is compared with.
+    // The rounds of the one AU are the reference.
     let noise = arm.spread.max(main.noise(options).spread).max(0.001);
     let cost = match farthest {
         Some((times, au)) if *times > 1.0 + noise => {
@@ -197,7 +197,7 @@ fn shifted(options: &Options, main: &Measured, position: Position, arms: &[Arm])
     format!("Of reads shifted by {} {ends}: {cost}. ", options.shift.words())
 }
 
-/// What the published times say beside this.
+/// The published times compared with these.
 pub(super) fn remarks(
     options: &Options,
     main: &Measured,
@@ -255,7 +255,7 @@ pub(super) fn remarks(
     remarks
 }
 
-/// Whether place alone explains what was published.
+/// Whether the position on disk alone explains the published times.
 fn place_then(options: &Options, model: Option<&Measured>, arm: Option<&Arm>) -> Option<String> {
     let model = model.filter(|model| model.turns)?;
     let times = inner_over_outer(options, model)?;

@@ -1,4 +1,4 @@
-//! Archives on a stretch of a disk, the oldest written over when it is full.
+//! Archives on a stretch of a disk, the oldest overwritten when it is full.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use cellar_redo::{ArchiveFile, ArchiveStore};
 
 /// One write of an archive, in bytes.
 const WRITE: usize = 1 << 20;
-/// Archives begin and end on a block of so many bytes.
+/// Archives begin and end at a multiple of this many bytes.
 const BLOCK: u64 = 4096;
 
-/// Where archives are. Made of nothing but a device: which bytes of it are whose is kept in memory,
+/// The archive store. It needs only a device: the map of archives is kept in memory,
 /// so that an archive lives as long as this does.
 pub(crate) struct Archives {
     device: Arc<dyn Device>,
@@ -28,7 +28,7 @@ struct State {
 }
 
 impl State {
-    /// Takes `length` bytes at `at`: archives that lie there are gone.
+    /// Allocates `length` bytes at `at`: archives that lie there are lost.
     fn take(&mut self, taken: &Range<u64>) {
         let hit = |start: u64, end: u64| start < taken.end && taken.start < end;
         self.published.retain(|_, (start, length)| !hit(*start, *start + *length));
@@ -36,7 +36,7 @@ impl State {
 }
 
 impl Archives {
-    /// Archives on `device`, which holds at least two of the largest.
+    /// Archives on `device`, which has space for at least two of the largest.
     pub(crate) fn new(device: Arc<dyn Device>) -> Archives {
         Archives { device, state: Arc::default() }
     }
@@ -93,7 +93,7 @@ struct Archive {
 }
 
 impl Archive {
-    /// Writes what is there in whole blocks, the last filled up with zeros where it is the end.
+    /// Writes the complete blocks so far, and at the end the last one padded with zeros.
     async fn write(&mut self, at_end: bool) -> Result<(), IoError> {
         let whole = match at_end {
             true => {
@@ -119,7 +119,7 @@ impl Archive {
         self.device.write_at(Io::BACKGROUND, at, data, Durability::Cached).await
     }
 
-    /// It does not fit behind the one before: it begins anew at the start of the device, with what
+    /// It does not fit after the previous one: it restarts at the start of the device, with what
     /// it had.
     async fn restart(&mut self) -> Result<(), IoError> {
         let from = std::mem::take(&mut self.start);

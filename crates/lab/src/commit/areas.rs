@@ -1,4 +1,4 @@
-//! The layout of each disk: areas for the log, for what is scanned beside it, and for archives.
+//! The layout of each disk: areas for the log, for concurrent scans, and for archives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ pub(crate) const GROUPS: u32 = 3;
 /// Bytes of each area, the same on every disk: log groups, then data, then archives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Areas {
-    /// Of each file of a group; a multiple of 1 MiB.
+    /// Size of each file of a group; a multiple of 1 MiB.
     pub(crate) group: u64,
-    /// What is scanned; a multiple of 1 MiB, 0: nothing.
+    /// The scanned area; a multiple of 1 MiB, 0: none.
     pub(crate) data: u64,
-    /// Archives, the oldest written over; a multiple of 1 MiB, 0: none.
+    /// Archives, the oldest overwritten; a multiple of 1 MiB, 0: none.
     pub(crate) archive: u64,
 }
 
@@ -30,12 +30,12 @@ impl Areas {
         self.group * u64::from(GROUPS)
     }
 
-    /// Bytes of a disk.
+    /// Bytes needed of a disk.
     pub(crate) fn total(&self) -> u64 {
         self.groups() + self.data + self.archive
     }
 
-    /// All of it is written before anything is measured.
+    /// All areas are written before anything is measured.
     pub(crate) fn needed(&self) -> Needed {
         Needed::first(self.total())
     }
@@ -66,7 +66,7 @@ impl Areas {
         Arc::new(Part::new(Arc::clone(&disk.device), "archives", start, self.archive))
     }
 
-    /// Removes what shows that there was a log: the disk may be used for anything again.
+    /// Removes all traces of a log: the disk may be used for anything again.
     pub(crate) async fn wipe(&self, disk: &Disk) -> Result<(), LabError> {
         for group in 1..=GROUPS {
             let start = u64::from(group - 1) * self.group;
@@ -77,7 +77,7 @@ impl Areas {
         Ok(whole.wipe().await?)
     }
 
-    /// Reads of 1 MiB over the data, from the `which`th of so many readers on.
+    /// Reads of 1 MiB over the data, starting at the part of reader `which` of this many.
     pub(crate) fn scan(&self, which: usize, readers: usize) -> impl Iterator<Item = u64> + use<> {
         let steps = (self.data / STEP).max(1);
         let (from, start) = (steps * which as u64 / readers.max(1) as u64, self.groups());

@@ -11,8 +11,8 @@ use crate::run::{Raw, median};
 pub(crate) const PARTS: [&str; 8] =
     ["space", "queue", "slot", "form", "first", "quorum", "order", "wake"];
 
-/// Buckets of a histogram of writes, as an AWR report has them: name, and the first millisecond
-/// that is not in it any more.
+/// Buckets of a histogram of writes, as in an AWR report: name, and the first millisecond
+/// beyond it.
 pub(crate) const BUCKETS: [(&str, f64); 8] = [
     ("<1ms", 1.0),
     ("<2ms", 2.0),
@@ -43,7 +43,7 @@ fn of_waits(out: &mut Figured, name: &str, waits: &Histogram) {
 }
 
 impl Done {
-    /// Everything by name, with its unit where it has one.
+    /// All figures by name, with the unit if there is one.
     pub(crate) fn figures(&self) -> Figured {
         let mut out = Figured::new();
         let seconds = self.nanos as f64 / 1e9;
@@ -115,7 +115,7 @@ impl Done {
     }
 }
 
-/// The figure of this name of all rounds of an arm on a layout: their median.
+/// The median of this figure over all rounds of an arm on a layout.
 pub(crate) fn figure(raw: &[Raw], arm: &str, layout: &str, name: &str) -> Option<f64> {
     median(figures(raw, arm, layout, name))
 }
@@ -126,7 +126,7 @@ pub(crate) fn figures(raw: &[Raw], arm: &str, layout: &str, name: &str) -> Vec<f
     rows.filter_map(|row| row.figures.get(name).copied()).collect()
 }
 
-/// How far rounds of an arm are apart on a layout, as a part of their median.
+/// The spread between rounds of an arm on a layout, as a fraction of their median.
 pub(crate) fn spread(raw: &[Raw], arm: &str, layout: &str, name: &str) -> f64 {
     let all = figures(raw, arm, layout, name);
     let (low, high) = all.iter().fold((f64::MAX, 0.0_f64), |(l, h), v| (l.min(*v), h.max(*v)));

@@ -1,5 +1,5 @@
-//! A redo log on media, committed to in the ways that experiments compare, with an archiver and
-//! scans beside it.
+//! Redo log on media, committed to in the ways that experiments compare, with a concurrent archiver and
+//! scans.
 
 mod archives;
 pub(crate) mod areas;
@@ -28,54 +28,54 @@ use crate::place::Disk;
 
 /// The kind of the lab's records; nobody reads them.
 const KIND: u8 = 1;
-/// How often the checkpoint follows the end of the log.
+/// The interval at which the checkpoint follows the end of the log.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(2);
-/// Room for records that wait: a commit of a megabyte shall not wait for that.
+/// Buffer for waiting records: a commit of a megabyte must not wait for it.
 const LOG_BUFFER: usize = 128 << 20;
 
-/// A log to be committed to.
+/// The plan of a log.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Its media: which disk, and what it is called.
+    /// Its media: the disk, and the name.
     pub(crate) media: Vec<(usize, &'static str)>,
     /// 512 or 4096.
     pub(crate) block_size: u32,
     /// How many media must have a block.
     pub(crate) quorum: Quorum,
-    /// Units on their way at once.
+    /// Units in flight.
     pub(crate) in_flight: usize,
-    /// The disk that finished groups are archived on; none: they are not.
+    /// The disk for archives of finished groups; none: no archiving.
     pub(crate) archive: Option<usize>,
-    /// Scans of the first disk at the same time, each with one read of 1 MiB in flight.
+    /// Concurrent scans of the first disk, each with one read of 1 MiB in flight.
     pub(crate) scans: usize,
-    /// How long it is committed to.
+    /// The time for which sessions commit.
     pub(crate) time: Duration,
 }
 
-/// Sessions that are alike.
+/// Sessions with the same behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crew {
-    /// What it is called in figures.
+    /// Its name in figures.
     pub(crate) name: &'static str,
     pub(crate) sessions: usize,
-    /// Of a record, in bytes.
+    /// Record size in bytes.
     pub(crate) bytes: usize,
-    /// From one commit to the next, half to one and a half times that by chance; zero: a tight loop.
+    /// Time between commits, varied at random from half to one and a half times; zero: a tight loop.
     pub(crate) think: Duration,
 }
 
-/// What one crew did.
+/// The result of one crew.
 #[derive(Debug)]
 pub(crate) struct CrewDone {
     pub(crate) name: &'static str,
     pub(crate) commits: u64,
-    /// Where the time of all its commits went.
+    /// The parts of the time of all its commits.
     pub(crate) parts: [Duration; 8],
     /// `log file sync`.
     pub(crate) sync: Histogram,
 }
 
-/// What was done.
+/// The result of a load.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) nanos: u64,
@@ -89,7 +89,7 @@ pub(crate) struct Done {
     pub(crate) block_size: u32,
 }
 
-/// Control data in memory: it is not what is measured.
+/// Control data in memory: it is not part of the measurement.
 #[derive(Default)]
 struct MemoryControl(Mutex<Vec<u8>>);
 
@@ -106,13 +106,13 @@ impl Control for MemoryControl {
     }
 }
 
-/// Disks with areas for logs, used in one way after the other.
+/// Disks with areas for logs, used for one load after another.
 pub(crate) struct Bench {
     env: SharedEnv,
     disks: Vec<Disk>,
     areas: Areas,
     stop: Arc<AtomicBool>,
-    /// What records are made of.
+    /// The bytes that records consist of.
     noise: Bytes,
 }
 
@@ -129,7 +129,7 @@ impl Bench {
         Bench { env, disks, areas, stop: control.flag(), noise }
     }
 
-    /// Makes a log as planned, has it committed to by the crews, and ends it.
+    /// Creates a log as planned, runs the crews on it, and ends it.
     pub(crate) async fn run(&self, plan: &Plan, crews: &[Crew]) -> Result<Done, LabError> {
         go_on(&self.stop)?;
         let waits = Waits::new();
@@ -152,7 +152,7 @@ impl Bench {
         archived.map(|()| done)
     }
 
-    /// Gives the disks back as nobody's.
+    /// Releases the disks, without any marks.
     pub(crate) async fn wipe(&self) -> Result<(), LabError> {
         for disk in &self.disks {
             self.areas.wipe(disk).await?;
@@ -166,7 +166,7 @@ impl Bench {
             |(disk, name): &(usize, &'static str)| self.areas.medium(&self.disks[*disk], name);
         let media: Vec<_> = plan.media.iter().map(medium).collect();
         let spec = CreateLog {
-            // Blocks of the log before it are of another database.
+            // Blocks of the previous log have another database id.
             database: DatabaseId(u128::from(self.env.random()) << 64 | 1),
             block_size: plan.block_size,
             quorum: plan.quorum,
@@ -235,7 +235,7 @@ impl Bench {
         Ok(Done { nanos, crews: done, stats, media, write, scanned, archived, block_size })
     }
 
-    /// Starts the sessions of a crew; what they wait for is counted apart.
+    /// Starts the sessions of a crew; their waits are counted separately.
     fn sessions(&self, log: &Log, crew: Crew, end: Instant) -> (Waits, Vec<Ending>) {
         let waits = Waits::new();
         let one = |_| {
@@ -250,16 +250,16 @@ impl Bench {
     }
 }
 
-/// What tasks beside the sessions share.
+/// State shared by the tasks other than sessions.
 #[derive(Clone, Default)]
 struct Beside {
-    /// It is over, or cannot go on: everybody ends then.
+    /// It is over, or cannot continue: then all end.
     over: Arc<AtomicBool>,
     /// Bytes of archives.
     archived: Arc<AtomicU64>,
 }
 
-/// Waits for the sessions of a crew, all of them whatever came of it.
+/// Waits for all sessions of a crew, whatever their results.
 async fn gather(
     name: &'static str,
     waits: &Waits,
@@ -279,7 +279,7 @@ async fn gather(
     (CrewDone { name, commits, parts, sync }, outcome)
 }
 
-/// Commits, and where their time went.
+/// Commits, and the parts of their time.
 type Ending = cellar_io::Handle<Result<(u64, [Duration; 8]), LabError>>;
 
 /// All waits of one name.
@@ -291,7 +291,7 @@ fn histogram(waits: &Waits, name: &str) -> Histogram {
     all
 }
 
-/// What one session does.
+/// The work of one session.
 struct Job {
     log: Log,
     env: SharedEnv,
@@ -303,8 +303,8 @@ struct Job {
 }
 
 impl Job {
-    /// Thinks: by chance half to one and a half times as long as the crew does, at first none to
-    /// once as long. Not beyond the end, which would count as time without commits.
+    /// Thinks: at random half to one and a half times the crew's time, at first up to
+    /// once the time. Not beyond the end, which would count as time without commits.
     async fn think(&self, is_first: bool) {
         let nanos = u64::try_from(self.crew.think.as_nanos()).unwrap_or(u64::MAX);
         if nanos > 0 {
@@ -333,7 +333,7 @@ impl Job {
     }
 }
 
-/// Archives what is finished until it is over.
+/// Archives finished groups until it is over.
 async fn archive(log: Log, store: Archives, beside: Beside) -> Result<(), LabError> {
     loop {
         let archived = match log.archivable().await {
@@ -345,14 +345,14 @@ async fn archive(log: Log, store: Archives, beside: Beside) -> Result<(), LabErr
                 let bytes = archived.map_or(0, |archived| archived.bytes);
                 beside.archived.fetch_add(bytes, Ordering::Relaxed);
             }
-            // The log was closed; where it stopped before that, sessions tell why.
+            // The log was closed; if it stopped before that, sessions report the reason.
             Err(RedoError::Stopped { .. }) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// Lets the checkpoint follow the log, so that groups can be written again.
+/// Makes the checkpoint follow the log, so that groups can be reused.
 async fn checkpoint(log: Log, env: SharedEnv, beside: Beside) -> Result<(), LabError> {
     while !beside.over.load(Ordering::Relaxed) && log.stopped().is_none() {
         env.sleep(CHECKPOINT_EVERY).await;
@@ -364,7 +364,7 @@ async fn checkpoint(log: Log, env: SharedEnv, beside: Beside) -> Result<(), LabE
     Ok(())
 }
 
-/// Reads 1 MiB after the other; how many bytes until the end.
+/// Reads 1 MiB after another; returns the number of bytes until the end.
 async fn scan(
     env: &dyn Env,
     device: &dyn cellar_io::Device,

@@ -9,7 +9,7 @@ use crate::run::{Arm, Run, Table, TableRow};
 const BAR: f64 = 14.0;
 const LEFT: f64 = 190.0;
 const WIDTH: f64 = 760.0;
-/// Room for the figure behind a bar.
+/// Space for the figure after a bar.
 const RIGHT: f64 = 190.0;
 
 pub(super) fn source(column: Column) -> &'static str {
@@ -19,7 +19,7 @@ pub(super) fn source(column: Column) -> &'static str {
     }
 }
 
-/// The class of the colour of a column, as the bars have it.
+/// The colour class of a column, the same as for the bars.
 fn colour(column: Column) -> &'static str {
     match column {
         Column::Model => "s1",
@@ -46,7 +46,7 @@ pub(super) fn bars(run: &Run, arms: &[Arm], columns: &[(usize, Vec<usize>)]) -> 
     if most_of(None) <= 0.0 {
         return String::new();
     }
-    // Seconds are of files of several sizes: on one axis the larger would hide the others.
+    // Times are of files of several sizes: on one axis the larger would hide the others.
     let own = columns.len() > 1 && arms.iter().all(|arm| arm.unit == "s");
     let mut body = String::new();
     let (mut y, mut last) = (0.0, usize::MAX);

@@ -12,7 +12,7 @@ use crate::column::Column;
 use crate::run::{Arm, Head, Noise, Raw, Run, Table, TableRow, Verdict, settings_hash, verdict};
 use crate::run::{Figures, median};
 
-/// What a figure is of: load, name of the arm, `disk_asynch_io`.
+/// The subject of a figure: load, name of the arm, `disk_asynch_io`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct At<'a> {
     pub load: &'a str,
@@ -29,11 +29,11 @@ impl<'a> At<'a> {
     }
 }
 
-/// What a load is, for people.
+/// The description of a load, for people.
 pub(super) struct LoadWords {
-    /// The short form, before the setting.
+    /// The short form, which precedes the setting.
     pub what: String,
-    /// What is counted.
+    /// The unit.
     pub unit: String,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn load_words(load: &str) -> LoadWords {
     LoadWords { what, unit: unit.to_owned() }
 }
 
-/// One measurement, and what it is of.
+/// One measurement, and its subject.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub load: String,
@@ -56,7 +56,7 @@ pub(super) struct Row {
     pub raw: Raw,
 }
 
-/// How the file was reached.
+/// The access path to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
     /// Never [`EngineChoice::Auto`].
@@ -71,12 +71,12 @@ impl Row {
     }
 }
 
-/// Rows, to be asked.
+/// Rows, indexed for queries.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a>(pub &'a [Row]);
 
 impl<'a> Rows<'a> {
-    /// Loads in the order in which they were measured.
+    /// Loads in the order of measurement.
     pub(super) fn loads(self) -> Vec<&'a str> {
         let mut loads = Vec::new();
         for row in self.0 {
@@ -91,7 +91,7 @@ impl<'a> Rows<'a> {
         self.0.iter().filter(move |row| row.at() == at)
     }
 
-    /// A figure of each round.
+    /// A figure, by round.
     fn each(self, at: At<'a>, figure: impl Fn(&Raw) -> Option<f64>) -> Vec<f64> {
         self.at(at).filter_map(|row| figure(&row.raw)).collect()
     }
@@ -101,22 +101,22 @@ impl<'a> Rows<'a> {
         median(self.each(at, figure))
     }
 
-    /// What was used to reach the disk.
+    /// The I/O engine.
     pub(super) fn in_force(self, at: At<'a>) -> Option<&'a str> {
         self.note(at, "in force")
     }
 
-    /// The way in force.
+    /// The effective access path.
     pub(super) fn way(self, at: At<'a>) -> Option<Way> {
         Some(self.at(at).next()?.way)
     }
 
-    /// What else was seen, in words.
+    /// Other observations, in words.
     pub(super) fn note(self, at: At<'a>, name: &str) -> Option<&'a str> {
         self.at(at).next()?.raw.notes.get(name).map(String::as_str)
     }
 
-    /// Everything that was measured of a load, second measurements too.
+    /// All measurements of a load, including second ones.
     fn places(self, load: &str) -> Vec<At<'a>> {
         let mut places: Vec<At<'a>> =
             self.0.iter().map(Row::at).filter(|at| at.load == load).collect();
@@ -125,8 +125,8 @@ impl<'a> Rows<'a> {
         places
     }
 
-    /// How far medians of the same thing are apart: settings under which the file is reached in
-    /// the same way, and second measurements.
+    /// The spread between medians of the same thing: settings with the same access path,
+    /// and second measurements.
     pub(super) fn noise(self, load: &str) -> Noise {
         let mut noise = Noise::default();
         let places = self.places(load);
@@ -146,8 +146,8 @@ impl<'a> Rows<'a> {
         noise
     }
 
-    /// Speeds of a setting and of all that reach the file in the same way, sorted: equal runs tell
-    /// more together.
+    /// Speeds of a setting and of all others with the same access path, sorted: equal runs combined
+    /// tell more.
     fn pooled(self, at: At<'a>) -> Vec<f64> {
         let Some(way) = self.way(at) else { return Vec::new() };
         let equal = self.places(at.load).into_iter().filter(|other| self.way(*other) == Some(way));
@@ -156,8 +156,8 @@ impl<'a> Rows<'a> {
         speeds
     }
 
-    /// How many times as fast as `none` a setting is, each taken with its equals, and what that
-    /// says: nothing within the noise, nor where the middle halves of both overlap.
+    /// The speed of a setting relative to `none`, each combined with its equals, and its
+    /// verdict: none within the noise, or if the middle halves of both overlap.
     pub(super) fn times_none(self, at: At<'a>) -> Option<(f64, Verdict)> {
         let none = self.pooled(At { name: "none", layout: LAYOUTS[0], again: false, ..at });
         let this = self.pooled(at);
@@ -182,7 +182,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Between which values the middle half of sorted ones lies, at the least.
+/// Conservative bounds of the middle half of sorted values.
 fn middle_half(sorted: &[f64]) -> Option<(f64, f64)> {
     let last = sorted.len().checked_sub(1)?;
     Some((sorted[last / 4], sorted[(3 * last).div_ceil(4)]))
@@ -203,12 +203,12 @@ pub(super) fn seconds(row: &Raw) -> Option<f64> {
     figure(row, "durable_ns").map(|ns| ns / 1e9)
 }
 
-/// One figure by another.
+/// The quotient of two figures.
 fn per(row: &Raw, name: &str, of: &str, scale: f64) -> Option<f64> {
     Some(figure(row, name)? * scale / figure(row, of)?.max(1.0))
 }
 
-/// Puts what was measured beside what was published.
+/// Compares measured with published figures.
 pub fn report(head: Head, options: &Options, measured: &Measured) -> Run {
     let rows = Rows(&measured.rows);
     let loads = rows.loads();
@@ -319,7 +319,7 @@ fn calls(row: &Raw) -> Option<f64> {
     Some(counted.sum())
 }
 
-/// What the kernel showed, where `disk_asynch_io` is true.
+/// The kernel's counters, with `disk_asynch_io` true.
 fn table(rows: Rows<'_>, load: &str, options: &Options) -> Table {
     let figures: &[(&str, Figure)] = match load {
         "batch" | "group" => &BATCHES,
@@ -346,7 +346,7 @@ fn table(rows: Rows<'_>, load: &str, options: &Options) -> Table {
     }
 }
 
-/// What a setting is called over a narrow column.
+/// The name of a setting as the head of a narrow column.
 fn column(name: &str) -> String {
     match name.split_once('-') {
         Some(_) => "+libaio".to_owned(),

@@ -1,4 +1,4 @@
-//! A disk group on a scratch file: its file is written as the bare one is.
+//! A disk group on a scratch file: its file is written like the bare one.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ const NAME: &str = "LAB";
 const FILE: &str = "+LAB/io-modes";
 const AU: u64 = 4 << 20;
 
-/// How large a disk has to be for a file of so many bytes.
+/// The disk size needed for a file of this many bytes.
 pub(super) fn disk_bytes(file_bytes: u64) -> u64 {
     file_bytes + SPARE + 8 * AU
 }
 
-/// Makes a group of one disk with one file, all of which is written with `unit`.
+/// Creates a group of one disk with one file, all of which is written with `unit`.
 pub(super) async fn make(
     env: &SharedEnv,
     device: &Arc<dyn Device>,
@@ -55,7 +55,7 @@ pub(super) async fn make(
         file.write_at(Io::SCAN, at, part, Durability::Cached).await?;
     }
     file.flush(Io::COMMIT).await?;
-    // The name keeps the file when nobody has it open.
+    // The name keeps the file while nobody has it open.
     group.publish(&file, FILE, false).await?;
     drop(file);
     Ok(group.dismount().await?)

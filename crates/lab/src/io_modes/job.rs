@@ -4,20 +4,20 @@ use super::work::BLOCK;
 
 /// Rows that the post inserted.
 pub(super) const ROWS: u64 = 1_000_000;
-/// What a row `('abc', i)` takes in a block: header 3, `abc` 4, the number 5 and less, directory 2.
+/// The space of a row `('abc', i)` in a block: header 3, `abc` 4, the number 5 or less, directory 2.
 const ROW_BYTES: u64 = 14;
-/// Bytes of a block that rows go to: without its header and the 10 % of PCTFREE.
+/// Bytes of a block available to rows: without its header and the 10 % of PCTFREE.
 const ROOM: u64 = 7_280;
-/// What a row leaves in undo blocks, in bytes.
+/// The space of a row in undo blocks, in bytes.
 const UNDO_BYTES: u64 = 70;
-/// What a row inserted alone leaves in the redo log, its undo included, in bytes.
+/// The redo of a row inserted alone, including its undo, in bytes.
 const REDO_BYTES: u64 = 250;
 
-/// The assumptions, for people. Nothing of it was published.
+/// The assumptions, for people. None of them was published.
 pub(super) const ASSUMED: &str = "14 bytes of a row in blocks with PCTFREE 10, 70 of undo, 250 of \
      redo; every block written once, all redo in writes of 1 MB";
 
-/// What an insert of this many rows writes.
+/// The writes for an insert of this many rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Job {
     /// Rows.

@@ -8,12 +8,12 @@ use cellar_io::real::probe;
 /// Nanoseconds in a clock tick, the unit of some counters of the kernel (USER_HZ is 100).
 const TICK_NS: u64 = 10_000_000;
 
-/// Counters that only grow. What the kernel does not tell stays out.
+/// Counters that only grow. Counters that the kernel lacks are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters(BTreeMap<&'static str, u64>);
 
 impl Counters {
-    /// Now. `device` is where its counters are.
+    /// The current values. `device` is the path of its counters.
     pub(super) fn now(device: Option<&Path>) -> Counters {
         let mut seen = BTreeMap::new();
         process(&mut seen);
@@ -24,7 +24,7 @@ impl Counters {
         Counters(seen)
     }
 
-    /// What was added since `earlier`, by name.
+    /// The increase since `earlier`, by name.
     pub(super) fn since(&self, earlier: &Counters) -> BTreeMap<String, f64> {
         let added = |(name, now): (&&str, &u64)| {
             let before = earlier.0.get(name)?;
@@ -34,28 +34,28 @@ impl Counters {
     }
 }
 
-/// Where the counters of the device below a file are.
+/// The path of the counters of the device below a file.
 pub(super) fn device_below(path: &Path) -> Option<PathBuf> {
     let below = probe(path, &[]).ok()?.below?;
     let counters = Path::new("/sys/class/block").join(below.file_name()?).join("stat");
     counters.exists().then_some(counters)
 }
 
-/// Requests that contexts of the kernel's old asynchronous I/O have room for, on the whole machine;
-/// what `kioctx` of `/proc/slabinfo` tells too, but to root alone. io_uring is not in it.
+/// Capacity of all contexts of the kernel's legacy asynchronous I/O, on the whole machine;
+/// `kioctx` of `/proc/slabinfo` shows it too, but only to root. It does not include io_uring.
 pub(super) fn aio_reserved() -> Option<u64> {
     std::fs::read_to_string("/proc/sys/fs/aio-nr").ok()?.trim().parse().ok()
 }
 
-/// How many threads of this machine wanted a processor in the last minute.
+/// The load average of this machine over the last minute.
 pub(super) fn load_average() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// CPU time of the process in user and system mode, and its calls that write (io_uring makes none).
+/// CPU time of the process in user and system mode, and its write calls (io_uring makes none).
 fn process(seen: &mut BTreeMap<&'static str, u64>) {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The second word, in brackets, may hold anything.
+    // The second field, in parentheses, may contain anything.
     let words: Vec<&str> =
         text.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
     for (name, index) in [("cpu_user_ns", 11), ("cpu_system_ns", 12)] {
@@ -70,8 +70,8 @@ fn process(seen: &mut BTreeMap<&'static str, u64>) {
     }
 }
 
-/// Of all threads that live now, those of io_uring included: exact CPU time, and how often they
-/// gave up the processor or lost it.
+/// Of all threads that are alive, including io_uring's: exact CPU time, and the number of voluntary
+/// and involuntary context switches.
 fn threads(seen: &mut BTreeMap<&'static str, u64>) {
     for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         let path = thread.path();
@@ -91,7 +91,7 @@ fn add(seen: &mut BTreeMap<&'static str, u64>, name: &'static str, count: u64) {
     *seen.entry(name).or_insert(0) += count;
 }
 
-/// The fields of `/sys/block/*/stat`. They are of the whole machine.
+/// The fields of `/sys/block/*/stat`. They cover the whole machine.
 fn block_device(text: &str, seen: &mut BTreeMap<&'static str, u64>) {
     let words: Vec<u64> = text.split_whitespace().map(|w| w.parse().unwrap_or(0)).collect();
     for (name, index, unit) in [

@@ -26,22 +26,22 @@ use crate::run::Raw;
 /// A load of small writes ends after this long, however slow the disk is.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// What the file is on, for people.
+    /// The device or file system of the file, for people.
     pub(super) words: String,
     pub(super) rows: Vec<Row>,
     /// How busy the machine was before.
     pub(super) load: Option<f64>,
-    /// Why strace saw nothing, for people.
+    /// The reason why strace saw nothing, for people.
     pub(super) untraced: Option<String>,
 }
 
 /// Measures every setting on a scratch file in `dir`.
 ///
 /// # Errors
-/// An option that will not do, a file that cannot be made or written; [`LabError::Stopped`].
+/// An unusable option, a file that cannot be created or written; [`LabError::Stopped`].
 pub fn measure(dir: &Path, options: &Options, control: &Control<'_>) -> Result<Measured, LabError> {
     options.check()?;
     let load = kernel::load_average();
@@ -70,7 +70,7 @@ pub fn measure(dir: &Path, options: &Options, control: &Control<'_>) -> Result<M
     for round in 1..=options.rounds {
         for load in &loads {
             for i in 0..SETTINGS.len() {
-                // Each round begins elsewhere, so that nobody is always behind the same one.
+                // Each round starts elsewhere, so that no setting always follows the same one.
                 let setting = &SETTINGS[(i + 5 * round as usize) % SETTINGS.len()];
                 control.check()?;
                 let done = measured.rows.len() as u64;
@@ -84,7 +84,7 @@ pub fn measure(dir: &Path, options: &Options, control: &Control<'_>) -> Result<M
     Ok(measured)
 }
 
-/// A scratch file of bytes that were all written: a hole would measure the file system.
+/// A scratch file, all of it written: a hole would measure the file system.
 fn written(dir: &Path, what: &str, bytes: u64) -> Result<Scratch, LabError> {
     let scratch = Scratch::new(dir, what, bytes)?;
     let unit = work::unit();
@@ -109,7 +109,7 @@ fn sector(runtime: &Runtime, file: &Path) -> Result<u64, LabError> {
     Ok(u64::from(disk.geometry().logical_sector))
 }
 
-/// What the file is on.
+/// The device or file system of the file.
 fn described(file: &Path, options: &Options) -> String {
     let place = file.parent().unwrap_or(file).display();
     let mut words = format!("a scratch file of {} MB in {place}", options.file_bytes >> 20);
@@ -127,7 +127,7 @@ fn described(file: &Path, options: &Options) -> String {
     }
 }
 
-/// Runs `work` with a runtime of its own, so that its threads, rings and counters belong to it alone.
+/// Runs `work` with its own runtime, so that threads, rings and counters belong to it alone.
 fn with_runtime<T: Send>(
     file: &Path,
     work: impl FnOnce(&Runtime) -> Result<T, LabError> + Send,
@@ -136,17 +136,17 @@ fn with_runtime<T: Send>(
         Runtime::new(&RuntimeOptions::default())
             .map_err(|source| LabError::Scratch { path: file.to_owned(), source })
     };
-    // On a thread of its own: the caller's may be driving a runtime already.
+    // On a separate thread: the caller's may be driving a runtime already.
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| work(&make()?));
         thread.join().unwrap_or(Err(LabError::Stopped))
     })
 }
 
-/// What a load did with how many system calls of which name, or why that was not seen.
+/// The result of a load with its system calls by name, or the reason why they are unknown.
 type Seen = Result<(Done, BTreeMap<String, u64>), String>;
 
-/// What is written, and where the device below it is counted.
+/// The target of the writes, and the counters of the device below it.
 struct Bench<'a> {
     file: Target<'a>,
     group: Target<'a>,
@@ -195,7 +195,7 @@ impl Bench<'_> {
         })
     }
 
-    /// The system calls of a load by name. What strace writes is in `dir` for that time.
+    /// The system calls of a load by name. strace's output is in `dir` for that time.
     fn traced(
         &self,
         dir: &Path,
@@ -219,7 +219,7 @@ impl Bench<'_> {
     }
 }
 
-/// The file open, threads and rings started, nothing of it in the page cache.
+/// Opens the file and starts threads and rings; nothing of the file is in the page cache.
 fn prepared(runtime: &Runtime, target: &Target<'_>, setting: &Setting) -> Result<Rig, LabError> {
     let rig = Rig::open(runtime, target, setting)?;
     run(runtime, &rig, Work::Batches(2))?;
@@ -228,7 +228,7 @@ fn prepared(runtime: &Runtime, target: &Target<'_>, setting: &Setting) -> Result
     Ok(rig)
 }
 
-/// Where the disks are driven: in a task.
+/// Runs in a task, where the disks are driven.
 fn run(runtime: &Runtime, rig: &Rig, work: Work) -> Result<Done, LabError> {
     let rig = rig.clone();
     let task = runtime.env().run("lab", async move { rig.run(work, LIMIT).await });
@@ -247,7 +247,7 @@ fn timings(done: &Done) -> [(String, f64); 6] {
     .map(|(name, figure)| (name.to_owned(), figure))
 }
 
-/// Looks at each load once more, with strace, and notes it with the rows of the first round.
+/// Repeats each load once with strace, and adds the result to the rows of the first round.
 fn trace(
     bench: &Bench<'_>,
     dir: &Path,

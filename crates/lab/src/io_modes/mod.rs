@@ -1,11 +1,11 @@
 //! `io-modes`: what do `filesystemio_options` and `disk_asynch_io` change?
 //!
 //! The four values, with asynchronous I/O and without, on a file of this machine that is opened as
-//! an instance opens it: batches of scattered 8 KB blocks as a database writer sends them, small
-//! durable writes as a log writer does, and all that the job of the post "disk_asynch_io and
-//! filesystemio_options in oracle" (2022) would write. Beside the time, what the kernel
-//! showed: system calls by strace, pages left in the page cache, writes and flushes of the device,
-//! CPU time. Only what is here is measured: a model has no kernel.
+//! an instance opens it: batches of scattered 8 KB blocks as a database writer submits them, small
+//! durable writes as a log writer does, and all the writes of the job of the post "disk_asynch_io and
+//! filesystemio_options in oracle" (2022). Besides the time, the kernel's view:
+//! system calls by strace, pages left in the page cache, writes and flushes of the device,
+//! CPU time. Only this machine is measured: a model has no kernel.
 
 mod answer;
 mod group;
@@ -32,10 +32,10 @@ pub const NAME: &str = "io-modes";
 const QUESTION: &str = "What do filesystemio_options and disk_asynch_io change, and how much of a \
      job is I/O at all?";
 
-/// Batches, and writes of the log, while strace counts.
+/// Number of batches, and of log writes, while strace counts.
 const TRACED: (u64, u64) = (4, 64);
 
-/// What may be set.
+/// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of the file: a multiple of 1 MiB, at least 16 MiB.
@@ -98,7 +98,7 @@ impl Options {
         Ok(())
     }
 
-    /// What is measured where the smallest direct write is `sector` bytes.
+    /// The loads, if the smallest direct write is `sector` bytes.
     fn loads(&self, sector: u64) -> Vec<Load> {
         let batches = |name: &str, in_group| Load {
             name: name.to_owned(),
@@ -129,7 +129,7 @@ struct Load {
     /// Whether the file of a group is written, not the scratch file itself.
     in_group: bool,
     work: Work,
-    /// As much of it as is looked at with strace.
+    /// The part of it that is repeated with strace.
     traced: Option<Work>,
 }
 

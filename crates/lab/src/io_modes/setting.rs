@@ -11,9 +11,9 @@ pub(super) struct Setting {
     pub asynch: bool,
     /// `disk_io_engine`.
     pub engine: EngineChoice,
-    /// What its arm is called: `setall`, or `setall-libaio`.
+    /// The name of its arm: `setall`, or `setall-libaio`.
     pub name: &'static str,
-    /// Whether it is there a second time, for the noise.
+    /// Whether it is measured a second time, for the noise.
     pub again: bool,
 }
 
@@ -29,8 +29,8 @@ const fn again(setting: Setting) -> Setting {
     Setting { again: true, ..setting }
 }
 
-/// Everything that is compared. Six of the first eight are two things under three names each, so
-/// equal runs are among them; what is there once only is measured again.
+/// All compared settings. Six of the first eight are two things under three names each, so
+/// they include equal runs; settings that occur only once are measured again.
 pub(super) const SETTINGS: [Setting; 12] = [
     setting(FilesystemIo::None, true, "none"),
     setting(FilesystemIo::Asynch, true, "asynch"),
@@ -56,7 +56,7 @@ pub(super) const NAMES: [(&str, Option<f64>); 6] = [
     ("setall-libaio", None),
 ];
 
-/// What `disk_asynch_io` is in the columns of the report.
+/// The value of `disk_asynch_io` in the columns of the report.
 pub(super) const LAYOUTS: [&str; 2] = ["true", "false"];
 
 impl Setting {

@@ -1,4 +1,4 @@
-//! System calls by name: strace, put on this very process for the time of a load.
+//! System calls by name: strace, attached to this very process for the time of a load.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -9,24 +9,24 @@ use rustix::process::{PTracer, Pid, Signal, kill_process, set_ptracer};
 
 use crate::place::scratch;
 
-/// Calls that write, that make durable, and that wait. A name that a machine lacks is passed over.
+/// Calls that write, make durable, or wait. A name that a machine lacks is ignored.
 const CALLS: &str = "trace=?pwrite64,?pwritev,?pwritev2,?fdatasync,?fsync,?io_uring_enter,\
      ?io_submit,?io_getevents,?io_pgetevents,?futex";
 
-/// strace, at work.
+/// A running strace.
 pub(super) struct Strace {
     child: Child,
     log: PathBuf,
 }
 
 impl Strace {
-    /// Counts from now on. What it writes goes to a file in `dir`.
+    /// Counts from now on. Its output goes to a file in `dir`.
     ///
     /// # Errors
-    /// Why there is none, for people.
+    /// The reason why it is unavailable, for people.
     pub(super) fn attach(dir: &Path) -> Result<Strace, String> {
         let log = scratch::path(dir, "strace");
-        // Where only a parent may trace, this process allows it; elsewhere there is nothing to allow.
+        // If only a parent may trace, this process allows it; otherwise there is nothing to allow.
         let _ = set_ptracer(PTracer::Any);
         let attached = Strace::start(log);
         let _ = set_ptracer(PTracer::None);
@@ -55,10 +55,10 @@ impl Strace {
         Err(format!("strace may not trace here ({})", said.join("; ")))
     }
 
-    /// Ends the counting: calls by name.
+    /// Ends the counting; returns calls by name.
     ///
     /// # Errors
-    /// Why nothing was counted, for people.
+    /// The reason why nothing was counted, for people.
     pub(super) fn detach(mut self) -> Result<BTreeMap<String, u64>, String> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let told = pid.ok_or("strace has no number".to_owned())?;
@@ -71,7 +71,7 @@ impl Strace {
 
 impl Drop for Strace {
     fn drop(&mut self) {
-        // It has ended by now, as a rule; nobody is left to be told.
+        // It has usually ended by now; there is nobody to report it to.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.log);

@@ -1,4 +1,4 @@
-//! Wording of the finding of `io-modes`: no more than its figures bear out.
+//! Wording of the finding of `io-modes`: no more than its figures support.
 
 use cellar_io::real::EngineChoice;
 
@@ -11,7 +11,7 @@ use crate::run::{Machine, Raw, Verdict};
 /// The settings that are compared with `none`.
 const OTHERS: [&str; 3] = ["asynch", "directio", "setall"];
 
-/// What the figures are about.
+/// The subject of the figures.
 pub(super) fn machine(machine: &Machine, load: Option<f64>) -> String {
     let mut text = format!(
         "this one alone ({} CPUs, {} GB, kernel {}): a model has no kernel to look at",
@@ -97,7 +97,7 @@ fn compared(rows: Rows<'_>, load: &str) -> String {
     }
 }
 
-/// How much of the time until a batch is durable the writes of a buffered file take.
+/// The writes' share of the time until a batch is durable, for a buffered file.
 fn returned(rows: Rows<'_>) -> Option<String> {
     let part = |name| {
         let at = At::first("batch", name, LAYOUTS[0]);
@@ -113,7 +113,7 @@ fn returned(rows: Rows<'_>) -> Option<String> {
     ))
 }
 
-/// What `disk_asynch_io` = false does, where it can be seen by what is in force.
+/// The effect of `disk_asynch_io` = false, as far as the access path shows it.
 fn without_asynch(rows: Rows<'_>) -> Option<String> {
     let load = *rows.loads().first()?;
     let at = |name, layout| At::first(load, name, layout);
@@ -124,7 +124,7 @@ fn without_asynch(rows: Rows<'_>) -> Option<String> {
     })
 }
 
-/// How much of the job of the post can have been I/O.
+/// The largest possible I/O share of the job of the post.
 fn job(rows: Rows<'_>, options: &Options) -> String {
     let job = Job { rows: options.rows };
     let at = |name| At::first("job", name, LAYOUTS[0]);
@@ -183,7 +183,7 @@ fn listed<S: AsRef<str>>(words: &[S]) -> String {
     }
 }
 
-/// Remarks beside the finding.
+/// Remarks on the finding.
 pub(super) fn remarks(
     rows: Rows<'_>,
     measured: &Measured,
@@ -225,7 +225,7 @@ pub(super) fn remarks(
     remarks
 }
 
-/// What the test of the post for asynchronous I/O, `kioctx` in `/proc/slabinfo`, shows here.
+/// The result here of the post's test for asynchronous I/O, `kioctx` in `/proc/slabinfo`.
 fn kernel_aio(rows: Rows<'_>) -> Option<String> {
     let reserved = |name| {
         let at = At::first("batch", name, LAYOUTS[0]);
@@ -243,7 +243,7 @@ fn kernel_aio(rows: Rows<'_>) -> Option<String> {
     })
 }
 
-/// Which settings are the same thing.
+/// The settings that are equivalent.
 fn in_force(rows: Rows<'_>) -> Vec<String> {
     let Some(load) = rows.loads().first().copied() else { return Vec::new() };
     let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
@@ -265,7 +265,7 @@ fn in_force(rows: Rows<'_>) -> Vec<String> {
     kinds.into_iter().map(|(kind, all)| format!("{kind}: {}", listed(&all))).collect()
 }
 
-/// What is known without strace: calls that write, as /proc/self/io counts them.
+/// The facts known without strace: write calls, as counted by /proc/self/io.
 fn write_calls(rows: Rows<'_>) -> String {
     let calls = NAMES.iter().filter_map(|(name, _)| {
         let at = At::first("batch", name, LAYOUTS[0]);
@@ -280,7 +280,7 @@ fn write_calls(rows: Rows<'_>) -> String {
     )
 }
 
-/// What strace counted of the batches and of the smallest writes of the log.
+/// strace's counts for the batches and for the smallest log writes.
 fn system_calls(rows: Rows<'_>) -> Vec<String> {
     let mut texts = Vec::new();
     for load in rows.loads().into_iter().take(2) {
@@ -297,7 +297,7 @@ fn system_calls(rows: Rows<'_>) -> Vec<String> {
     texts
 }
 
-/// Calls in the order of a report; those that were not made are left out.
+/// Calls in the order of a report, without those that were not made.
 const CALLS: [&str; 10] = [
     "pwrite64",
     "pwritev",
@@ -363,7 +363,7 @@ mod tests {
     use crate::io_modes::answer::{Row, Way};
     use crate::io_modes::setting::SETTINGS;
 
-    /// Rows of one load: `speed` gives writes a second by what is in force, round and place in it.
+    /// Rows of one load: `speed` gives writes a second by access path, round and position in it.
     fn made_up(load: &str, speed: impl Fn(&str, u32, usize) -> f64) -> Vec<Row> {
         let mut rows = Vec::new();
         for round in 1..=3 {
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn inside_the_noise_no_difference_is_claimed() {
-        // Equal settings are up to half as much again apart, so is everything else.
+        // Equal settings differ by up to a half, and so does everything else.
         let rows =
             made_up("log-512", |_, round, i| 1000.0 + 100.0 * ((i as u32 + round) % 6) as f64);
         let text = text(&rows, 0);
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn medians_apart_do_not_tell_where_the_runs_overlap() {
-        // Now slow, now fast: medians of equal settings agree, those of none and setall do not.
+        // Alternately slow and fast: medians of equal settings agree, those of none and setall do not.
         let rows = made_up("batch", |force, round, _| match (force, round) {
             ("io_uring, direct", 1) => 500.0,
             ("io_uring, direct", _) => 3000.0,

@@ -1,4 +1,4 @@
-//! The writes that are compared, on a disk as an instance opens it.
+//! The compared writes, on a disk as an instance opens it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,40 +20,40 @@ use crate::error::LabError;
 
 /// A block of a table, in bytes.
 pub(super) const BLOCK: u64 = 8192;
-/// Blocks that the database writer hands over at once: what a disk of an instance holds in flight.
+/// Blocks that the database writer submits at once: the queue depth of an instance's disk.
 pub(super) const BATCH: u64 = 64;
-/// What the log writer writes at once when it has much, in bytes.
+/// The log writer's largest write, in bytes.
 const LOG_UNIT: u64 = 1 << 20;
 
 /// A load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// So many batches of scattered 8 KB blocks, each made durable before the next, as the
+    /// This many batches of scattered 8 KB blocks, each made durable before the next, as the
     /// database writer does.
     Batches(u64),
-    /// So many writes one behind the other, each durable before the next, as the log writer does.
+    /// This many sequential writes, each durable before the next, as the log writer does.
     Log { bytes: u64, writes: u64 },
-    /// What the job of the post writes: its redo, then its blocks.
+    /// The writes of the job of the post: its redo, then its blocks.
     Job(Job),
 }
 
-/// What a load did.
+/// The result of a load.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Done {
     /// Writes.
     pub writes: u64,
-    /// Bytes of them.
+    /// Their bytes.
     pub bytes: u64,
-    /// Nanoseconds until the writes had returned, without the flushes.
+    /// Nanoseconds until the writes had returned, excluding the flushes.
     pub sent_ns: u64,
     /// Nanoseconds until everything was durable.
     pub durable_ns: u64,
-    /// Nanoseconds of each wait for durability: of a batch, of a write of the log.
+    /// Nanoseconds of each wait for durability: of a batch, or of a write of the log.
     pub waits: Vec<u64>,
 }
 
 impl Done {
-    /// What `part` of 100 waits took at most, in nanoseconds.
+    /// The wait that `part` of 100 waits do not exceed, in nanoseconds.
     pub(super) fn percentile(&self, part: usize) -> u64 {
         let mut waits = self.waits.clone();
         waits.sort_unstable();
@@ -62,7 +62,7 @@ impl Done {
     }
 }
 
-/// What is written.
+/// The target of the writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target<'a> {
     /// The scratch file.
@@ -80,7 +80,7 @@ pub(super) struct Rig {
     /// The disk, or the file of the group on it.
     device: Arc<dyn Device>,
     group: Option<Group>,
-    /// What is used to reach the disk.
+    /// The I/O engine.
     pub in_force: InForce,
     unit: Bytes,
     block: Bytes,
@@ -142,7 +142,7 @@ impl Rig {
         }
     }
 
-    /// Does `work` to its end, or until `limit` has passed.
+    /// Runs `work` to its end, or until `limit` has passed.
     pub(super) async fn run(&self, work: Work, limit: Duration) -> Result<Done, LabError> {
         let mut done = Done::default();
         let end = self.env.now().plus(limit);
@@ -184,7 +184,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Blocks from number `first` on in the order of the scattering, all at once, then durable.
+    /// Blocks from number `first` on in scattered order, all at once, then durable.
     async fn batch(&self, first: u64, count: u64, done: &mut Done) -> Result<(), LabError> {
         let start = self.env.now();
         let write = |n: u64| {
@@ -201,7 +201,7 @@ impl Rig {
         Ok(())
     }
 
-    /// One durable write, at `at` of a log that begins anew at the end of the file.
+    /// One durable write, at `at` of a log that wraps around at the end of the file.
     async fn log(&self, at: u64, bytes: u64, done: &mut Done) -> Result<(), LabError> {
         let start = self.env.now();
         let at = at % (self.size - self.size % LOG_UNIT);
@@ -221,7 +221,7 @@ impl Rig {
     }
 }
 
-/// A step through `blocks` that meets each once and never its neighbour: the golden ratio of them,
+/// A step through `blocks` that visits each once and never its neighbour: the golden ratio of them,
 /// or the next above without a common divisor.
 fn stride(blocks: u64) -> u64 {
     let wanted = (blocks as f64 * 0.618_034) as u64;

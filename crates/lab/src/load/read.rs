@@ -1,4 +1,4 @@
-//! Readers of the group's file, one for each way of reading that is compared.
+//! Readers of the group's file, one for each way of reading compared.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::error::LabError;
 use crate::sample::Done;
 use crate::table_scan::scanner::Scanner;
 
-/// Whether these are the bytes that were written there. The group has compared each block with its
-/// checksum; this tells that they are the right blocks.
+/// Whether these are the bytes that were written there. The group has checked the checksum of each
+/// block; this check shows that they are the right blocks.
 pub(super) fn check(buffer: &[u8], offset: u64) -> Result<(), LabError> {
     for (i, block) in buffer.chunks_exact(STAMPED).enumerate() {
         let at = offset + (i * STAMPED) as u64;
@@ -33,7 +33,7 @@ pub(super) fn steps(range: Range<u64>) -> impl Iterator<Item = u64> {
     range.step_by(STEP as usize)
 }
 
-/// Reads of `STEP` bytes that begin `shift` behind each of its multiples, and what is left at both
+/// Reads of `STEP` bytes that begin `shift` after each of its multiples, and the rest at both
 /// ends: offsets and lengths that cover `bytes`.
 pub(super) fn parts(bytes: u64, shift: u64) -> Vec<(u64, u64)> {
     let mut parts = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn parts(bytes: u64, shift: u64) -> Vec<(u64, u64)> {
     parts
 }
 
-/// Whoever reads a file.
+/// A reader of a file.
 #[derive(Clone)]
 pub(super) struct Reader {
     pub(super) env: SharedEnv,
@@ -125,7 +125,7 @@ impl Reader {
         Ok(Done { end: self.env.now().0, ..done })
     }
 
-    /// One read; gives the nanoseconds that it took.
+    /// One read; returns the nanoseconds that it took.
     async fn read(&self, class: Io, at: u64, bytes: u64) -> Result<u64, LabError> {
         go_on(&self.stop)?;
         let start = self.env.now();
@@ -164,7 +164,7 @@ impl Reader {
     }
 }
 
-/// Bytes that were read and found to be well.
+/// Bytes that were read and verified.
 async fn validate(group: &Group, file: &File) -> Result<u64, LabError> {
     let findings = group.validate(&[file.number()], Copies::Primary, &|_| {}).await?;
     if findings.is_bad() {

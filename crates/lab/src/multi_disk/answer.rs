@@ -15,7 +15,7 @@ use crate::run::{
 };
 use crate::sample::Sample;
 
-/// Enough of the best rate for more depth to be of no use.
+/// A share of the best rate at which more depth is not worthwhile.
 const ENOUGH: f64 = 0.97;
 
 impl Measured {
@@ -29,12 +29,12 @@ impl Measured {
         self.samples(arm, layout).map(Sample::mb_per_second).collect()
     }
 
-    /// MB/s, the median of the rounds; `None` where it was not measured.
+    /// MB/s, the median of the rounds; `None` if not measured.
     pub(super) fn rate(&self, arm: &str, layout: Layout) -> Option<f64> {
         median(self.rates(arm, layout))
     }
 
-    /// MB/s that fio says, the median of the rounds.
+    /// MB/s measured by fio, the median of the rounds.
     pub(super) fn fio(&self, arm: &str, layout: Layout) -> Option<f64> {
         let rows = self.raw.iter().filter(|r| r.arm == arm && r.layout == layout.name());
         median(rows.filter_map(|r| Some(r.figures.get("bytes_per_second")? / 1e6)).collect())
@@ -74,7 +74,7 @@ impl Measured {
         layouts.iter().map(of).fold(0.0, f64::max)
     }
 
-    /// How busy each disk was, in hundredths of the time of an arm.
+    /// The utilisation of each disk, in percent of the time of an arm.
     fn busy(&self, arm: &str, layout: Layout) -> Vec<f64> {
         let Some(sample) = self.samples(arm, layout).next() else {
             return Vec::new();
@@ -83,8 +83,8 @@ impl Measured {
     }
 }
 
-/// Puts what was measured beside what was published. The answer is about `here` where there is
-/// one, else about the model.
+/// Compares measured with published figures. The answer is about `here` if measured,
+/// else about the model.
 ///
 /// # Panics
 /// If there is neither.
@@ -187,7 +187,7 @@ fn arm(
     }
 }
 
-/// Reads in flight for each disk, and what they give.
+/// Rates by reads in flight for each disk.
 #[derive(Clone, Copy)]
 pub(super) struct DepthRow {
     depth: usize,
@@ -249,7 +249,7 @@ fn settings(options: &Options, main: &Measured) -> BTreeMap<String, String> {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
-    // Left out without one, so that runs without one are those of before.
+    // Omitted without a table, so that such runs stay comparable with earlier ones.
     if options.table_bytes > 0 {
         settings.insert("table".to_owned(), format!("{} MB", options.table_bytes >> 20));
     }
@@ -260,8 +260,8 @@ pub(super) fn find<'a>(arms: &'a [Arm], name: &str) -> &'a Arm {
     arms.iter().find(|a| a.name == name).expect("every arm is in the table above")
 }
 
-/// The smallest depth that is enough, and how much of the best it gives: so much that the rest says
-/// nothing beside the noise.
+/// The smallest sufficient depth, and its share of the best rate: the rest is
+/// within the noise.
 fn enough(rows: &[DepthRow], noise: f64) -> Option<(usize, f64)> {
     let best = rows.iter().map(|r| r.mb_per_second).fold(0.0, f64::max);
     let least = ENOUGH.min(1.0 / (1.0 + noise));
@@ -269,7 +269,7 @@ fn enough(rows: &[DepthRow], noise: f64) -> Option<(usize, f64)> {
     Some((row.depth, 100.0 * row.mb_per_second / best))
 }
 
-/// The ratio of an arm, and whether it says anything.
+/// The ratio of an arm, and whether it is significant.
 pub(super) fn in_words(arm: &Arm) -> String {
     match (arm.ratio, arm.verdict) {
         (None, _) => "not measured".to_owned(),
@@ -280,7 +280,7 @@ pub(super) fn in_words(arm: &Arm) -> String {
     }
 }
 
-/// What is compared, in the words of a sentence.
+/// The compared layouts, as part of a sentence.
 fn sides(options: &Options) -> Option<(String, &'static str)> {
     let compared = options.compared()?;
     let (base, other) = (options.layouts[compared.base], options.layouts[compared.other]);
@@ -343,7 +343,7 @@ fn finding(options: &Options, main: &Measured, arms: &[Arm], rows: &[DepthRow]) 
     text + &depth_needed(rows, noise.spread)
 }
 
-/// Less than this is read in so short a time that its rate says little.
+/// Reading less than this takes so little time that its rate says little.
 const FILE_MIN: u64 = 512 << 20;
 
 /// A summary in one sentence.
@@ -366,13 +366,13 @@ fn headline(main: &Measured, deep: &Arm, two: bool) -> String {
     }
 }
 
-/// Spread of equal runs beyond which nothing is concluded from an equal rate.
+/// The spread of equal runs above which an equal rate allows no conclusion.
 const UNCLEAR: f64 = 0.1;
 
-/// Spread of equal runs beyond which nothing is advised.
+/// The spread of equal runs above which no advice is given.
 const NO_ADVICE: f64 = 0.3;
 
-/// Whether one ratio is below another by more than their rounds differ.
+/// Whether one ratio is below another by more than the difference between rounds.
 fn is_less(one: &Arm, other: &Arm) -> bool {
     let (Some(low), Some(high)) = (one.ratio, other.ratio) else { return false };
     verdict(low / high, one.spread.max(other.spread)) == Verdict::Slower

@@ -1,4 +1,4 @@
-//! Answers to the questions that readers of the post asked in 2006, and remarks beside the finding.
+//! Answers to the questions that readers of the post asked in 2006, and remarks on the finding.
 
 use super::answer::{find, in_words};
 use super::{DEPTHS, Layout, Measured, Options, SCAN_DEPTH, arms, deepest, depth_name, scanned};
@@ -8,7 +8,7 @@ use crate::place::{DEPTH_MAX, Sharing};
 use crate::run::{Arm, Verdict, verdict};
 use crate::sample::{DiskUse, Sample};
 
-/// Beside the disks: what they give when nothing is above them.
+/// For comparison: the rate of the disks alone.
 pub(super) fn heads(main: &Measured) -> Vec<(String, String)> {
     let words = |rate: fn(&Measured, &str, Layout) -> Option<f64>, arms: [&str; 2]| {
         let first = rate(main, arms[0], Layout::One)?;
@@ -114,7 +114,7 @@ fn around(least: f64, most: f64) -> String {
     }
 }
 
-/// How far the model is above what was published, in the rows that it was not made from.
+/// The model's excess over the published figures, in the rows that it was not fitted to.
 fn above_published(arms: &[Arm]) -> Option<(f64, f64)> {
     let predicted = arms.iter().filter(|a| !a.fitted);
     let parts: Vec<f64> = predicted
@@ -156,7 +156,7 @@ pub(super) fn remarks(
     remarks
 }
 
-/// What the readers of 2006 asked, answered.
+/// Answers to the questions of the readers of 2006.
 fn answers(
     options: &Options,
     main: &Measured,
@@ -204,7 +204,7 @@ fn more_luns(one: &Arm, deep: &Arm) -> String {
     )
 }
 
-/// Two layouts that readers asked for, beside one disk.
+/// Two layouts that readers asked about, compared with one disk.
 fn other_layouts(options: &Options, main: &Measured) -> Vec<String> {
     let base = options.layouts[0];
     let noise = main.noise(base).spread;
@@ -235,7 +235,7 @@ fn other_layouts(options: &Options, main: &Measured) -> Vec<String> {
     .collect()
 }
 
-/// The arms whose requests are told about.
+/// The arms whose requests are reported.
 fn uses<'a>(options: &Options, main: &'a Measured, arm: &str) -> Vec<&'a Sample> {
     let layout = deepest(&options.layouts).unwrap_or(options.layouts[0]);
     main.samples(arm, layout).collect()
@@ -275,7 +275,7 @@ fn request_size(options: &Options, main: &Measured) -> String {
     let limit = main
         .request_max
         .map_or(String::new(), |max| format!(" (the kernel hands on at most {} KB)", max / 1024));
-    // Reads of metadata between make the average a little less.
+    // Metadata reads in between lower the average a little.
     let split = if got * 10 >= sent * 9 { "not split" } else { "split below us" };
     format!("request size: sent {sent} KB, device got {got} KB: {split}{limit}")
 }
@@ -296,7 +296,7 @@ fn of_nominal(options: &Options, main: &Measured) -> Option<String> {
         parts.push(format!("of fio: {:.0} %", 100.0 * rate / fio));
     }
     if main.nominal > 0 {
-        // Behind one device is one link, however many files are on it.
+        // A device has only one link, however many files are on it.
         let shared = matches!(main.sharing, Sharing::Device(_));
         let links = if shared { 1.0 } else { disks };
         let part = rate * 1e8 / (main.nominal as f64 * links);

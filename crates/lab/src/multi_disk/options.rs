@@ -7,7 +7,7 @@ use crate::load::{SPARE, Slot};
 use crate::preset::{self, Preset};
 use crate::table_scan::table::room;
 
-/// How the file lies on the disks.
+/// The layout of the file on the disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// A group on the first disk.
@@ -28,12 +28,12 @@ impl Layout {
         ("same", Layout::Same),
     ];
 
-    /// As `--layout` has it.
+    /// As given to `--layout`.
     pub fn word(self) -> &'static str {
         Layout::ALL.iter().find(|(_, layout)| *layout == self).map_or("", |(word, _)| word)
     }
 
-    /// As a report has it.
+    /// As shown in a report.
     pub(super) fn name(self) -> &'static str {
         match self {
             Layout::One => "1 disk",
@@ -43,7 +43,7 @@ impl Layout {
         }
     }
 
-    /// What it is, where its name does not tell.
+    /// A description, if its name is not enough.
     pub(super) fn words(self) -> Option<&'static str> {
         match self {
             Layout::One | Layout::Two => None,
@@ -73,23 +73,23 @@ impl Layout {
     }
 }
 
-/// What may be set.
+/// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How the file lies on the disks; the first is what others are compared with.
+    /// The layouts of the file; the first is the reference.
     pub layouts: Vec<Layout>,
     /// Bytes of the file: a multiple of 16 MiB, at least 64 MiB.
     pub file_bytes: u64,
-    /// Bytes of a table beside it, as it is encoded, that a cell scans: a multiple of 2 MiB, at least
-    /// 8 MiB. 0: there is none.
+    /// Encoded size in bytes of an additional table that a cell scans: a multiple of 2 MiB, at least
+    /// 8 MiB. 0: no table.
     pub table_bytes: u64,
     /// AU of the groups in bytes: a power of two from 1 to 64 MiB.
     pub au_size: u64,
     /// Rounds, interleaved; medians are reported.
     pub rounds: u32,
-    /// Random reads for each in flight.
+    /// Random reads per read in flight.
     pub random_reads: u64,
-    /// Decides the places of random reads.
+    /// Seed for the places of random reads.
     pub seed: u64,
     /// The disk model.
     pub preset: Preset,
@@ -145,7 +145,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// As the default, for disks that are here: 5 rounds.
+    /// As the default, for real disks: 5 rounds.
     pub fn here() -> Options {
         Options { rounds: 5, ..Options::default() }
     }
@@ -194,8 +194,8 @@ impl Options {
         Ok(())
     }
 
-    /// What the figures of an arm are compared as: two layouts, what is compared in words, and what
-    /// each of the two is called.
+    /// The comparison for the figures of an arm: two layouts, its description, and the
+    /// name of each of the two.
     pub(super) fn compared(&self) -> Option<Compared> {
         let at = |layout| self.layouts.iter().position(|l| *l == layout);
         if let (Some(one), Some(two)) = (at(Layout::One), at(Layout::Two)) {

@@ -8,10 +8,10 @@ use crate::table_scan::table::Spec;
 
 /// Its name.
 pub(super) const ARM: &str = "table";
-/// A model scans a table of at most this many bytes: more would take longer and give the same figures.
+/// A model scans a table of at most this many bytes: more would only take longer.
 pub(super) const MODEL_BYTES: u64 = 64 << 20;
 
-/// The tables of a layout, if there are to be any.
+/// The tables of a layout, if any.
 pub(super) fn tables(options: &Options, place: Column) -> Option<Tables> {
     let (bytes, seed) = (options.table_bytes, options.seed);
     let spec = Spec { bytes, clustered: true, seed };
@@ -19,11 +19,11 @@ pub(super) fn tables(options: &Options, place: Column) -> Option<Tables> {
     (bytes > 0).then_some(tables)
 }
 
-/// What a cell makes of the disks, beside reads without it.
+/// The rate of a cell, compared with reads without it.
 pub(super) fn remark(options: &Options, main: &Measured) -> Option<String> {
     let of = |layout: &Layout| {
         let rate = main.rate(ARM, *layout)?;
-        // What nothing is above is measured on disks that are here alone.
+        // The rate without a group is measured only on real disks.
         let (raw, what) = match main.rate("ceiling", *layout) {
             Some(raw) => (raw, "the raw-device rate"),
             None => (main.rate("serial", *layout)?, "1 MB reads of a file"),

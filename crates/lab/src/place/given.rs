@@ -1,4 +1,4 @@
-//! Disks that somebody named: what they are, and whether the lab may write to them.
+//! Disks given by the user: their properties, and whether the lab may write to them.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
@@ -13,18 +13,18 @@ use crate::error::LabError;
 /// A disk that may be written to.
 #[derive(Clone, Debug)]
 pub struct Given {
-    /// As it was named.
+    /// The path as given.
     pub path: PathBuf,
     pub(crate) facts: DiskFacts,
-    /// The kernel's name of the device that it is, or that its file is on.
+    /// The kernel's name of the device that it is, or that contains its file.
     pub(crate) block: Option<String>,
-    /// The device that moves the bytes in the end: for a loop device, the one below its file.
+    /// The device that finally moves the bytes: for a loop device, the one below its file.
     pub(crate) bottom: Option<String>,
     pub(crate) is_file: bool,
 }
 
 impl Given {
-    /// What is known of a path, used or not.
+    /// The known facts about a path, used or not.
     pub(crate) fn look(path: &Path) -> Result<Given, LabError> {
         let facts = probe(path, &[])?;
         let is_file = !std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
@@ -34,17 +34,17 @@ impl Given {
         Ok(Given { path: path.to_owned(), facts, block, bottom, is_file })
     }
 
-    /// Bytes a second of the link that it hangs on, if that is a PCIe link that says so.
+    /// The bandwidth of its link in bytes a second, if that is a PCIe link that reports it.
     pub(crate) fn link(&self) -> Option<u64> {
         self.facts.path_to_disk.as_deref().and_then(link_bytes)
     }
 
-    /// Bytes that fit: a multiple of 4096.
+    /// Usable bytes: a multiple of 4096.
     pub(crate) fn size(&self) -> u64 {
         self.facts.size - self.facts.size % 4096
     }
 
-    /// Whether so many bytes fit.
+    /// Checks that this many bytes fit.
     ///
     /// # Errors
     /// They do not.
@@ -55,12 +55,12 @@ impl Given {
         }
     }
 
-    /// What is on it, in words; whether it is of a disk group.
+    /// A description of its contents; whether it is in a disk group.
     fn content(&self) -> Result<(Vec<String>, bool), LabError> {
         let mut content = self.facts.content();
         let ends = ends(&self.path, self.facts.size)
             .map_err(|source| LabError::Scratch { path: self.path.clone(), source })?;
-        // At the head and at the end, each twice: one of them is enough.
+        // Two labels at the start and two at the end: one of them is enough.
         let end = ends.len();
         let slots = [0, 64 << 10, end.saturating_sub(128 << 10), end.saturating_sub(64 << 10)];
         let of_group = slots.iter().any(|at| ends.get(*at..).is_some_and(is_label));
@@ -73,11 +73,11 @@ impl Given {
     }
 }
 
-/// Looks at disks that were named, before anything is written: `cellar init` takes the same ones.
+/// Checks the given disks, before anything is written: by the same rules as `cellar init`.
 ///
 /// # Errors
-/// A disk that is in use, that holds something and is not given up by its serial number in `erase`,
-/// that is named twice; a serial number of none of them.
+/// A disk that is in use, that has contents and is not given up by its serial number in `erase`,
+/// or that is given twice; a serial number of none of them.
 pub fn check(paths: &[PathBuf], erase: &[String]) -> Result<Vec<Given>, LabError> {
     let disks = paths.iter().map(|p| Given::look(p)).collect::<Result<Vec<_>, _>>()?;
     let serial = |disk: &Given| if disk.is_file { None } else { disk.facts.serial.clone() };
@@ -118,7 +118,7 @@ pub fn check(paths: &[PathBuf], erase: &[String]) -> Result<Vec<Given>, LabError
     Ok(disks)
 }
 
-/// What helps with a disk that has no serial number to give it up by.
+/// The advice for a disk without a serial number to give it up by.
 fn without_serial(disk: &Given, of_group: bool) -> String {
     let path = shell::path(&disk.path);
     if of_group {
@@ -138,7 +138,7 @@ fn without_serial(disk: &Given, of_group: bool) -> String {
     }
 }
 
-/// The first and the last MiB of a disk, one behind the other.
+/// The first and the last MiB of a disk, concatenated.
 fn ends(path: &Path, size: u64) -> std::io::Result<Vec<u8>> {
     let mut file = std::fs::File::open(path)?;
     let mut bytes = Vec::new();
@@ -152,10 +152,10 @@ fn last(path: &Path) -> Option<String> {
     Some(path.file_name()?.to_string_lossy().into_owned())
 }
 
-/// The whole disk that a block device lies on, through loop devices and the files below them.
+/// The whole disk that contains a block device, through loop devices and the files below them.
 fn bottom_of(block: &str) -> String {
     let mut name = block.to_owned();
-    // Loops over loops end soon; a ring of them is no reason to hang.
+    // Stacked loop devices end soon; a cycle of them must not cause a hang.
     for _ in 0..8 {
         let class = Path::new("/sys/class/block").join(&name);
         let Ok(own) = std::fs::canonicalize(&class) else { break };
@@ -175,18 +175,18 @@ fn bottom_of(block: &str) -> String {
     name
 }
 
-/// Bytes a second of the PCIe link of a function in `/sys`; `None` where it has none or says
-/// nothing of it.
+/// Bytes a second of the PCIe link of a function in `/sys`; `None` if it has none or does not
+/// report it.
 fn link_bytes(function: &Path) -> Option<u64> {
     let word = |name| std::fs::read_to_string(function.join(name)).ok();
     of_link(&word("current_link_speed")?, &word("current_link_width")?)
 }
 
-/// `8.0 GT/s PCIe` on so many lanes.
+/// `8.0 GT/s PCIe` with this many lanes.
 fn of_link(speed: &str, width: &str) -> Option<u64> {
     let transfers: f64 = speed.split_whitespace().next()?.parse().ok()?;
     let lanes: f64 = width.trim().parse().ok()?;
-    // Until 5 GT/s 8 bits travel as 10, later 128 as 130.
+    // Up to 5 GT/s 8 bits are encoded as 10, later 128 as 130.
     let coded = if transfers <= 5.0 { 0.8 } else { 128.0 / 130.0 };
     let bytes = transfers * 1e9 * coded * lanes / 8.0;
     (bytes > 0.0).then_some(bytes as u64)

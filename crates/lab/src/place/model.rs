@@ -14,10 +14,10 @@ use crate::control::Control;
 use crate::error::LabError;
 use crate::preset::Preset;
 
-/// A machine that exists in virtual time only. What runs on it takes as long as the model says and
-/// comes out the same every time.
+/// A machine that exists only in virtual time. Work on it takes as long as the model says and
+/// gives the same result every time.
 pub struct Model {
-    /// What its disks are like, in order; further disks are like the last.
+    /// The models of its disks, in order; further disks are like the last.
     presets: Vec<Preset>,
     sim: Sim,
 }
@@ -28,7 +28,7 @@ impl Model {
         Model::seeded(preset, 4)
     }
 
-    /// A machine with disks like `preset`, whose order of ready tasks comes from `seed`. Any seed does, as
+    /// A machine with disks like `preset`, whose order of ready tasks comes from `seed`. Any seed will do, as
     /// long as it stays the same.
     pub fn seeded(preset: Preset, seed: u64) -> Model {
         Model::mixed(vec![preset], seed)

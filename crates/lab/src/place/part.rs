@@ -1,4 +1,4 @@
-//! A part of a disk, used as a disk: so that several groups stand on one device without a partition
+//! A part of a disk, used as a disk: so that one device can hold several groups without a partition
 //! table.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Start and size are multiples of 4096 and inside the device.
+    /// Start and size are multiples of 4096 and within the device.
     pub(crate) fn new(inner: Arc<dyn Device>, name: &str, start: u64, size: u64) -> Part {
         let whole = inner.geometry();
         assert!(start + size <= whole.size, "a part lies inside its disk");
@@ -31,7 +31,7 @@ impl Part {
         Ok(self.start + offset)
     }
 
-    /// Removes what shows that it was in a group: its first and its last MiB become zeros.
+    /// Removes all traces of membership in a group: its first and its last MiB become zeros.
     pub(crate) async fn wipe(&self) -> Result<(), IoError> {
         const MIB: usize = 1 << 20;
         for at in [0, self.geometry.size - MIB as u64] {

@@ -1,4 +1,4 @@
-//! Disks of this machine: scratch files in a directory, or disks that somebody named. By direct
+//! Disks of this machine: scratch files in a directory, or disks given by the user. With direct
 //! I/O.
 
 use std::any::Any;
@@ -23,7 +23,7 @@ use crate::control::Control;
 use crate::counters::DeviceUse;
 use crate::error::LabError;
 
-/// How long disks are watched before a run: other users of them are reported.
+/// The time for which disks are watched before a run: other users of them are reported.
 const IDLE_FOR: Duration = Duration::from_millis(300);
 
 /// Disks of this machine.
@@ -32,7 +32,7 @@ pub struct Here<'a> {
     source: Source,
     /// Models put in front of the disks, in order; further disks get the last.
     shapes: Vec<Option<ShapeOptions>>,
-    /// The logical sector, where the disk can do it; else its own.
+    /// The logical sector, if the disk supports it; else its own.
     sector: u32,
     seen: Mutex<Seen>,
     buffered: AtomicBool,
@@ -44,7 +44,7 @@ enum Source {
     Disks(Vec<Given>),
 }
 
-/// What was found out of the disks when they were opened.
+/// Facts found when the disks were opened.
 #[derive(Default)]
 struct Seen {
     disks: Vec<Given>,
@@ -64,35 +64,35 @@ impl Seen {
 }
 
 impl<'a> Here<'a> {
-    /// Scratch files below `dir`. With `shape`, a model is put before each: it decides where it is
+    /// Scratch files below `dir`. With `shape`, a model is put in front of each: it determines the speed if it is
     /// the slower of the two.
     pub fn files(runtime: &'a Runtime, dir: &Path, shape: Option<ShapeOptions>) -> Here<'a> {
         Here::new(runtime, Source::Dir(dir.to_owned())).shaped(shape)
     }
 
-    /// Disks that [`check`](super::given::check) let pass. What is on them is lost.
+    /// Disks that passed [`check`](super::given::check). Their contents are lost.
     pub fn disks(runtime: &'a Runtime, disks: Vec<Given>) -> Here<'a> {
         Here::new(runtime, Source::Disks(disks))
     }
 
     fn new(runtime: &'a Runtime, source: Source) -> Here<'a> {
-        // Groups of the lab are of 4096-byte sectors; any disk takes that.
+        // Groups of the lab have 4096-byte sectors; any disk accepts that.
         let (shapes, sector) = (Vec::new(), 4096);
         let (seen, buffered) = (Mutex::default(), AtomicBool::new(false));
         Here { runtime, source, shapes, sector, seen, buffered }
     }
 
-    /// Puts a model before each disk.
+    /// Puts a model in front of each disk.
     pub fn shaped(self, shape: Option<ShapeOptions>) -> Here<'a> {
         self.shaped_each(vec![shape])
     }
 
-    /// Puts a model before each disk for which there is one; the disks after those get the last.
+    /// Puts a model in front of each disk that has one; the remaining disks get the last.
     pub fn shaped_each(self, shapes: Vec<Option<ShapeOptions>>) -> Here<'a> {
         Here { shapes, ..self }
     }
 
-    /// Sets the logical sectors to so many bytes (512 or 4096); a disk with larger ones keeps them.
+    /// Sets the logical sectors to this many bytes (512 or 4096); a disk with larger ones keeps them.
     pub fn sectors(self, sector: u32) -> Here<'a> {
         Here { sector, ..self }
     }
@@ -137,7 +137,7 @@ impl<'a> Here<'a> {
         Ok(Disk::new(path.display().to_string(), device, &env, block, keep))
     }
 
-    /// Who else uses the disks now.
+    /// Other current users of the disks.
     fn watch(&self, disks: &[Disk]) {
         let names: Vec<&str> = disks.iter().filter_map(|d| d.block.as_deref()).collect();
         let now = || names.iter().filter_map(|n| DeviceUse::now(n)).collect::<Vec<_>>();
@@ -156,7 +156,7 @@ impl<'a> Here<'a> {
     }
 }
 
-/// Writes all of a range: what was never written measures nothing when it is read.
+/// Writes all of a range: reading unwritten data measures nothing.
 async fn pre_write(disk: &Disk, range: Range<u64>, control: &Control<'_>) -> Result<(), LabError> {
     const STEP: usize = 1 << 20;
     let noise = noise(STEP);
@@ -252,7 +252,7 @@ impl Place for Here<'_> {
                 format!("sectors {sectors}, queue {}", known(facts.queue_depth))
             })
             .collect();
-        // Of disks that are alike it is said once.
+        // For identical disks it is stated once.
         if each.windows(2).all(|pair| pair[0] == pair[1]) {
             each.truncate(1);
         }
@@ -294,7 +294,7 @@ impl Place for Here<'_> {
     fn sharing(&self) -> Sharing {
         let seen = self.seen();
         match (seen.sharing(), &self.source) {
-            // Files of one directory share what is below it, whether or not it is known.
+            // Files of one directory share the underlying device, whether or not it is known.
             (Sharing::Apart, Source::Dir(dir)) if seen.disks.len() > 1 => {
                 Sharing::Device(dir.display().to_string())
             }
@@ -335,7 +335,7 @@ impl Place for Here<'_> {
 
     fn before(&self) {
         if self.buffered.load(Ordering::Relaxed) && may_drop() {
-            // Whether it may was just found; what fails now shows as a figure of memory.
+            // Permission was just checked; a later failure shows up as memory-speed figures.
             let _ = std::fs::write(DROP_CACHES, "3");
         }
     }

@@ -1,4 +1,4 @@
-//! Scratch files: whether there is room for them, and what runs that were killed left behind.
+//! Scratch files: checks for space, and removal of leftovers of killed runs.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,21 +8,21 @@ use rustix::fs::{FlockOperation, flock, statvfs};
 use crate::error::LabError;
 
 const PREFIX: &str = "cellar-lab-";
-/// A file system keeps a little for itself.
+/// A file system reserves a little for itself.
 const RESERVE: u64 = 64 << 20;
 
-/// A file that goes with its handle.
+/// A file that is removed with its handle.
 pub(crate) struct Scratch(PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It may be gone already; nobody is left to be told.
+        // It may be gone already; there is nobody to report it to.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl Scratch {
-    /// Makes it in `dir`, of holes.
+    /// Creates it in `dir`, as a sparse file.
     pub(crate) fn new(dir: &Path, what: &str, bytes: u64) -> Result<Scratch, LabError> {
         let path = path(dir, what);
         let fault = |source| LabError::Scratch { path: path.clone(), source };
@@ -33,23 +33,23 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
 
-/// What a scratch file of this process is called.
+/// The name of a scratch file of this process.
 pub(crate) fn path(dir: &Path, what: &str) -> PathBuf {
     dir.join(format!("{PREFIX}{}-{what}", std::process::id()))
 }
 
-/// Removes what runs that were killed left in `dir`, and refuses `needed` bytes of new files if
-/// there is no room for them.
+/// Removes leftovers of killed runs in `dir`, and refuses `needed` bytes of new files if
+/// there is not enough space.
 pub(crate) fn prepare(dir: &Path, needed: u64) -> Result<(), LabError> {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if is_left(&entry.path()) {
-            // Whose it is not stays.
+            // A file of unknown origin stays.
             let _ = std::fs::remove_file(entry.path());
         }
     }
@@ -61,7 +61,7 @@ pub(crate) fn prepare(dir: &Path, needed: u64) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Whether it is a scratch file of a process that is no more.
+/// Whether it is a scratch file of a process that no longer exists.
 fn is_left(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let made_by = name.and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
@@ -69,7 +69,7 @@ fn is_left(path: &Path) -> bool {
     if Path::new("/proc").join(process.to_string()).exists() {
         return false;
     }
-    // In another container it may have another number: it holds a lock on what it uses.
+    // In another container it may have another pid: it holds a lock on the files it uses.
     File::open(path)
         .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
@@ -83,7 +83,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let at = |name: &str| dir.path().join(name);
         let own = Scratch::new(dir.path(), "0", 4096).expect("made");
-        // No process has this number: they end at 4194304.
+        // No process has this pid: they end at 4194304.
         for name in ["cellar-lab-4200000-0", "cellar-lab-4200000-1", "cellar-lab-x-0", "letter"] {
             std::fs::write(at(name), "x").expect("written");
         }

@@ -1,5 +1,5 @@
-//! A disk in memory that keeps what the lab writes in little room: of a block of the lab's own
-//! content only its stamp, of any other block all of it.
+//! A disk in memory that stores the lab's writes compactly: of a block of the lab's own
+//! content only its stamp, of any other block everything.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -11,14 +11,14 @@ use cellar_io::{
 
 use crate::content::{STAMPED, STEP, noise};
 
-/// A disk without latency. Nothing is ever lost, and nothing takes time: a model is put before it.
+/// A disk without latency. Nothing is ever lost, and nothing takes time: a model is put in front of it.
 pub(super) struct Thin {
     geometry: Geometry,
     noise: Vec<u8>,
     blocks: Mutex<BTreeMap<u64, Kept>>,
 }
 
-/// A block that is not zeros.
+/// A block that is not all zeros.
 enum Kept {
     /// The lab's content from this offset of its file on.
     Stamp(u64),
@@ -47,7 +47,7 @@ impl Thin {
         self.blocks.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// The content behind a stamp.
+    /// The content for a stamp.
     fn behind(&self, stamp: u64) -> &[u8] {
         let at = (stamp % STEP) as usize;
         &self.noise[at + 8..at + STAMPED]
@@ -154,7 +154,7 @@ impl Device for Thin {
                 let mut tail = disk.split_off(&first);
                 disk.append(&mut tail.split_off(&behind));
             }
-            // What is left are sectors of blocks that stay.
+            // What remains is sectors of blocks that stay.
             for (at, end) in [(offset, first.min(end)), (behind.max(first), end)] {
                 if at < end {
                     let zeros = Bytes::from(vec![0; (end - at) as usize]);
@@ -193,7 +193,7 @@ mod tests {
         let disk = Thin::new("thin", 1 << 20, 512);
         let ours = stamped(&noise(1 << 20), 0);
         disk.write_now(0, &[ours.slice(..16_384)]).unwrap();
-        // From the middle of one block into the next, in slices that end where no block does.
+        // From the middle of one block into the next, in slices that do not end at block boundaries.
         let foreign = Bytes::from(vec![9; 1536]);
         disk.write_now(3584, &[foreign.slice(..1024), foreign.slice(1024..)]).unwrap();
         let read = disk.read_now(3072, vec![Buffer::new(1024), Buffer::new(1536)]).unwrap();

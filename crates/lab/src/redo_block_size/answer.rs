@@ -13,7 +13,7 @@ use crate::run::{
 pub(super) const WRITE: &str = "write_ms";
 const REDO: &str = "redo_mb_per_second";
 
-/// The mean `log file sync` of a work.
+/// The mean `log file sync` of a workload.
 pub(super) fn sync(work: Work) -> String {
     format!("{} sync_ms", work.crew())
 }
@@ -22,26 +22,26 @@ fn commits(work: Work) -> String {
     format!("{} commits_per_second", work.crew())
 }
 
-/// Redo of a transaction of the post in bytes, and waits for `log file parallel write` for each: with
+/// Redo of a transaction of the post in bytes, and its waits for `log file parallel write`: with
 /// 512 on 512 and with 4096 on 4096.
 pub(super) const PER_TRANSACTION: [(f64, f64); 2] = [(1_484_687.2, 0.85), (1_737_881.6, 1.56)];
 /// Redo a second of the post in bytes.
 pub(super) const PER_SECOND: [f64; 2] = [217_863_651.9, 258_528_798.2];
-/// Its histogram of `log file parallel write`, in hundredths, as far as its columns can be told.
+/// Its histogram of `log file parallel write`, in percent, as far as its columns are legible.
 const HISTOGRAM: [[f64; 7]; 2] =
     [[19.6, 24.4, 33.4, 19.2, 2.4, 0.2, 0.7], [64.3, 33.4, 1.9, 0.3, 0.1, 0.1, 0.0]];
 
-/// A block of rows: a figure of each work, and what was published of it at both ends.
+/// A block of rows: a figure of each workload, and its published values at both ends.
 struct Block {
     unit: &'static str,
-    /// Of whom.
+    /// The crew it is about.
     works: &'static [Work],
     suffix: &'static str,
     name: fn(Work) -> String,
     published: fn(Work) -> Option<[f64; 2]>,
-    /// Whether the model was made from what was published.
+    /// Whether the model was fitted to the published values.
     fitted: bool,
-    /// Whether less of it is better.
+    /// Whether less is better.
     less: bool,
 }
 
@@ -82,7 +82,7 @@ const BLOCKS: [Block; 5] = [
         fitted: false,
         less: false,
     },
-    // A scale of their own: they are many more.
+    // On a separate scale: they are much larger.
     Block {
         unit: "small commits/s",
         works: &[Work::Small, Work::Mixed],
@@ -99,7 +99,7 @@ impl Measured {
         figure(&self.raw, work.arm(), layout.name, name)
     }
 
-    /// Of an arm that is not one of the works.
+    /// For an arm other than the workloads.
     pub(super) fn figure_of(&self, arm: &str, layout: Layout, name: &str) -> Option<f64> {
         figure(&self.raw, arm, layout.name, name)
     }
@@ -120,7 +120,7 @@ impl Measured {
     }
 }
 
-/// Puts what was measured beside what was published. The answer is about `here` where there is one,
+/// Compares measured with published figures. The answer is about `here` if measured,
 /// else about the model.
 ///
 /// # Panics
@@ -182,7 +182,7 @@ fn arms(
             let at = |layout: usize| main.figure(work, LAYOUTS[layout], &name);
             let ratio = at(0).zip(at(1).filter(|value| *value > 0.0)).map(|(a, b)| a / b);
             let spread = main.spread(work, &name);
-            // More is better elsewhere.
+            // Elsewhere more is better.
             let told = |ratio: f64| {
                 let good = if block.less { 1.0 / ratio } else { ratio };
                 verdict(good, spread.max(noise.spread))
@@ -207,7 +207,7 @@ fn arms(
     arms
 }
 
-/// Bytes of a write and what of them is padding.
+/// Bytes of a write and its padding.
 fn sizes(measured: &Measured) -> Table {
     let row = |what: &str, work: Work, name: &str| TableRow {
         what: format!("{what}, {}", work.arm()),
@@ -255,7 +255,7 @@ fn histogram(measured: &Measured) -> Table {
             }
         }
     }
-    // Nothing was so late as a rule, and then its column says nothing.
+    // Usually nothing was that late, and then the column is omitted.
     let used = |at: &usize| rows.iter().any(|row| row.figures[*at].is_some_and(|part| part > 0.0));
     let columns: Vec<usize> = (0..BUCKETS.len()).filter(used).collect();
     Table {

@@ -1,8 +1,8 @@
 //! `redo-block-size`: is it the block of the log or the format of the disk that makes 4096 faster?
 //!
 //! A post compared a log in blocks of 512 on a disk formatted to sectors of 512 with a log in blocks
-//! of 4096 on the same disk formatted to 4096: both changed at once. Here the arm between them is
-//! measured too, for large commits, for small ones, and for small ones beside large ones. After A.
+//! of 4096 on the same disk formatted to 4096: both changed at once. This experiment also measures the arm
+//! in between, for large commits, for small ones, and for small ones concurrent with large ones. After A.
 //! Boliński, "Advanced Format 4k - Redo Log Performance", 2016.
 
 mod answer;
@@ -89,9 +89,9 @@ fn here(request: &Request<'_>, options: &Options) -> Result<Option<Measured>, La
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     name: &'static str,
-    /// Of the log, in bytes.
+    /// The log's block size, in bytes.
     block: u32,
-    /// Sectors of the disk, in bytes.
+    /// The disk's sectors, in bytes.
     format: u32,
 }
 
@@ -101,7 +101,7 @@ const LAYOUTS: [Layout; 3] = [
     Layout { name: "4096/4096", block: 4096, format: 4096 },
 ];
 
-/// Who commits.
+/// The committing sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     Large,
@@ -137,7 +137,7 @@ impl Work {
         }
     }
 
-    /// Whose commits are looked at.
+    /// The crew whose commits are evaluated.
     fn crew(self) -> &'static str {
         match self {
             Work::Large => "large",
@@ -146,21 +146,21 @@ impl Work {
     }
 }
 
-/// What was measured at one place.
+/// The measurements of one place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     column: Column,
     words: String,
     kind: &'static str,
     caches: &'static str,
-    /// What the models leave out.
+    /// What the models omit.
     limits: Vec<&'static str>,
     raw: Vec<Raw>,
 }
 
-/// Enough of a model.
+/// Duration sufficient for a model.
 const MODEL_ROUNDS: u32 = 3;
-/// The arm of a model of the other explanation.
+/// The arm of a model with the other explanation.
 const OTHER: &str = "large, the other explanation";
 
 /// Measures on a model of both formats of one disk, in virtual time, and large commits once more
@@ -185,11 +185,11 @@ pub fn model(options: &Options, control: &Control<'_>) -> Result<Measured, LabEr
     Ok(measured)
 }
 
-/// Measures every work in every block size on the `count` disks of `place`, of each format the first
+/// Measures every workload with every block size on the `count` disks of `place`, for each format on the first
 /// that has it.
 ///
 /// # Errors
-/// An option that will not do, disks that cannot be had or fail, a log that stops.
+/// An unusable option, disks that are unavailable or fail, a log that stops.
 pub fn measure<P: Place>(
     place: &P,
     count: usize,
@@ -199,7 +199,7 @@ pub fn measure<P: Place>(
     options.check()?;
     let mut rig = Rig::new(place, count, options, control)?;
     let measured = (1..=options.rounds).try_for_each(|round| rig.round(round));
-    // Whatever came of it.
+    // In any case.
     let wiped = place.run(rig.bench.wipe());
     measured.and(wiped)?;
     Ok(Measured {
@@ -212,7 +212,7 @@ pub fn measure<P: Place>(
     })
 }
 
-/// Disks on which one log after the other is made.
+/// Disks on which logs are created one after another.
 struct Rig<'a, P> {
     place: &'a P,
     options: &'a Options,
@@ -238,8 +238,8 @@ impl<'a, P: Place> Rig<'a, P> {
         Ok(Rig { place, options, control, formats, bench, raw: Vec::new() })
     }
 
-    /// Every work in every layout that there is a disk for. Each round begins with another work and,
-    /// every other time, with the last layout, so that what changes with time falls on all alike.
+    /// Every workload on every layout that there is a disk for. Each round starts with another workload and,
+    /// every other time, with the last layout, so that changes over time affect all alike.
     fn round(&mut self, round: u32) -> Result<(), LabError> {
         let what = match self.place.column() {
             Column::Model => format!("logs of {NAME} on the model"),
@@ -263,7 +263,7 @@ impl<'a, P: Place> Rig<'a, P> {
                 self.control.tell(&what, done, total);
             }
         }
-        // Nothing changes between these two but the time.
+        // Only the time differs between these two.
         for arm in ["a", "a'"] {
             if let Some(layout) = first {
                 self.row(round, arm, Work::Small, layout)?;

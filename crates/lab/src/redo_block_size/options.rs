@@ -10,12 +10,12 @@ use crate::error::LabError;
 use crate::experiment::{OptionSpec, Words};
 use crate::preset::{NVME_512_FORMAT, NVME_512_PAGE, Preset};
 
-/// Why 512 could be slower: the two ends that were published do not tell.
+/// A possible reason for 512 being slower: the two published ends do not decide between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Explanation {
-    /// The disk works in pages of 4 KB whatever its format: the block size decides.
+    /// The disk works in pages of 4 KB whatever its format: the block size matters.
     Page,
-    /// Sectors of 512 cost the disk bandwidth: the format decides.
+    /// Sectors of 512 cost the disk bandwidth: the format matters.
     Format,
 }
 
@@ -23,12 +23,12 @@ impl Explanation {
     const ALL: [(&'static str, Explanation); 2] =
         [("page", Explanation::Page), ("format", Explanation::Format)];
 
-    /// As `--model` has it.
+    /// As given to `--model`.
     pub fn word(self) -> &'static str {
         Explanation::ALL.iter().find(|(_, own)| *own == self).map_or("", |(word, _)| word)
     }
 
-    /// The disk with sectors of 512 that it makes.
+    /// The resulting disk with sectors of 512.
     pub(super) fn preset(self) -> Preset {
         match self {
             Explanation::Page => NVME_512_PAGE,
@@ -44,32 +44,32 @@ impl Explanation {
     }
 }
 
-/// What may be set.
+/// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Sessions that commit much at once, as SLOB's do, and as many that commit little: 1 to 256.
+    /// Sessions with large commits, as in SLOB, and as many with small ones: 1 to 256.
     pub sessions: usize,
-    /// Of a large record in bytes.
+    /// Size of a large record in bytes.
     pub large: usize,
-    /// From one large commit of a session to its next.
+    /// Interval between large commits of a session.
     pub large_think: Duration,
-    /// Of a small record in bytes.
+    /// Size of a small record in bytes.
     pub small: usize,
-    /// From one small commit of a session to its next.
+    /// Interval between small commits of a session.
     pub small_think: Duration,
-    /// Units of the log on their way at once: 1 to 4.
+    /// Units of the log in flight: 1 to 4.
     pub in_flight: usize,
-    /// How long each measurement takes.
+    /// Duration of each measurement.
     pub time: Duration,
-    /// Of each file of a log group in bytes: a multiple of 1 MiB.
+    /// Size of each file of a log group in bytes: a multiple of 1 MiB.
     pub group_bytes: u64,
     /// Rounds, interleaved; medians are reported.
     pub rounds: u32,
-    /// Decides when sessions commit, and the order of tasks on the model.
+    /// Seed for the times of commits, and for the order of tasks on the model.
     pub seed: u64,
-    /// What the model takes 512 to be slow for.
+    /// The model's reason for 512 being slow.
     pub explanation: Explanation,
-    /// A model put before the disks that are here.
+    /// A model put in front of real disks.
     pub shape: Option<ShapeOptions>,
 }
 
@@ -120,8 +120,8 @@ pub(super) const SPECS: &[OptionSpec] = &[
 ];
 
 impl Default for Options {
-    /// SLOB's commits by 32 sessions, small ones by 32, two seconds each, 3 rounds: when
-    /// sessions commit is chance, also in a model.
+    /// SLOB's commits by 32 sessions, small ones by 32, two seconds each, 3 rounds: the times of
+    /// commits are random, even in a model.
     fn default() -> Options {
         Options {
             sessions: 32,
@@ -141,7 +141,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// As the default, for files and disks that are here: 5 rounds.
+    /// As the default, for files and disks of this machine: 5 rounds.
     pub fn here() -> Options {
         Options { rounds: 5, ..Options::default() }
     }

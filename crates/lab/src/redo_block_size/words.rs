@@ -1,22 +1,22 @@
-//! Wording of the finding of `redo-block-size`, and remarks beside it.
+//! Wording of the finding of `redo-block-size`, and of its remarks.
 
 use super::answer::{PER_SECOND, PER_TRANSACTION, WRITE, sync};
 use super::{Explanation, LAYOUTS, Measured, OTHER, Options, WORKS, Work};
 use crate::column::Column;
 use crate::run::{Noise, Verdict, verdict};
 
-/// Spread of equal runs beyond which nothing is concluded.
+/// The spread of equal runs above which no conclusion is drawn.
 const UNCLEAR: f64 = 0.3;
 
-/// What sessions that commit by chance make from one measurement to the next, and so nothing.
+/// The variation from random commit times between measurements, which is not significant.
 const NOTHING: f64 = 0.05;
 
-/// Transactions a second of the post: redo a second over redo of each.
+/// Transactions a second of the post: redo a second divided by redo of each.
 pub(super) fn transactions() -> [f64; 2] {
     [0, 1].map(|at| PER_SECOND[at] / PER_TRANSACTION[at].0)
 }
 
-/// Bytes of a write of the post: redo of a transaction over its writes.
+/// Bytes of a write of the post: redo of a transaction divided by its writes.
 pub(super) fn published_writes() -> [f64; 2] {
     PER_TRANSACTION.map(|(bytes, writes)| bytes / writes)
 }
@@ -74,7 +74,7 @@ pub(super) fn details() -> Vec<(String, String)> {
     .into()
 }
 
-/// A ratio in few digits.
+/// A ratio with few digits.
 fn times(ratio: f64) -> String {
     match ratio {
         r if r < 9.95 => format!("{r:.2}"),
@@ -82,7 +82,7 @@ fn times(ratio: f64) -> String {
     }
 }
 
-/// What the block and what the format make of a time.
+/// The effects of the block size and of the format on a time.
 struct Effects {
     /// 512/512 over 4096/512.
     block: Option<f64>,
@@ -99,7 +99,7 @@ impl Effects {
         Effects { block: over(small, middle), format: over(middle, large) }
     }
 
-    /// Which of both made the difference, as the figures have it.
+    /// Which of the two made the difference, according to the figures.
     fn words(&self, noise: f64) -> String {
         let (Some(block), Some(format)) = (self.block, self.format) else {
             return match self.block {
@@ -127,7 +127,7 @@ impl Effects {
     }
 }
 
-/// What it is to go from 512 to 4096.
+/// The effect of going from 512 to 4096.
 fn changed(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Faster => "4096 is faster",
@@ -157,7 +157,7 @@ pub(super) fn finding(main: &Measured, noise: Noise) -> String {
     let said: Vec<String> = WORKS
         .iter()
         .map(|work| {
-            // Who commits little waits for the commit, who commits much for the write.
+            // Sessions with small commits wait for the commit, those with large ones for the write.
             let (name, wait) = match work {
                 Work::Large => (WRITE.to_owned(), "log file parallel write"),
                 Work::Small | Work::Mixed => (sync(*work), "log file sync"),
@@ -202,12 +202,12 @@ fn headline(main: &Measured, noise: Noise) -> String {
     }
 }
 
-/// Hundredths in few digits.
+/// Percentages with few digits.
 fn part(percent: f64) -> String {
     if percent < 0.1 { format!("{percent:.2}") } else { format!("{percent:.1}") }
 }
 
-/// What larger blocks cost in bytes.
+/// The cost of larger blocks in bytes.
 fn bytes(main: &Measured) -> String {
     let per_commit = |work: Work, at: usize| {
         let of = |name: &str| main.figure(work, LAYOUTS[at], name);
@@ -247,7 +247,7 @@ pub(super) fn remarks(
     remarks
 }
 
-/// The far end of the waits, by work and layout.
+/// The tail of the waits, by workload and layout.
 fn latency(main: &Measured) -> String {
     let of = |work: &Work| {
         let of = |layout: &super::Layout| {
@@ -262,7 +262,7 @@ fn latency(main: &Measured) -> String {
     format!("log file sync, ms at the median and the 99th of 100. {}", said.join("; "))
 }
 
-/// What follows from the published figures alone.
+/// Conclusions from the published figures alone.
 fn published() -> String {
     let ([one, two], [small, large]) = (transactions(), published_writes());
     let [(before, _), (after, _)] = PER_TRANSACTION;
@@ -277,7 +277,7 @@ fn published() -> String {
     )
 }
 
-/// Two models fit both ends, and differ in the middle.
+/// Two models fit both ends, but differ in the middle.
 fn explanations(options: &Options, model: &Measured) -> String {
     let other = options.explanation.other();
     let middle = |explanation: Explanation| {

@@ -15,8 +15,8 @@ use crate::run::{
 const RATE: &str = "commits_per_second";
 const SCANNED: &str = "scan_mb_per_second";
 
-/// Published of 1 KB records: sessions, block, how many times as long flash took as disk. With 4096
-/// it was not told how many sessions there were.
+/// Published for 1 KB records: sessions, block, time on flash as a multiple of that on disk. For 4096
+/// the number of sessions was not published.
 const PUBLISHED: [(usize, u32, f64); 3] =
     [(1, 512, 4.0), (10, 512, words::PUBLISHED_10), (1, 4096, 1.3)];
 
@@ -34,12 +34,12 @@ impl Measured {
         self.figure(way, layout, SCANNED)
     }
 
-    /// Of an arm that is not one of the ways.
+    /// For an arm other than the ways.
     pub(super) fn rate_of(&self, arm: &str, layout: Layout) -> Option<f64> {
         figure(&self.raw, arm, layout.name(), RATE)
     }
 
-    /// How many times as long a commit takes on `layout` as on the disk.
+    /// The time of a commit on `layout` as a multiple of that on the disk.
     pub(super) fn times_disk(&self, way: Way, layout: Layout) -> Option<f64> {
         Some(self.rate(way, Layout::Disk)? / self.rate(way, layout).filter(|r| *r > 0.0)?)
     }
@@ -63,7 +63,7 @@ impl Measured {
     }
 }
 
-/// Puts what was measured beside what was published. The answer is about `here` where there is one,
+/// Compares measured with published figures. The answer is about `here` if measured, else about
 /// else about the model.
 ///
 /// # Panics
@@ -114,7 +114,7 @@ fn label(column: Column) -> &'static str {
     }
 }
 
-/// What a way is called in a row of at most 25 characters.
+/// The name of a way, at most 25 characters.
 fn what(way: Way) -> String {
     let sessions = if way.sessions == 1 { "session" } else { "sessions" };
     match way.job {
@@ -131,7 +131,7 @@ fn what(way: Way) -> String {
     }
 }
 
-/// Commits a second, scans beside them, and the ratios that were published.
+/// Commits a second, concurrent scans, and the published ratios.
 fn arms(
     options: &Options,
     main: &Measured,
@@ -177,7 +177,7 @@ fn arms(
             published: known.map(|(.., times)| vec![Some(1.0), Some(*times), None]),
             model: of(model, &figure),
             here: of(here, &figure),
-            // The model of 2011 was made from what one session gave.
+            // The model of 2011 was fitted to the results of one session.
             fitted: way.sessions == 1 && options.flash_shape.is_none(),
             spread: main.spread(way),
             ..Arm::default()
@@ -186,7 +186,7 @@ fn arms(
     arms
 }
 
-/// Where a commit of most sessions goes, and who was first, by block size.
+/// The parts of a commit with most sessions, and the first medium, by block size.
 fn tables(options: &Options, measured: &Measured) -> Vec<Table> {
     let sessions = *options.sessions.last().unwrap_or(&1);
     let column = measured.column;
@@ -236,7 +236,7 @@ fn tables(options: &Options, measured: &Measured) -> Vec<Table> {
 }
 
 impl Measured {
-    /// The parts of a commit in hundredths of all of it.
+    /// The parts of a commit in percent of the whole.
     pub(super) fn parts(&self, way: Way, layout: Layout) -> Option<[f64; 8]> {
         let mut parts = [0.0; 8];
         for (part, name) in parts.iter_mut().zip(PARTS) {
@@ -246,7 +246,7 @@ impl Measured {
         (all > 0.0).then(|| parts.map(|part| 100.0 * part / all))
     }
 
-    /// Units that one of both had first.
+    /// Units that one of the two had first.
     pub(super) fn units(&self, way: Way) -> Option<f64> {
         let first = |name: &str| self.figure(way, Layout::Both, &format!("{name} units_first"));
         let all = MEDIA.iter().filter_map(|(_, name)| first(name)).sum::<f64>();

@@ -1,9 +1,9 @@
-//! `redo-media`: is flash a better place for redo than disk, and what does waiting for the first of
-//! both give?
+//! `redo-media`: is flash a better place for redo than disk, and what is gained by waiting for the first of
+//! the two?
 //!
 //! Records of 1 KB, committed in a tight loop by 1 and by 10 sessions, to a log on a disk, on flash
-//! that works in pages of 4 KB, and on both where the first one wins; in blocks of 512 and of 4096
-//! bytes; and, as a reader asked, beside an archiver and queries. After G. Harrison, "Using flash
+//! that works in pages of 4 KB, and on both, where the first one wins; in blocks of 512 and of 4096
+//! bytes; and, as a reader asked, concurrent with an archiver and queries. After G. Harrison, "Using flash
 //! disk for Redo on Exadata", 2011.
 
 mod answer;
@@ -30,7 +30,7 @@ use crate::run::{Raw, Run};
 /// The name of the experiment.
 pub const NAME: &str = "redo-media";
 const QUESTION: &str = "Is flash a better place for redo than disk, or are both together?";
-/// What committers are called in figures.
+/// The name of committers in figures.
 const CREW: &str = "session";
 
 /// `redo-media` for the command line.
@@ -91,13 +91,13 @@ fn here(request: &Request<'_>, options: &Options) -> Result<Option<Measured>, La
             Here::disks(request.runtime, disks.to_vec())
         }
     };
-    // The third is for archives, and as it is.
+    // The third is for archives, and has no model.
     let shapes = vec![options.disk_shape, options.flash_shape, None];
     let place = place.shaped_each(shapes).sectors(options.blocks[0]);
     measure(&place, options, &request.control).map(Some)
 }
 
-/// Where redo is written.
+/// The media of the redo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     Disk,
@@ -107,7 +107,7 @@ enum Layout {
 
 const LAYOUTS: [Layout; 3] = [Layout::Disk, Layout::Flash, Layout::Both];
 
-/// Media by their places among the disks.
+/// Media by their indexes among the disks.
 const MEDIA: [(usize, &str); 2] = [(0, "disk"), (1, "flash")];
 
 impl Layout {
@@ -143,7 +143,7 @@ impl Way {
     }
 }
 
-/// Every way, what is beside the commits changing last.
+/// All ways, with the concurrent work changing last.
 fn ways(options: &Options) -> Vec<Way> {
     let mut all = Vec::new();
     for job in options.jobs() {
@@ -156,7 +156,7 @@ fn ways(options: &Options) -> Vec<Way> {
     all
 }
 
-/// What was measured at one place.
+/// The measurements of one place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     column: Column,
@@ -164,17 +164,17 @@ pub struct Measured {
     kind: &'static str,
     caches: &'static str,
     sharing: Sharing,
-    /// What the models leave out.
+    /// What the models omit.
     limits: Vec<&'static str>,
     raw: Vec<Raw>,
 }
 
-/// Enough of a model.
+/// Duration sufficient for a model.
 const MODEL_ROUNDS: u32 = 3;
-/// The arm of a model that has one write on its way at a time, as a log writer process does.
+/// The arm of a model with one write in flight at a time, as a log writer process does.
 const ONE_AT_A_TIME: &str = "one at a time";
 
-/// Measures on models of the disks of 2011, or of what [`Options`] has for them, in virtual time; 3
+/// Measures on models of the disks of 2011, or those in [`Options`], in virtual time; 3
 /// rounds are enough.
 ///
 /// # Errors
@@ -200,7 +200,7 @@ pub fn model(options: &Options, control: &Control<'_>) -> Result<Measured, LabEr
 /// Measures every way on the disks of `place`.
 ///
 /// # Errors
-/// An option that will not do, disks that cannot be had or fail, a log that stops.
+/// An unusable option, disks that are unavailable or fail, a log that stops.
 pub fn measure<P: Place>(
     place: &P,
     options: &Options,
@@ -213,7 +213,7 @@ pub fn measure<P: Place>(
     let bench = Bench::new(place.env(), disks, areas, options.record, control);
     let mut rig = Rig { place, options, control, bench, raw: Vec::new() };
     let measured = (1..=options.rounds).try_for_each(|round| rig.round(round));
-    // Whatever came of it.
+    // In any case.
     let wiped = place.run(rig.bench.wipe());
     measured.and(wiped)?;
     Ok(Measured {
@@ -227,7 +227,7 @@ pub fn measure<P: Place>(
     })
 }
 
-/// Disks on which one log after the other is made.
+/// Disks on which logs are created one after another.
 struct Rig<'a, P> {
     place: &'a P,
     options: &'a Options,
@@ -237,8 +237,8 @@ struct Rig<'a, P> {
 }
 
 impl<P: Place> Rig<'_, P> {
-    /// Every way on every layout. Each round begins with another way and, every other time, with the
-    /// last layout, so that what changes with time falls on all alike.
+    /// Every way on every layout. Each round starts with another way and, every other time, with the
+    /// last layout, so that changes over time affect all alike.
     fn round(&mut self, round: u32) -> Result<(), LabError> {
         let what = match self.place.column() {
             Column::Model => format!("logs of {NAME} on the model"),
@@ -262,7 +262,7 @@ impl<P: Place> Rig<'_, P> {
                 self.control.tell(&what, done, total);
             }
         }
-        // Nothing changes between these two but the time.
+        // Only the time differs between these two.
         for arm in ["a", "a'"] {
             self.row(round, arm, Layout::Disk, first, self.options.in_flight)?;
         }
@@ -272,7 +272,7 @@ impl<P: Place> Rig<'_, P> {
         Ok(())
     }
 
-    /// As the log writer of 2011 did it: most sessions, smallest blocks, one write at a time.
+    /// As the log writer of 2011: most sessions, smallest blocks, one write at a time.
     fn one_at_a_time(&mut self, round: u32) -> Result<(), LabError> {
         let sessions = *self.options.sessions.last().unwrap_or(&1);
         let way = Way { job: Job::ALONE, sessions, block: self.options.blocks[0] };

@@ -1,4 +1,4 @@
-//! Options of `redo-media`, and the jobs that follow from them.
+//! Options of `redo-media`, and the resulting jobs.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::commit::areas::Areas;
 use crate::error::LabError;
 use crate::experiment::{OptionSpec, Words};
 
-/// Where finished groups are archived.
+/// The destination of archives of finished groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Archive {
-    /// They are not.
+    /// No archiving.
     Off,
-    /// On the disk that the redo is on; of both on the disk, not on the flash.
+    /// The disk of the redo; with both media the disk, not the flash.
     Same,
-    /// On a third disk.
+    /// A third disk.
     Other,
 }
 
@@ -23,13 +23,13 @@ impl Archive {
     const ALL: [(&'static str, Archive); 3] =
         [("off", Archive::Off), ("same", Archive::Same), ("other", Archive::Other)];
 
-    /// As `--archive` has it.
+    /// As given to `--archive`.
     pub fn word(self) -> &'static str {
         Archive::ALL.iter().find(|(_, own)| *own == self).map_or("", |(word, _)| word)
     }
 }
 
-/// What goes on beside the commits.
+/// The work concurrent with the commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Job {
     pub(super) archive: Archive,
@@ -40,7 +40,7 @@ impl Job {
     /// Nothing.
     pub(super) const ALONE: Job = Job { archive: Archive::Off, scans: 0 };
 
-    /// What is put behind the name of an arm.
+    /// The suffix of the name of an arm.
     pub(super) fn suffix(self) -> String {
         match (self.archive, self.scans) {
             (Archive::Off, 0) => String::new(),
@@ -70,32 +70,32 @@ impl Job {
     }
 }
 
-/// What may be set.
+/// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Log block sizes in bytes: 512, 4096 or both, ascending.
     pub blocks: Vec<u32>,
-    /// Sessions that commit at once, each count once, ascending.
+    /// Numbers of concurrently committing sessions, each once, ascending.
     pub sessions: Vec<usize>,
-    /// Of a record in bytes: 1 to 1 MiB.
+    /// Size of a record in bytes: 1 to 1 MiB.
     pub record: usize,
-    /// Where groups are archived, each once.
+    /// Archive destinations, each once.
     pub archive: Vec<Archive>,
-    /// Scans of the disk at the same time; 0: none.
+    /// Concurrent scans of the disk; 0: none.
     pub scans: usize,
-    /// Units of the log on their way at once: 1 to 4.
+    /// Units of the log in flight: 1 to 4.
     pub in_flight: usize,
-    /// How long each measurement takes.
+    /// Duration of each measurement.
     pub time: Duration,
-    /// Of each file of a log group in bytes: a multiple of 1 MiB.
+    /// Size of each file of a log group in bytes: a multiple of 1 MiB.
     pub group_bytes: u64,
     /// Rounds, interleaved; medians are reported.
     pub rounds: u32,
-    /// Decides which writes of the model are late, and the order of tasks.
+    /// Seed for the late writes of the model, and for the order of tasks.
     pub seed: u64,
-    /// What the disk is like: of the model, and put before a disk that is here.
+    /// The model of the disk, also put in front of a real disk.
     pub disk_shape: Option<ShapeOptions>,
-    /// What the flash is like.
+    /// The model of the flash.
     pub flash_shape: Option<ShapeOptions>,
 }
 
@@ -152,8 +152,8 @@ pub(super) const SPECS: &[OptionSpec] = &[
 ];
 
 impl Default for Options {
-    /// 1 KB by 1 and by 10 sessions in both block sizes, nothing beside it, 3 rounds of three seconds:
-    /// late writes are chance, also in a model.
+    /// 1 KB by 1 and by 10 sessions in both block sizes, no concurrent work, 3 rounds of three seconds:
+    /// late writes are random, even in a model.
     fn default() -> Options {
         Options {
             blocks: vec![512, 4096],
@@ -187,7 +187,7 @@ fn scans(text: &str) -> Option<usize> {
 }
 
 impl Options {
-    /// As the default, for files and disks that are here: 5 rounds of one second.
+    /// As the default, for files and disks of this machine: 5 rounds of one second.
     pub fn here() -> Options {
         Options { time: Duration::from_millis(1000), rounds: 5, ..Options::default() }
     }
@@ -264,8 +264,8 @@ impl Options {
         Ok(())
     }
 
-    /// What goes on beside the commits, one after the other: nothing first, so that there is
-    /// something to compare with.
+    /// The kinds of concurrent work, in sequence: none first, as the
+    /// reference.
     pub(super) fn jobs(&self) -> Vec<Job> {
         let mut jobs = vec![Job::ALONE];
         for archive in &self.archive {
@@ -277,7 +277,7 @@ impl Options {
         jobs
     }
 
-    /// How many disks are needed: the disk, the flash, and one for archives.
+    /// The number of disks needed: the disk, the flash, and one for archives.
     pub(super) fn disks(&self) -> usize {
         if self.archive.contains(&Archive::Other) { 3 } else { 2 }
     }

@@ -1,4 +1,4 @@
-//! Wording of the finding of `redo-media`, and remarks beside it.
+//! Wording of the finding of `redo-media`, and of its remarks.
 
 use super::options::{Archive, Job};
 use super::{LAYOUTS, Layout, MEDIA, Measured, ONE_AT_A_TIME, Options, Way};
@@ -6,7 +6,7 @@ use crate::column::Column;
 use crate::place::Sharing;
 use crate::run::{Noise, Verdict, verdict};
 
-/// The scoreboard of both media: what a row is, the figure, whether it is in hundredths of units.
+/// The comparison of both media: the description of a row, the figure, whether it is in percent of units.
 pub(super) const BOARD: &[(&str, &str, bool)] = &[
     ("had it first, %", "units_first", true),
     ("written after acknowledgement, %", "units_late", true),
@@ -17,13 +17,13 @@ pub(super) const BOARD: &[(&str, &str, bool)] = &[
     ("longest lag, ms", "lacked_ms_max", false),
 ];
 
-/// Spread of equal runs beyond which nothing is concluded.
+/// The spread of equal runs above which no conclusion is drawn.
 const UNCLEAR: f64 = 0.3;
 
-/// A difference that is nothing to decide by.
+/// A difference that is not significant.
 const NOTHING: f64 = 0.03;
 
-/// How many times as long flash took by ten sessions.
+/// The published time on flash, as a multiple, with ten sessions.
 pub(super) const PUBLISHED_10: f64 = 20.0;
 
 /// A part of a commit, for people: at most 24 characters.
@@ -107,7 +107,7 @@ pub(super) fn details(options: &Options) -> Vec<(String, String)> {
     details
 }
 
-/// A ratio in few digits.
+/// A ratio with few digits.
 fn times(ratio: f64) -> String {
     match ratio {
         r if r < 9.95 => format!("{r:.2}"),
@@ -189,7 +189,7 @@ fn headline(options: &Options, main: &Measured) -> String {
     }
 }
 
-/// How many times as long commits take on flash.
+/// The time of commits on flash, as a multiple of that on disk.
 fn flash_over_disk(options: &Options, main: &Measured, place: &str) -> String {
     let mut all = Vec::new();
     for (at, block) in options.blocks.iter().enumerate() {
@@ -206,7 +206,7 @@ fn flash_over_disk(options: &Options, main: &Measured, place: &str) -> String {
     format!("{place}, {}. ", all.join("; "))
 }
 
-/// What larger blocks make of each medium, of all session counts the largest change.
+/// The effect of larger blocks on each medium, the largest change of all session counts.
 fn block_size(options: &Options, main: &Measured, noise: Noise) -> String {
     let &[small, large] = &options.blocks[..] else { return String::new() };
     let gain = |layout: Layout| {
@@ -235,7 +235,7 @@ fn block_size(options: &Options, main: &Measured, noise: Noise) -> String {
     }
 }
 
-/// What both together give beside the better of the two, and what became of late writes.
+/// The gain of both media together over the better of the two, and the effect on late writes.
 fn first_wins(options: &Options, main: &Measured, noise: Noise) -> String {
     let ways = ways(options, Job::ALONE);
     let over = |way: &Way| {
@@ -270,7 +270,7 @@ fn first_wins(options: &Options, main: &Measured, noise: Noise) -> String {
         + &outliers(main, &ways)
 }
 
-/// Which medium of both had units first, with most sessions.
+/// The medium that had units first, with most sessions.
 fn who_was_first(options: &Options, main: &Measured) -> String {
     let sessions = *options.sessions.last().unwrap_or(&1);
     let of = |block: &u32| {
@@ -287,7 +287,7 @@ fn who_was_first(options: &Options, main: &Measured) -> String {
     }
 }
 
-/// What became of writes later than the limit.
+/// The effect on writes later than the limit.
 fn outliers(main: &Measured, ways: &[Way]) -> String {
     let sum = |layout: Layout, name: &str| {
         let of = |way: &Way| {
@@ -317,7 +317,7 @@ fn outliers(main: &Measured, ways: &[Way]) -> String {
     }
 }
 
-/// Which medium is better when other work goes on too.
+/// The better medium under concurrent work.
 fn whole_job(options: &Options, main: &Measured, noise: Noise) -> String {
     let sessions = *options.sessions.last().unwrap_or(&1);
     let block = *options.blocks.last().unwrap_or(&4096);
@@ -356,7 +356,7 @@ fn whole_job(options: &Options, main: &Measured, noise: Noise) -> String {
     }
 }
 
-/// What is better for the whole job, by what became of commits and of scans on flash.
+/// The better choice for the whole job, by its effect on commits and on scans with flash.
 fn better(verdicts: (Verdict, Option<Verdict>)) -> &'static str {
     match verdicts {
         (Verdict::Faster, Some(Verdict::Slower)) => "flash trades scans for commits",
@@ -405,7 +405,7 @@ fn breakdown(options: &Options, main: &Measured) -> String {
     let of = |layout: &Layout| {
         let [space, queue, slot, form, first, quorum, order, wake] = main.parts(way, *layout)?;
         let device = first + quorum;
-        // What is left of 100 so that rounded parts sum to it.
+        // The remainder of 100, so that rounded parts sum to it.
         let parts = [("queue", space + queue + slot), ("order", order), ("wake-up", wake + form)];
         let parts = parts.map(|(name, part)| (name, part.round()));
         let rest: f64 = parts.iter().map(|(_, part)| part).sum();
@@ -417,7 +417,7 @@ fn breakdown(options: &Options, main: &Measured) -> String {
     format!("{} in blocks of {block}. {}", count(sessions), all.join("; "))
 }
 
-/// Median and the 99th of 100, by layout.
+/// Median and 99th percentile, by layout.
 fn latency(options: &Options, main: &Measured) -> String {
     let sessions = *options.sessions.last().unwrap_or(&1);
     let mut all = Vec::new();
@@ -444,7 +444,7 @@ fn latency(options: &Options, main: &Measured) -> String {
     )
 }
 
-/// What each job leaves of commits and scans, by layout.
+/// The rates of commits and scans in each job, by layout.
 fn beside(options: &Options, main: &Measured) -> String {
     let sessions = *options.sessions.last().unwrap_or(&1);
     let block = *options.blocks.last().unwrap_or(&4096);
@@ -466,7 +466,7 @@ fn beside(options: &Options, main: &Measured) -> String {
     )
 }
 
-/// What was published, and what the model makes of it.
+/// The published figures, and the model's values for them.
 fn published(options: &Options, model: &Measured) -> String {
     let mut text = "around 4 times slower on flash by one session, almost 20 times by ten; then \
                     480 % slower, and 30 % with blocks of 4096 (how many sessions, was not told)"

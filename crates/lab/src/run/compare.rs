@@ -1,40 +1,40 @@
-//! A run beside an earlier one.
+//! Comparison of a run with an earlier one.
 
 use serde::{Deserialize, Serialize};
 
 use crate::column::Column;
 use crate::run::{Run, Verdict, verdict};
 
-/// A run beside an earlier one of the same experiment.
+/// A run compared with an earlier one of the same experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Number of the earlier run.
     pub with: u64,
-    /// What is not the same, so that figures may differ for that: settings, machine, source.
+    /// The differences that may affect figures: settings, machine, source.
     pub differs: Vec<String>,
-    /// Figures that both have.
+    /// Figures present in both.
     pub rows: Vec<Compared>,
 }
 
 /// One figure of two runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
-    /// What it is, for people.
+    /// A description, for people.
     pub what: String,
-    /// On which layout.
+    /// The layout.
     pub layout: String,
     /// In the earlier run.
     pub before: f64,
     /// In this one.
     pub now: f64,
-    /// This over the earlier.
+    /// The new value divided by the earlier one.
     pub ratio: f64,
-    /// What that says beside the noise of both. More is called faster, whatever is counted.
+    /// The verdict, given the noise of both. More counts as faster, whatever is measured.
     pub verdict: Verdict,
 }
 
 impl Comparison {
-    /// Puts `now` beside `before`, the run of that number.
+    /// Compares `now` with `before`, the run of that number.
     pub fn new(now: &Run, before: &Run, with: u64) -> Comparison {
         let mut differs = Vec::new();
         if now.settings_hash != before.settings_hash {
@@ -51,7 +51,7 @@ impl Comparison {
             false => Column::Here,
         };
         let noise = match column {
-            // Virtual time has none.
+            // Virtual time has no noise.
             Column::Model => 0.0,
             Column::Here => now.noise.spread.max(before.noise.spread),
         };
@@ -81,7 +81,7 @@ impl Comparison {
     }
 }
 
-/// The settings that are not the same.
+/// The settings that differ.
 fn changed(now: &Run, before: &Run) -> String {
     let mut names: Vec<&String> = now.settings.keys().chain(before.settings.keys()).collect();
     names.sort();

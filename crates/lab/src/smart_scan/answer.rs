@@ -10,11 +10,11 @@ use crate::run::{
 };
 use crate::table_scan::question::{self, Question};
 
-/// A link between cells and those who ask them, in bytes a second: 10 Gbit/s.
+/// The bandwidth between cells and their clients, in bytes a second: 10 Gbit/s.
 pub(super) const LINK: f64 = 1.25e9;
 
 impl Measured {
-    /// What was counted under a name, by round.
+    /// The counts under a name, by round.
     fn counted(&self, arm: &str, layout: &str, name: &str) -> Vec<f64> {
         let rows = self.raw.iter().filter(|r| r.arm == arm && r.layout == layout);
         rows.filter_map(|r| r.figures.get(name).copied()).collect()
@@ -25,7 +25,7 @@ impl Measured {
         median(self.counted(&way.arm(question.name), way.layout(), name))
     }
 
-    /// Milliseconds; `None` where nothing took time, as on a model whose disks are not asked.
+    /// Milliseconds; `None` if nothing took time, as on a model whose disks are not used.
     pub(super) fn millis(&self, question: &Question, way: Way) -> Option<f64> {
         let millis = self.figure(question, way, figure::ELAPSED)? / 1e6;
         (millis > 0.0).then_some(millis)
@@ -37,7 +37,7 @@ impl Measured {
         Noise { pairs: a.len() as u32, spread: apart.fold(0.0, f64::max) }
     }
 
-    /// Difference between rounds, as a part of their median.
+    /// The spread between rounds, as a fraction of their median.
     fn spread(&self, question: &Question, way: Way) -> f64 {
         let times = self.counted(&way.arm(question.name), way.layout(), figure::ELAPSED);
         let (low, high) =
@@ -46,7 +46,7 @@ impl Measured {
     }
 }
 
-/// Puts what was measured side by side. The answer is about `here` where there is one, else about
+/// Compares the measured figures. The answer is about `here` if measured, else about
 /// the model.
 ///
 /// # Panics
@@ -91,7 +91,7 @@ fn label(column: Column) -> &'static str {
     }
 }
 
-/// The same question with offload and without, cold or warm.
+/// The same query with offload and without, cold or warm.
 pub(super) fn pair(warm: bool) -> [Way; 2] {
     [true, false].map(|offload| Way { offload, warm })
 }
@@ -131,7 +131,7 @@ fn arms(
     all.iter().flat_map(|question| [false, true].map(|warm| arm(question, warm))).collect()
 }
 
-/// What each question cost in each way.
+/// The cost of each query in each way.
 fn tables(measured: &Measured) -> Vec<Table> {
     let table = |question: &Question| {
         let row = |what: &str, of: &dyn Fn(Way) -> Option<f64>| TableRow {

@@ -1,4 +1,4 @@
-//! Names of figures, as v$sysstat has them where it has them, and what was counted.
+//! Names of figures, those of v$sysstat where they exist, and their counts.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) const WAITS: &str = "cell smart table scan, waits";
 pub(super) const WAITED: &str = "cell smart table scan, ns";
 pub(super) const ELAPSED: &str = "elapsed, ns";
 
-/// What was counted when a question was asked.
+/// The counters of one query.
 pub(super) fn all(asked: &Asked, offload: bool) -> BTreeMap<String, f64> {
     let totals = &asked.totals;
     let mut counted = vec![

@@ -7,23 +7,23 @@ use crate::load::{SPARE, Slot};
 use crate::preset::{self, Preset};
 use crate::table_scan::table::{Spec, room};
 
-/// The AU of the group, as `cellar init` takes it.
+/// The AU of the group, the default of `cellar init`.
 pub(super) const AU_SIZE: u64 = 4 << 20;
-/// A model scans at most this many bytes: more would take longer and give the same figures.
+/// A model scans at most this many bytes: more would only take longer.
 pub(super) const MODEL_BYTES: u64 = 64 << 20;
 
-/// What may be set.
+/// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Bytes of the table as it is encoded: a multiple of 1 MiB, at least 4 MiB.
+    /// Encoded size of the table in bytes: a multiple of 1 MiB, at least 4 MiB.
     pub table_bytes: u64,
-    /// Disks of the group; two and more are mirrored.
+    /// Disks of the group; two or more are mirrored.
     pub width: usize,
-    /// Whether rows lie in the order of their dates, as they do where each day is loaded in its turn.
+    /// Whether rows are in date order, as they are if each day is loaded in turn.
     pub clustered: bool,
     /// Rounds, interleaved; medians are reported.
     pub rounds: u32,
-    /// Decides the rows.
+    /// Seed for the rows.
     pub seed: u64,
     /// The disk model.
     pub preset: Preset,
@@ -62,7 +62,7 @@ pub(super) const SPECS: &[OptionSpec] = &[
 ];
 
 impl Default for Options {
-    /// 64 MiB on two disks, in the order of dates, one round (a model gives the same each time).
+    /// 64 MiB on two disks, in date order, one round (a model gives the same each time).
     fn default() -> Options {
         Options {
             table_bytes: MODEL_BYTES,
@@ -76,7 +76,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// As the default, for disks that are here: 256 MiB, 3 rounds.
+    /// As the default, for real disks: 256 MiB, 3 rounds.
     pub fn here() -> Options {
         Options { table_bytes: 256 << 20, rounds: 3, ..Options::default() }
     }
@@ -118,12 +118,12 @@ impl Options {
         Ok(())
     }
 
-    /// The table that is made.
+    /// The table to create.
     pub(super) fn spec(&self) -> Spec {
         Spec { bytes: self.table_bytes, clustered: self.clustered, seed: self.seed }
     }
 
-    /// Copies of everything.
+    /// The number of copies.
     pub(super) fn copies(&self) -> u64 {
         self.width.min(2) as u64
     }
@@ -136,7 +136,7 @@ impl Options {
         (0..self.width).map(|disk| Slot { disk, start: 0, size }).collect()
     }
 
-    /// In which order rows were loaded, in words.
+    /// The load order of the rows, in words.
     pub(super) fn order(&self) -> &'static str {
         if self.clustered { "date" } else { "none" }
     }

@@ -1,4 +1,4 @@
-//! Wording of the finding of `smart-scan`, and remarks beside it.
+//! Wording of the finding of `smart-scan`, and of its remarks.
 
 use super::answer::{LINK, pair};
 use super::{Measured, Options, SCAN_DEPTH, figure};
@@ -7,7 +7,7 @@ use crate::place::{DEPTH_MAX, Sharing};
 use crate::run::{Arm, Verdict};
 use crate::table_scan::question::{self, Question, Wanted};
 
-/// Bytes in few digits.
+/// Bytes with few digits.
 fn bytes(count: f64) -> String {
     match count {
         n if n < 1e4 => format!("{n:.0} bytes"),
@@ -17,7 +17,7 @@ fn bytes(count: f64) -> String {
     }
 }
 
-/// A ratio in few digits.
+/// A ratio with few digits.
 fn times(ratio: f64) -> String {
     match ratio {
         r if r < 9.95 => format!("{r:.2}"),
@@ -30,7 +30,7 @@ fn times(ratio: f64) -> String {
     }
 }
 
-/// Milliseconds in few digits.
+/// Milliseconds with few digits.
 fn millis(millis: f64) -> String {
     match millis {
         m if m < 0.01 => "less than 0.01 ms".to_owned(),
@@ -48,7 +48,7 @@ fn list(words: &[String]) -> String {
     }
 }
 
-/// What the table is, and what the columns of the report are.
+/// A description of the table, and of the columns of the report.
 pub(super) fn heads(options: &Options, main: &Measured) -> Vec<(String, String)> {
     let order = match options.clustered {
         true => "loaded in the order of shipdate",
@@ -65,7 +65,7 @@ pub(super) fn heads(options: &Options, main: &Measured) -> Vec<(String, String)>
     vec![("Table".to_owned(), table), ("Offload".to_owned(), ways.to_owned())]
 }
 
-/// Bytes returned without offload over those with it, and both.
+/// Bytes returned without offload divided by those with it, and both.
 fn reduction(main: &Measured, question: &Question) -> Option<(f64, f64, f64)> {
     let [on, off] = pair(false).map(|way| main.figure(question, way, figure::RETURNED));
     let (on, off) = (on.filter(|on| *on > 0.0)?, off?);
@@ -107,7 +107,7 @@ fn headline(main: &Measured) -> String {
     }
 }
 
-/// How many bytes were returned with offload and without.
+/// The bytes returned with offload and without.
 fn returned(main: &Measured) -> String {
     let all = question::all();
     let known = all.iter().filter_map(|q| Some((q, reduction(main, q)?)));
@@ -131,7 +131,7 @@ fn returned(main: &Measured) -> String {
     }
 }
 
-/// What the storage index and the headers left to be read.
+/// The bytes left to read by the storage index and the headers.
 fn index(main: &Measured) -> String {
     let way = pair(false)[0];
     let part = |question: &Question, name| {
@@ -158,7 +158,7 @@ fn index(main: &Measured) -> String {
     }
 }
 
-/// Bytes from disks of all questions together.
+/// Bytes from disks for all queries together.
 fn from_disk(main: &Measured) -> String {
     let [on, off] = pair(false).map(|way| {
         let all = question::all();
@@ -178,7 +178,7 @@ fn from_disk(main: &Measured) -> String {
     }
 }
 
-/// Which questions were answered sooner with offload, and which later.
+/// The queries that were faster with offload, and those that were slower.
 fn faster(arms: &[Arm], warmth: &str) -> String {
     let ending = format!("-{warmth}");
     let of = |wanted: Verdict, ratio: fn(f64) -> f64| {
@@ -210,7 +210,7 @@ fn faster(arms: &[Arm], warmth: &str) -> String {
     }
 }
 
-/// Why offload is slower cold, where it asks disks more often for it.
+/// The reason why offload is slower cold, if it makes more disk reads.
 fn two_reads(main: &Measured, arms: &[Arm]) -> String {
     let all = question::all();
     let slower = |question: &&Question| {
@@ -233,7 +233,7 @@ fn two_reads(main: &Measured, arms: &[Arm]) -> String {
     }
 }
 
-/// Remarks beside the answer.
+/// Remarks on the answer.
 pub(super) fn remarks(options: &Options, main: &Measured) -> Vec<(String, String)> {
     let mut remarks = Vec::new();
     let mut say = |label: &str, text: String| remarks.push((label.to_owned(), text));
@@ -326,7 +326,7 @@ pub(super) fn details(main: &Measured, model: Option<&Measured>) -> Vec<(String,
     details
 }
 
-/// What is done with the rows that come back without offload.
+/// The processing of the rows returned without offload.
 fn off_is() -> String {
     let of_groups =
         question::all().iter().filter(|q| matches!(q.wanted, Wanted::Groups { .. })).count();

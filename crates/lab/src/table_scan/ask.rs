@@ -1,4 +1,4 @@
-//! A question, asked of a cell with offload or without, and what came of it.
+//! Execution of a query by a cell with offload or without, and its result.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +12,7 @@ use super::question::{Question, Scanned};
 use crate::control::go_on;
 use crate::error::LabError;
 
-/// Whom it is asked.
+/// The cell that runs it.
 #[derive(Clone)]
 pub(crate) struct Cell {
     pub(crate) env: SharedEnv,
@@ -20,25 +20,25 @@ pub(crate) struct Cell {
     pub(crate) cache: Cache,
     /// Reads in flight, at most.
     pub(crate) depth: usize,
-    /// Tasks that take results beside each other.
+    /// Tasks that take results concurrently.
     pub(crate) workers: usize,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-/// What came of it.
+/// The result.
 pub(crate) struct Asked {
-    /// From the question to the whole answer.
+    /// From the query to the whole answer.
     pub(crate) nanos: u64,
     pub(crate) totals: Totals,
-    /// How often a worker waited for reads, and how long all of them did.
+    /// The number of waits of workers for reads, and their total time.
     pub(crate) waits: u64,
     pub(crate) wait_nanos: u64,
     pub(crate) answer: Answer,
 }
 
 impl Cell {
-    /// Asks with offload: the cell filters and sums up. Without: it returns all rows, of the columns
-    /// that the question names, and whoever gets them does.
+    /// Runs it with offload: the cell filters and sums. Without: it returns all rows, of the columns
+    /// that the query names, and the consumer does.
     pub(crate) async fn ask(
         &self,
         question: &Arc<Question>,

@@ -1,4 +1,4 @@
-//! The consumer of what a cell returns. Without offload it evaluates the filter and the sums itself, over
+//! The consumer of a cell's results. Without offload it evaluates the filter and the sums itself, over
 //! whole columns as a query engine does.
 
 use std::collections::BTreeMap;
@@ -14,12 +14,12 @@ use cellar_format::{Expr, State, Value};
 use super::question::{Best, Question, Row, Sum, Wanted};
 use crate::error::LabError;
 
-/// What was answered: rows in an order that is always the same.
+/// An answer: rows in a fixed order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer(Vec<Row>);
 
 impl Answer {
-    /// In words: the rows where they are few, else how many and a digest.
+    /// In words: the rows if they are few, else their number and a digest.
     pub(crate) fn words(&self) -> String {
         let value = |value: &Option<Value>| match value {
             None => "null".to_owned(),
@@ -64,7 +64,7 @@ impl<'a> Numbers<'a> {
         }
     }
 
-    /// Leaves those of `rows` that are from `low` to `high`.
+    /// Keeps those of `rows` that are from `low` to `high`.
     fn keep(self, low: i128, high: i128, rows: &mut Vec<u32>) {
         fn of<T: Copy + Into<i128>>(own: &[T], low: i128, high: i128, rows: &mut Vec<u32>) {
             rows.retain(|row| (low..=high).contains(&own[*row as usize].into()));
@@ -81,7 +81,7 @@ fn not_asked_for(array: &ArrayRef) -> LabError {
     LabError::Answer(format!("a column of type {}", array.data_type()))
 }
 
-/// A value of a column that has no nulls.
+/// A value of a column without nulls.
 fn value(array: &ArrayRef, row: usize) -> Result<Option<Value>, LabError> {
     if let Some(strings) = array.as_string_view_opt() {
         return Ok(Some(Value::from(strings.value(row).as_bytes())));
@@ -90,7 +90,7 @@ fn value(array: &ArrayRef, row: usize) -> Result<Option<Value>, LabError> {
     Ok(Numbers::of(array)?.gather(&[row]).pop().map(Value::Number))
 }
 
-/// Somebody who takes what a worker of a cell gives.
+/// The consumer of a worker of a cell.
 pub(crate) struct Consumer {
     question: Arc<Question>,
     best: Arc<Best>,
@@ -100,7 +100,7 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    /// Of answers to `question`: with `offload` the cell has filtered and summed up.
+    /// For answers to `question`: with `offload` the cell has filtered and summed.
     pub(crate) fn new(question: Arc<Question>, best: Arc<Best>, offload: bool) -> Consumer {
         Consumer { question, best, offload, groups: BTreeMap::new(), rows: Vec::new() }
     }
@@ -155,7 +155,7 @@ impl Consumer {
             .ok_or_else(|| LabError::Answer(format!("rows without column {wanted}")))
     }
 
-    /// The rows of a batch that pass; all of them where the cell has asked already.
+    /// The matching rows of a batch; all of them if the cell has filtered.
     fn passing(&self, batch: &RecordBatch) -> Result<Vec<u32>, LabError> {
         let mut rows: Vec<u32> = (0..batch.num_rows() as u32).collect();
         if !self.offload {
@@ -268,7 +268,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// The answer of all who worked on a scan.
+    /// The combined answer of all workers of a scan.
     pub(crate) fn finish(all: Vec<Consumer>) -> Answer {
         let mut all = all.into_iter();
         let Some(mut first) = all.next() else { return Answer::default() };
@@ -278,7 +278,7 @@ impl Consumer {
         }
         Answer(match &first.question.wanted {
             Wanted::Groups { keys, sums } => {
-                // A sum of nothing is of one group all the same.
+                // A sum of no rows still has one group.
                 if keys.is_empty() && first.groups.is_empty() {
                     first.groups.insert(Row::new(), vec![0; sums.len()]);
                 }

@@ -1,4 +1,4 @@
-//! The questions that are asked of the table, and how a cell is asked them with offload and without.
+//! The queries on the table, and how a cell runs them with offload and without.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,39 +12,39 @@ use super::table::{self, column};
 /// A row of an answer.
 pub(crate) type Row = Vec<Option<Value>>;
 
-/// What is wanted of each group.
+/// A result column of a group.
 #[derive(Clone, Debug)]
 pub(crate) enum Sum {
-    /// How many rows it has.
+    /// The number of its rows.
     Rows,
     /// The sum of an expression.
     Of(Expr),
 }
 
-/// What is wanted of the rows that pass.
+/// The result wanted from the matching rows.
 #[derive(Clone, Debug)]
 pub(crate) enum Wanted {
     /// Sums of groups.
     Groups { keys: Vec<usize>, sums: Vec<Sum> },
-    /// The rows themselves, these columns of them.
+    /// These columns of the rows themselves.
     Rows { columns: Vec<usize> },
-    /// So many of them with the greatest values in the first of these columns.
+    /// This many of them, with the greatest values in the first of these columns.
     Greatest { columns: Vec<usize>, count: usize },
 }
 
-/// A question.
+/// A query.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) name: &'static str,
-    /// What it is, for people: at most 18 characters.
+    /// A description, for people: at most 18 characters.
     pub(crate) what: &'static str,
     pub(crate) sql: &'static str,
-    /// What rows must pass: a column, and from which number to which.
+    /// The filter: a column, and its range of values.
     pub(crate) ranges: Vec<(usize, i128, i128)>,
     pub(crate) wanted: Wanted,
 }
 
-/// The question that reads most of the table and returns next to nothing.
+/// The query that reads most of the table and returns next to nothing.
 pub(crate) const FLAGS: &str = "flags";
 
 fn of(column: usize) -> Expr {
@@ -55,7 +55,7 @@ fn times(a: Expr, b: Expr) -> Expr {
     Expr::Mul(Box::new(a), Box::new(b))
 }
 
-/// All of them, in the order that a report has them. Decimals are whole hundredths.
+/// All of them, in the order of a report. Decimals are in hundredths.
 pub(crate) fn all() -> Vec<Question> {
     vec![total(), count(), flags(), few(), top()]
 }
@@ -159,7 +159,7 @@ fn top() -> Question {
 }
 
 impl Question {
-    /// What a cell is asked with offload: to filter, to sum up, and to leave out what cannot be
+    /// The scan with offload: filters, sums, and skips what cannot be
     /// among the greatest.
     pub(crate) fn offloaded(&self, scan: &Scanned<'_>, best: &Arc<Best>) -> Request {
         let test = |&(column, low, high): &(usize, i128, i128)| Predicate::Test {
@@ -177,7 +177,7 @@ impl Question {
         }
     }
 
-    /// What it is asked without: all rows, of the columns that the question names.
+    /// The scan without: all rows, of the columns that the query names.
     pub(crate) fn plain(&self, scan: &Scanned<'_>) -> Request {
         let columns = self.columns();
         let schema = table::schema(&columns);
@@ -201,7 +201,7 @@ impl Question {
         }
     }
 
-    /// The columns that it names, by number. Of a count of all rows that pass: those it asks.
+    /// The numbers of the columns that it names. For a count of all matching rows: those of the filter.
     pub(crate) fn columns(&self) -> Vec<usize> {
         let mut columns: std::collections::BTreeSet<usize> =
             self.ranges.iter().map(|(column, ..)| *column).collect();
@@ -221,7 +221,7 @@ impl Question {
         columns.into_iter().collect()
     }
 
-    /// What is known of the greatest rows before any was seen.
+    /// The initial bound for the greatest rows.
     pub(crate) fn best(&self) -> Arc<Best> {
         let (column, count) = match &self.wanted {
             Wanted::Greatest { columns, count } => (columns[0], *count),
@@ -231,7 +231,7 @@ impl Question {
     }
 }
 
-/// What is scanned, and how.
+/// The scan's table and method.
 pub(crate) struct Scanned<'a> {
     pub(crate) segment: &'a Arc<Segment>,
     pub(crate) depth: usize,
@@ -255,13 +255,13 @@ impl Scanned<'_> {
     }
 }
 
-/// The greatest rows so far, which all who work on a scan know; what is below the least of them
-/// need not come any more.
+/// The greatest rows so far, shared by all workers of a scan; rows below the least of them
+/// are no longer needed.
 #[derive(Debug)]
 pub(crate) struct Best {
     column: usize,
     count: usize,
-    /// In their order: the first number descending, what follows ascending.
+    /// Ordered: the first number descending, the others ascending.
     rows: Mutex<Vec<Row>>,
     generation: AtomicU64,
 }
@@ -279,12 +279,12 @@ impl Best {
         rows.get(self.count.checked_sub(1)?).map(number)
     }
 
-    /// The number that a row must have at least.
+    /// The minimum that a row must have.
     pub(crate) fn least(&self) -> Option<i128> {
         self.least_of(&self.rows())
     }
 
-    /// Takes rows among which the greatest may be.
+    /// Adds candidate rows.
     pub(crate) fn take(&self, new: Vec<Row>) {
         if new.is_empty() {
             return;
@@ -299,7 +299,7 @@ impl Best {
         }
     }
 
-    /// The greatest rows, when all were seen.
+    /// The greatest rows, after all were seen.
     pub(crate) fn finish(&self) -> Vec<Row> {
         std::mem::take(&mut *self.rows())
     }

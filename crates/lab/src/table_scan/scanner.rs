@@ -14,7 +14,7 @@ use crate::column::Column;
 use crate::control::Control;
 use crate::error::LabError;
 
-/// Tasks that take results of a scan beside each other.
+/// Tasks that take results of a scan concurrently.
 pub(crate) fn workers(place: Column) -> usize {
     match place {
         // A model has no processors.
@@ -30,7 +30,7 @@ pub(crate) struct Scanner {
 }
 
 impl Scanner {
-    /// Makes a table in `group`, to be scanned with so many reads in flight by so many workers.
+    /// Creates a table in `group`, to be scanned with this many reads in flight by this many workers.
     pub(crate) async fn new(
         env: &SharedEnv,
         group: &Group,
@@ -44,7 +44,7 @@ impl Scanner {
         Ok(Scanner { cell, question: Arc::new(question::everything()) })
     }
 
-    /// Sums up all rows; what the cell did for it.
+    /// Sums up all rows; returns the cell's counters.
     pub(crate) async fn scan(&self) -> Result<Totals, LabError> {
         Ok(self.cell.ask(&self.question, true).await?.totals)
     }

@@ -1,4 +1,4 @@
-//! A table like TPC-H's lineitem, made from a seed: rows, and the file that they are written into.
+//! A table like TPC-H's lineitem, generated from a seed: rows, and the file that contains them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,15 +36,15 @@ pub(crate) mod column {
 
 /// Number of the table and of its segment.
 const OWNER: Owner = Owner { table: 7, segment: 1 };
-/// Rows of the first row group that is tried, as the product has it.
+/// Rows of the first row group to try, as in the product.
 const FIRST_ROWS: usize = 32 * 1024;
-/// Row groups that are made beside each other: always as many, so that they come out the same.
+/// Row groups built concurrently: a fixed number, so that the result is always the same.
 const AT_ONCE: usize = 4;
-/// Writes on their way at once.
+/// Writes in flight.
 const WRITES: usize = 8;
-/// Room that the file is given at once.
+/// Step by which the file is extended.
 const ROOM: u64 = 16 << 20;
-/// Days over which the rows of one moment of loading are spread.
+/// Days over which rows loaded at one moment are spread.
 const SPREAD_DAYS: u64 = 30;
 const MODES: [&str; 7] = ["AIR", "FOB", "MAIL", "RAIL", "REG AIR", "SHIP", "TRUCK"];
 const WORDS: [&str; 32] = [
@@ -84,7 +84,7 @@ const WORDS: [&str; 32] = [
 
 /// A day of these years, counted from 1970: `of_year` from 0.
 pub(crate) fn day(year: i128, of_year: i128) -> i128 {
-    // Every fourth year from 1972 on has a day more, as far as these tables go.
+    // Every fourth year from 1972 on is a leap year, within the range of these tables.
     365 * (year - 1970) + (year - 1969) / 4 + of_year
 }
 
@@ -105,13 +105,13 @@ fn field(column: usize) -> Field {
     Field::new(name, data_type, false)
 }
 
-/// Some of the columns, as they are read.
+/// Some of the columns, in the order read.
 pub(crate) fn schema(columns: &[usize]) -> SchemaRef {
     Arc::new(Schema::new(columns.iter().map(|column| field(*column)).collect::<Vec<_>>()))
 }
 
-/// Rows that are to be made: from which row of the table on, how many, and where in time they are, as
-/// parts of the whole, from and to.
+/// Rows to generate: the first row, their number, and their range in time, as
+/// fractions of the whole.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     first: u64,
@@ -122,7 +122,7 @@ struct Part {
 }
 
 impl Part {
-    /// The day on which a row was shipped.
+    /// The ship date of a row.
     fn shipped(&self, row: usize, chance: &mut Chance) -> i32 {
         let (from, to) = (day(1992, 1) as u64, day(1998, 334) as u64);
         let at = if self.clustered {
@@ -134,15 +134,15 @@ impl Part {
         (from + at) as i32
     }
 
-    /// Its columns. The same rows whoever makes them, and whatever was made before.
+    /// Its columns. The same rows whoever generates them, and whatever was generated before.
     fn arrays(self) -> Vec<ArrayRef> {
-        // Far from each other: rows of neighbouring parts have nothing to do with each other.
+        // Far apart: rows of neighbouring parts are independent.
         let mut chance = Chance(Chance(Chance(self.seed).next() ^ self.first).next());
         let (mut keys, mut dates) = (Vec::new(), Vec::new());
         let mut numbers: [Vec<i128>; 4] = Default::default();
         let mut texts: [Vec<&str>; 3] = Default::default();
         let mut comments = Vec::new();
-        // What is shipped by that day has been paid; of what has not, nothing was returned.
+        // Items shipped by that day have been paid; of the others, nothing was returned.
         let paid = day(1995, 167) as i32;
         for row in 0..self.rows {
             let shipped = self.shipped(row, &mut chance);
@@ -173,14 +173,14 @@ impl Part {
     }
 }
 
-/// Which table is made.
+/// The table to generate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spec {
-    /// Bytes of it as it is encoded: whole row groups.
+    /// Its encoded size in bytes: whole row groups.
     pub(crate) bytes: u64,
-    /// Whether rows lie in the order of their dates.
+    /// Whether rows are in date order.
     pub(crate) clustered: bool,
-    /// Decides the rows.
+    /// Seed for the rows.
     pub(crate) seed: u64,
 }
 
@@ -192,7 +192,7 @@ pub(crate) struct Table {
     pub(crate) bytes: u64,
 }
 
-/// Row groups that are made and written, one after the other.
+/// Row groups that are built and written in sequence.
 struct Writer<'a> {
     env: &'a SharedEnv,
     file: &'a File,
@@ -200,13 +200,13 @@ struct Writer<'a> {
     headers: Vec<Header>,
     rows: u64,
     end: u64,
-    /// Bytes that the file has room for.
+    /// Allocated bytes of the file.
     room: u64,
     target: Arc<AtomicUsize>,
 }
 
 impl Writer<'_> {
-    /// Makes the next rows, in tasks beside each other.
+    /// Generates the next rows, in concurrent tasks.
     async fn next(&self, count: usize) -> Result<Vec<Encoded>, LabError> {
         let wanted = (self.spec.bytes / REGION as u64) as f64;
         let rows = self.target.load(Ordering::Relaxed);
@@ -258,7 +258,7 @@ impl Writer<'_> {
     async fn write_all(&mut self, pieces: Vec<(u64, Vec<u8>)>) -> Result<(), LabError> {
         let end = pieces.iter().map(|(at, bytes)| at + bytes.len() as u64).max().unwrap_or(0);
         if end > self.room {
-            // More at once than is asked for, so that this is seldom.
+            // More than requested, so that this happens rarely.
             self.room = end.next_multiple_of(ROOM);
             self.file.allocate(self.room).await?;
         }
@@ -269,7 +269,7 @@ impl Writer<'_> {
         Ok(writes.buffer_unordered(WRITES).try_collect().await?)
     }
 
-    /// Writes what stands behind the row groups; bytes of the whole.
+    /// Writes the footer after the row groups; returns the total bytes.
     async fn finish(&mut self) -> Result<u64, LabError> {
         let last = directory(&self.headers, OWNER.table, OWNER.segment, b"lineitem of the lab");
         let bytes = self.end + last.len() as u64;
@@ -281,8 +281,8 @@ impl Writer<'_> {
     }
 }
 
-/// Makes the table in a file of `group`, durable, and waits until the group has nothing more to do
-/// for it. How far it is is told as row groups of `what`.
+/// Creates the table in a file of `group`, durable, and waits until the group is
+/// idle. Progress is reported as row groups of `what`.
 pub(crate) async fn make(
     env: &SharedEnv,
     group: &Group,
@@ -306,7 +306,7 @@ pub(crate) async fn make(
         let done = writer.headers.len() as u64;
         control.tell(what, done.min(wanted), wanted);
         control.check()?;
-        // The first says how many rows there is room for.
+        // The first shows how many rows fit.
         let count = if done == 0 { 1 } else { AT_ONCE.min(wanted.saturating_sub(done) as usize) };
         if count == 0 {
             break;
@@ -324,8 +324,8 @@ pub(crate) async fn make(
     Ok(Table { segment: Arc::new(segment), rows, row_groups, bytes })
 }
 
-/// Bytes that a table may take: with what stands behind the row groups, and row groups that did not
-/// fit and became two.
+/// Bytes that a table may take: including the footer, and row groups that did not
+/// fit and were split.
 pub(crate) fn room(table_bytes: u64) -> u64 {
     table_bytes + table_bytes / 8
 }

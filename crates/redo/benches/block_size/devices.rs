@@ -1,4 +1,4 @@
-//! The devices that are here: files and loop devices.
+//! The devices of this machine: files and loop devices.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use cellar_io::{Buffer, Device, Discard, Durability, Geometry, Io, IoFuture};
 
 use super::load::{GROUP_BYTES, GROUPS};
 
-/// Bytes of a device: the files of a log.
+/// Size of a device: the files of a log.
 pub const BYTES: u64 = GROUP_BYTES * GROUPS as u64;
 
 /// A stretch of a device.
@@ -19,7 +19,7 @@ struct Part {
     start: u64,
 }
 
-/// The files of a log, one behind the other.
+/// The files of a log, one after the other.
 pub fn files(device: &Arc<dyn Device>) -> Vec<Arc<dyn Device>> {
     let part = |group| {
         let (inner, start) = (Arc::clone(device), u64::from(group) * GROUP_BYTES);
@@ -70,13 +70,13 @@ pub fn file(env: &Arc<RealEnv>, dir: &Path, access: Access) -> (String, Arc<dyn 
     (format!("{name} ({})", disk.in_force()), disk)
 }
 
-/// A loop device; detached when this goes.
+/// A loop device; detached when dropped.
 pub struct Loop {
     path: PathBuf,
 }
 
 impl Loop {
-    /// Over a file of its own under `dir`. The reason if that is not possible here.
+    /// Over a separate file under `dir`. Returns the reason if that is not possible here.
     pub fn new(dir: &Path, sector: u32, direct: bool) -> Result<Loop, String> {
         let under =
             dir.join(format!("loop-{sector}-{}", if direct { "direct" } else { "buffered" }));
@@ -94,7 +94,7 @@ impl Loop {
         }
     }
 
-    /// The kernel may have refused direct I/O below without a word.
+    /// The kernel may have silently refused direct I/O on the underlying file.
     pub fn is_direct(&self) -> bool {
         let name = self.path.file_name().unwrap().to_string_lossy().into_owned();
         let dio = std::fs::read_to_string(format!("/sys/block/{name}/loop/dio"));
@@ -109,7 +109,7 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // Where it does not go now, it goes when the last who has it open is gone.
+        // If it cannot be detached now, it is when its last user closes it.
         let _ = Command::new("losetup").arg("-d").arg(&self.path).status();
     }
 }

@@ -1,4 +1,4 @@
-//! A log on a device, and how fast it takes commits.
+//! A log on a device, and its commit rate.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,10 +16,10 @@ use cellar_wait::{Kind, Waits};
 /// Groups of the log, and the bytes of a file of each.
 pub const GROUPS: u32 = 3;
 pub const GROUP_BYTES: u64 = 16 << 20;
-/// The checkpoint follows the end of the log at most so many bytes behind.
+/// The checkpoint follows the end of the log by at most this many bytes.
 const CHECKPOINT: u64 = 4 << 20;
 
-/// Control data in memory: it is not on the path that is measured.
+/// Control data in memory: it is not on the measured path.
 #[derive(Default)]
 struct MemoryControl(Mutex<Vec<u8>>);
 
@@ -35,7 +35,7 @@ impl Control for MemoryControl {
     }
 }
 
-/// Who commits what.
+/// The committers and their records.
 #[derive(Clone, Copy)]
 pub struct Load {
     pub name: &'static str,
@@ -43,7 +43,7 @@ pub struct Load {
     pub bytes: usize,
 }
 
-/// Alone, in a crowd, and as much redo as the device takes.
+/// Alone, in a crowd, and as much redo as the device can take.
 pub const LOADS: [Load; 3] = [
     Load { name: "1 committer", committers: 1, bytes: 200 },
     Load { name: "16 committers", committers: 16, bytes: 200 },

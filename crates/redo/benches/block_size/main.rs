@@ -1,9 +1,9 @@
 //! Benchmark of `log_block_size = auto`: whether it picks the faster block, device by device.
 //!
 //! `cargo bench -p cellar-redo --profile release --bench block_size -- --dir DIR`. In each round
-//! auto is asked once, and logs in blocks of 512, of 4096 and of 512 again take commits: the ratio of
+//! auto chooses once, and logs in blocks of 512, of 4096 and of 512 again take commits: the ratio of
 //! the two of 512 is the noise. Models are disks in memory in virtual time; `--real-time` puts them
-//! in front of the file, by the clock. Loop devices need root.
+//! in front of the file, in real time. Loop devices need root.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
@@ -27,7 +27,7 @@ use self::devices::{BYTES, Loop, file, files};
 use self::load::{Files, LOADS, commits};
 use self::models::{MODELS, Model, in_memory, modelled};
 
-/// Less than this counts as nothing, whatever the noise: what auto itself takes for equal.
+/// A smaller difference counts as none, whatever the noise: the tolerance of auto itself.
 const NOTHING: f64 = 0.03;
 
 struct Arguments {
@@ -64,7 +64,7 @@ fn parse() -> Option<Arguments> {
     Some(parsed)
 }
 
-/// Whose clock it is.
+/// The clock in use.
 enum Clock<'a> {
     Real(&'a Runtime),
     Virtual(Sim),
@@ -78,7 +78,7 @@ impl Clock<'_> {
         }
     }
 
-    /// Runs it in a task, as committers are.
+    /// Runs it in a task, like committers.
     fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
         let task = self.env().run("benchmark", future);
         match self {
@@ -88,7 +88,7 @@ impl Clock<'_> {
     }
 }
 
-/// What was measured on the media of a log.
+/// The results for the media of a log.
 struct Measured {
     chosen: Vec<(Chosen, Duration)>,
     /// For each load and round: the rates of 512, 4096 and 512 again.
@@ -131,8 +131,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[middle]
 }
 
-/// The logarithm of the ratio 4096 / 512, and how far it is from chance alone: twice the standard
-/// error of what two equal runs differ by.
+/// The logarithm of the ratio 4096 / 512, and its uncertainty: twice the standard
+/// error of the difference between two equal runs.
 fn ratio(rates: &[[f64; 3]]) -> (f64, f64) {
     let ratios = rates.iter().map(|[a, b, again]| (b / (a * again).sqrt()).ln()).collect();
     let equal: Vec<f64> = rates.iter().map(|[a, _, again]| (again / a).ln()).collect();
@@ -142,7 +142,7 @@ fn ratio(rates: &[[f64; 3]]) -> (f64, f64) {
     (median(ratios), 2.0 * deviation / (equal.len() as f64).sqrt())
 }
 
-/// Whether what was chosen is the faster for commits: alone and in a crowd count alike.
+/// Whether the chosen size is the faster for commits: alone and in a crowd count alike.
 fn verdict(block: u32, small: &[(f64, f64)]) -> String {
     let better = small.iter().map(|(ratio, _)| ratio).sum::<f64>() / small.len() as f64;
     let noise = small.iter().map(|(_, noise)| *noise).fold(NOTHING.ln_1p(), f64::max);
@@ -239,7 +239,7 @@ impl Bench<'_> {
         self.model(&[flash, slow]);
     }
 
-    /// A log on such devices, each of which must have a block.
+    /// A log on such devices, each of which must have every block.
     fn model(&self, models: &[Model]) {
         let names: Vec<&str> = models.iter().map(|model| model.0).collect();
         let name = format!("model: {}", names.join(" and "));
@@ -249,7 +249,7 @@ impl Bench<'_> {
         let sim = Sim::new(4);
         let (clock, time) = match self.arguments.real_time {
             true => (Clock::Real(self.runtime), self.arguments.time),
-            // Virtual time costs little where little is done in it, and what is late by chance must
+            // Virtual time is cheap when little happens in it, and random delays must
             // come often enough.
             false => (Clock::Virtual(sim), self.arguments.time * 10),
         };

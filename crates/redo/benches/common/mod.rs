@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use cellar_io::IoFuture;
 use cellar_redo::Control;
 
-/// Control data in memory: it is not on the path that is measured.
+/// Control data in memory: it is not on the measured path.
 #[derive(Default)]
 pub struct MemoryControl(Mutex<Vec<u8>>);
 
@@ -35,14 +35,14 @@ pub fn prepare(file: &Path, size: u64) {
     out.sync_all().unwrap();
 }
 
-/// The least, the median and the most.
+/// The minimum, the median and the maximum.
 pub fn spread(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     [values[0], values[values.len() / 2], values[values.len() - 1]]
 }
 
-/// The ratios of neighbouring rounds: a disk whose speed changes from second to second tells
-/// nothing otherwise.
+/// The ratios of neighbouring rounds: on a disk whose speed changes from second to second only these
+/// are meaningful.
 pub fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
     ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect()
 }

@@ -1,9 +1,9 @@
-//! One medium dies under load: for how long nothing is acknowledged, and whether what was
-//! acknowledged is on those that are left.
+//! Death of one medium under load: how long nothing is acknowledged, and whether everything
+//! acknowledged is on the remaining media.
 //!
-//! A trial: a new log of small groups; committers; at a random moment one medium dies, another way
-//! each trial. When the control data say so, and 60 ms have gone by at least, the machine is
-//! switched off amid commits, and the log is opened again without the medium that died.
+//! A trial: a new log of small groups; committers; at a random moment one medium dies, in a different way
+//! each trial. When the control data record it, and at least 60 ms have passed, the machine is
+//! switched off amid commits, and the log is opened again without the dead medium.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::machine::Death;
 use crate::trial::{COMMITTERS, Disks, GROUP_BYTES, GROUPS, Outcome, Trial};
 
 const GAP_MAX: Duration = Duration::from_millis(100);
-/// A disk that takes so long for a request has a share in the gap.
+/// A disk that takes this long for a request contributes to the gap.
 const DISK_STALLS: Duration = Duration::from_millis(40);
 
 const KINDS: [(&str, Death); 3] =
@@ -95,7 +95,7 @@ fn report(all: &BTreeMap<(usize, usize), Vec<Outcome>>) {
         lost += its_lost;
         worst = worst.max(gaps.last().copied().unwrap_or_default());
     }
-    // One disk may be all there is here, and stop by itself.
+    // There may be only one real disk, and it may stall by itself.
     let calm = all.values().flatten().filter(|o| o.slowest <= DISK_STALLS);
     let calm = sorted(calm.map(|o| o.gap));
     println!("  lost in {trials} trials: {lost} (goal: 0 in 1000) {}", verdict(lost == 0));

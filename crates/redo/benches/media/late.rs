@@ -1,5 +1,5 @@
-//! One medium of three answers 1 % of its writes 20 ms late: how many commits feel it, and what
-//! they would have felt on that medium alone.
+//! One medium of three answers 1 % of its writes 20 ms late: the number of affected commits, and
+//! the number on that medium alone.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ const GROUPS: u32 = 3;
 const LATE: Late = Late { per_million: 10_000, by: Duration::from_millis(20) };
 const OUTLIER: Duration = Duration::from_millis(10);
 
-/// Which media a log has, and whether the third is late.
+/// The media of a log, and whether the third is late.
 struct Arm {
     name: &'static str,
     media: &'static [usize],
@@ -38,8 +38,8 @@ const ARMS: [Arm; 4] = [
     Arm { name: "the third alone, not late", media: &[2], late: false },
 ];
 
-/// How many commit, and what each pauses after a commit. A disk that somebody rations stops for a
-/// while when it was asked for too much: whoever commits as fast as it goes measures that too.
+/// The number of committers, and the pause of each after a commit. A rate-limited disk stalls
+/// after too many requests: committing at full speed would measure that too.
 const LOADS: [(usize, Duration); 3] =
     [(1, Duration::ZERO), (10, Duration::ZERO), (10, Duration::from_millis(4))];
 
@@ -47,10 +47,10 @@ type Files = BTreeMap<u32, Arc<dyn Device>>;
 
 /// A round of an arm.
 struct Round {
-    /// What each commit took, in nanoseconds.
+    /// The latency of each commit, in nanoseconds.
     taken: Vec<u64>,
-    /// Writes that took over 10 ms, as the log counts them: those that nobody waited for, and those
-    /// that somebody did. Of the third medium, then of the others.
+    /// Writes that took over 10 ms, as counted by the log: those that nobody waited for, and those
+    /// that somebody waited for. Of the third medium, then of the others.
     scores: [[u64; 2]; 2],
 }
 
@@ -77,7 +77,7 @@ pub fn run(runtime: &Runtime, arguments: &Arguments) {
     }
 }
 
-/// What a model that does nothing adds to a write.
+/// The overhead of an idle model on a write.
 fn model_costs(runtime: &Runtime, plain: &Arc<dyn Device>) {
     let shaped = Shaped::new(Arc::clone(plain), runtime.env(), ShapeOptions::default());
     let env = Arc::clone(runtime.real_env());
@@ -109,7 +109,7 @@ fn files(runtime: &Runtime, dir: &Path, medium: usize) -> Files {
     (1..=GROUPS).map(file).collect()
 }
 
-/// A new log of an arm. All media go through a model, also where it does nothing.
+/// A new log of an arm. All media go through a model, even if it does nothing.
 fn open(runtime: &Runtime, media: &[Files], arm: &Arm) -> Log {
     let env = runtime.env();
     let medium = |number: &usize| {
@@ -146,7 +146,7 @@ fn open(runtime: &Runtime, media: &[Files], arm: &Arm) -> Log {
     })
 }
 
-/// What each commit took, after a tenth of the time to get going.
+/// The latency of each commit, after a tenth of the time to warm up.
 fn commits(
     runtime: &Runtime,
     log: Log,
@@ -181,7 +181,7 @@ fn commits(
             })
         };
         let tasks: Vec<_> = (0..committers).map(committer).collect();
-        // Beside the commits, so that no arm has more of it on its path.
+        // Outside the commit path, so that no arm has a longer one.
         let (other, clock) = (log.clone(), Arc::clone(&env));
         let checkpoints = tokio::spawn(async move {
             while clock.now() < end {
@@ -208,7 +208,7 @@ fn commits(
     })
 }
 
-/// The value below which `share` of sorted values are.
+/// The value that `share` of the sorted values are below.
 fn percentile(sorted: &[u64], share: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * share) as usize] as f64
 }

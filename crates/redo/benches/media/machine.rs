@@ -13,20 +13,20 @@ use cellar_redo::Control;
 use cellar_redo::on_disk::control::ControlData;
 use event_listener::Event;
 
-/// How a medium dies. Requests that are on their way end like those that come later, whether the
+/// The way in which a medium dies. Requests in flight end like later ones, whether the
 /// disk has done them or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Death {
     /// Every write fails with EIO.
     Errors = 1,
-    /// Nothing is answered.
+    /// Nothing is answered any more.
     Hangs = 2,
-    /// The device is not there any more.
+    /// The device is gone.
     Goes = 3,
 }
 
-/// What became of a medium; of all its files at once.
+/// The state of a medium; of all its files at once.
 #[derive(Default)]
 pub struct Fate(AtomicU8);
 
@@ -41,13 +41,13 @@ impl Fate {
     }
 }
 
-/// What all disks share: switched off, it answers nothing but that it has stopped.
+/// State shared by all disks: when switched off, every request fails as stopped.
 pub struct Machine {
     env: SharedEnv,
     off: AtomicBool,
-    /// Requests that the disks have.
+    /// Requests in flight at the disks.
     inside: AtomicUsize,
-    /// The longest that a disk took for a request, in nanoseconds.
+    /// The longest disk time of a request, in nanoseconds.
     slowest: AtomicU64,
     changed: Event,
 }
@@ -63,12 +63,12 @@ impl Machine {
         }
     }
 
-    /// The longest that a disk took for a request since this was asked last.
+    /// The longest disk time of a request since the last call.
     pub fn slowest(&self) -> Duration {
         Duration::from_nanos(self.slowest.swap(0, Ordering::SeqCst))
     }
 
-    /// Does no request any more. Returns when the disks have done those that they have.
+    /// Accepts no more requests. Returns when the disks have finished those in flight.
     pub async fn switch_off(&self) {
         self.off.store(true, Ordering::SeqCst);
         self.changed.notify(usize::MAX);
@@ -92,7 +92,7 @@ impl Machine {
     }
 }
 
-/// A request that a disk has.
+/// A request at a disk.
 struct Inside<'a>(&'a Machine);
 
 impl<'a> Inside<'a> {
@@ -123,7 +123,7 @@ impl Mortal {
         Err(IoError::new(kind, &self.inner.geometry().name, op, 0, 0))
     }
 
-    /// What a request is answered on a medium that is dead; nothing if it lives.
+    /// The answer of a dead medium to a request; none if it is alive.
     async fn verdict(&self, op: Op) -> Result<(), IoError> {
         if self.machine.off.load(Ordering::SeqCst) {
             return self.error(IoErrorKind::Stopped, op);
@@ -178,8 +178,8 @@ impl Device for Mortal {
     }
 }
 
-/// Control data in two halves of a file, written durably in turn: that a medium failed must be
-/// there before commits do without it.
+/// Control data in two halves of a file, written durably in turn: the failure of a medium must be
+/// recorded before commits do without it.
 pub struct FileControl(pub Arc<dyn Device>);
 
 const HALF: usize = 64 << 10;
@@ -187,7 +187,7 @@ const HALF: usize = 64 << 10;
 impl FileControl {
     pub const BYTES: u64 = 2 * HALF as u64;
 
-    /// Forgets what an earlier trial has left.
+    /// Removes the leftovers of an earlier trial.
     pub async fn clear(&self) {
         let zeros = Bytes::from(vec![0; 2 * HALF]);
         self.0.write_at(Io::COMMIT, 0, zeros, Durability::Durable).await.unwrap();

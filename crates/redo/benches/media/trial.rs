@@ -1,4 +1,4 @@
-//! One trial of `dying`: a new log, a death amid commits, and the opening without what died.
+//! One trial of `dying`: a new log, a death amid commits, and the opening without the dead medium.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,10 +22,10 @@ use crate::machine::{Death, Fate, FileControl, Machine, Mortal};
 pub const GROUP_BYTES: u64 = 4 << 20;
 pub const GROUPS: u32 = 3;
 pub const COMMITTERS: u32 = 4;
-/// How long committers go on at least, and how long they do when the death is recorded.
+/// The minimum time of committing, and the time after the death is recorded.
 const AFTER_DEATH: Duration = Duration::from_millis(60);
 const AFTER_RECORDED: Duration = Duration::from_millis(10);
-/// A death that is not recorded by then is not waited for.
+/// The time limit for recording a death.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Real files, opened once.
@@ -35,7 +35,7 @@ pub struct Disks {
     control: Arc<dyn Device>,
 }
 
-/// A record that was acknowledged.
+/// An acknowledged record.
 struct Ack {
     lsn: Lsn,
     /// The number of the record, among those of its committer.
@@ -43,18 +43,18 @@ struct Ack {
     at: Instant,
 }
 
-/// How a trial went.
+/// The result of a trial.
 pub struct Outcome {
     pub acknowledged: usize,
-    /// Acknowledged, and not there as it was given.
+    /// Acknowledged records that are missing or changed.
     pub lost: usize,
     /// The longest time without an acknowledgement from the last one before the death on.
     pub gap: Duration,
     /// The longest one before that.
     pub gap_before: Duration,
-    /// The longest that a disk took for a request from the death on: no log is quicker than that.
+    /// The longest disk time of a request from the death on: no log is faster than that.
     pub slowest: Duration,
-    /// From the death until the control data said so.
+    /// From the death until the control data recorded it.
     pub recorded: Option<Duration>,
     pub problem: Option<String>,
 }
@@ -74,7 +74,7 @@ impl Disks {
     }
 }
 
-/// The disks from when the machine is switched on until it is off.
+/// The disks while the machine is on.
 struct Running {
     machine: Arc<Machine>,
     fates: Vec<Arc<Fate>>,
@@ -184,7 +184,7 @@ impl Trial {
         recovery.open().await.unwrap().0
     }
 
-    /// Commits until the log stops; gives what was acknowledged.
+    /// Commits until the log stops; returns the acknowledged records.
     fn committer(
         &self,
         committer: u32,
@@ -205,8 +205,8 @@ impl Trial {
         })
     }
 
-    /// Waits until the control data say that the medium failed, and a little longer; gives how long
-    /// the first took.
+    /// Waits until the control data record that the medium failed, and a little longer; returns the time
+    /// until the record.
     async fn recorded(&self, running: &Running, victim: usize, died: Instant) -> Option<Duration> {
         let env = &self.disks.env;
         let mut recorded = None;
@@ -222,7 +222,7 @@ impl Trial {
         recorded
     }
 
-    /// Opens the log with the media that are left; counts what is lost, and says what is wrong.
+    /// Opens the log with the remaining media; counts lost records, and reports what is wrong.
     async fn recover(
         &self,
         survivors: &[usize],
@@ -252,7 +252,7 @@ impl Trial {
         }
     }
 
-    /// Each acknowledged record from the checkpoint on is where it was said to be, as it was given;
+    /// Checks that each acknowledged record from the checkpoint on is at its LSN, unchanged;
     /// those of a committer are in order, without a hole; there are no others.
     fn check(
         &self,
@@ -295,7 +295,7 @@ impl Trial {
     }
 }
 
-/// The body of a record: its number, and bytes that follow from that.
+/// The body of a record: its number, and bytes derived from it.
 fn body(seed: u64, trial: u64, committer: u32, number: u32, bytes_max: u64) -> Bytes {
     let stream = trial << 40 ^ u64::from(committer) << 32 ^ u64::from(number);
     let mut rng = Rng::stream(seed, stream);
@@ -305,7 +305,7 @@ fn body(seed: u64, trial: u64, committer: u32, number: u32, bytes_max: u64) -> B
     bytes.into()
 }
 
-/// Makes room while half of the log is in use.
+/// Frees space when half of the log is in use.
 async fn checkpoints(env: Arc<RealEnv>, log: Log) {
     while log.stopped().is_none() {
         let (used, all) = log.ring();

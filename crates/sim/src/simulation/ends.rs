@@ -1,8 +1,8 @@
-//! The end of a life: writes left under way at the dismount, and the removal of every file.
+//! The end of a mount: writes in flight at the dismount, and the removal of every file.
 
 use super::*;
 
-/// Work that is not waited for before a dismount.
+/// Work that a dismount does not wait for.
 pub fn leftovers<'a>(w: &'a World, open: &RefCell<Vec<std::rc::Rc<Open>>>) -> Vec<Step<'a>> {
     let all: Vec<std::rc::Rc<Open>> = open.borrow().clone();
     let mut steps: Vec<Step<'_>> = Vec::new();
@@ -24,7 +24,7 @@ pub fn leftovers<'a>(w: &'a World, open: &RefCell<Vec<std::rc::Rc<Open>>>) -> Ve
     steps
 }
 
-/// Deletes every file: all room comes back.
+/// Deletes every file: all space is freed.
 pub async fn everything_goes(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<Open>>>) {
     open.borrow_mut().clear();
     let paths: Vec<String> =
@@ -32,7 +32,7 @@ pub async fn everything_goes(w: &World, group: &Group, open: &RefCell<Vec<std::r
     for path in paths {
         group.remove(&path).await.expect("it is there");
     }
-    // A disk that hangs keeps the metadata log waiting for half a minute.
+    // A hanging disk keeps the metadata log waiting for half a minute.
     group.env().sleep(Duration::from_secs(40)).await;
     assert!(group.files().is_empty(), "no file is left: {:?}", group.files());
     for disk in group.disks() {

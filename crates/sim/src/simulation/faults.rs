@@ -1,4 +1,4 @@
-//! Every kind of fault in turn. Any one disk at a time is bad, so the others have everything; the
+//! Every kind of fault in turn. One disk at a time is bad, so the others have everything; the
 //! power may go at any moment, and tears sectors.
 
 use cellar_diskgroup::{BadPlace, DiskInfo, DiskStatus, FoundDisk, OnlineHow};
@@ -14,22 +14,22 @@ const RECOVERIES_MAX: u64 = 20;
 /// The files in use.
 pub type Handles = RefCell<Vec<std::rc::Rc<Open>>>;
 
-/// What is wrong now.
+/// The current faults.
 pub struct Bad {
     rng: RefCell<Rng>,
     /// The disk that is bad.
     disk: Cell<Option<usize>>,
     /// It acknowledges as durable what is not.
     lies: Cell<bool>,
-    /// It did so in this life, before it went.
+    /// It did so in this mount, before it failed.
     lied: Cell<bool>,
-    /// It holds what it held earlier: coming back it must be copied anew.
+    /// It has an earlier content: on return it must be copied anew.
     anew: Cell<bool>,
-    /// What a disk held when nothing was mounted, some lives ago.
+    /// An earlier content of a disk, from a time when nothing was mounted.
     image: RefCell<Option<(usize, Snapshot)>>,
-    /// The disk is an older image of itself, which must be told.
+    /// The disk is an older image of itself, which must be detected.
     stale: Cell<Option<usize>>,
-    /// How many events of an order have happened.
+    /// The number of events of an order that have happened.
     pub events: Cell<usize>,
 }
 
@@ -54,7 +54,7 @@ impl Bad {
     }
 }
 
-/// One life: everything is read while the disk is still bad, then made whole, then worked with.
+/// One mount: everything is read while the disk is still bad, then repaired, then used.
 pub async fn life(w: &World, bad: &Bad, last: bool) {
     let (group, open) = begin(w, bad).await;
     make_whole(w, bad, &group).await;
@@ -102,7 +102,7 @@ pub async fn begin(w: &World, bad: &Bad) -> (Group, Handles) {
     (group, open)
 }
 
-/// Makes everything whole and dismounts.
+/// Repairs everything and dismounts.
 pub async fn end(w: &World, bad: &Bad, group: Group, open: Handles, last: bool) {
     make_whole(w, bad, &group).await;
     if last {
@@ -149,15 +149,15 @@ fn told_of_the_image(w: &World, bad: &Bad, group: &Group) {
     });
 }
 
-/// The bad disk is repaired, brought back, and what it holds is made right.
+/// The bad disk is repaired, brought back, and its contents are corrected.
 pub async fn make_whole(w: &World, bad: &Bad, group: &Group) {
     if let Some(disk) = bad.disk.get() {
         let device = &w.rig.disks[disk];
-        // A disk that lost its cache must not come back without anybody having noticed.
+        // A disk must not return with a lost cache that nobody noticed.
         group.probe_disks().await;
         group.env().sleep(Duration::from_secs(1)).await;
         if device.hung_requests() > 0 && bad.below(2) == 0 {
-            // What it was asked it does late, perhaps when it was opened again and holds newer things.
+            // It executes its requests late, perhaps when it was opened again and holds newer data.
             let late = [2000, 30_000][bad.below(2) as usize];
             device.unhang_late(1 + bad.below(late));
             w.rotten.set(true);
@@ -174,7 +174,7 @@ pub async fn make_whole(w: &World, bad: &Bad, group: &Group) {
             come_back(w, bad, group, &gone).await;
         }
         group.wait_returned().await.expect("it returns");
-        // One that hung may leave even now.
+        // A disk that hung may leave even now.
         group.env().sleep(Duration::from_secs(40)).await;
         if group.disks().iter().all(|d| d.in_sync && d.status.is_in_sync()) {
             break;
@@ -189,7 +189,7 @@ pub async fn make_whole(w: &World, bad: &Bad, group: &Group) {
     bad.anew.set(false);
     bad.lied.set(false);
     if bad.lies.replace(false) {
-        // No power cut came: what it kept back was stored in the end.
+        // No power cut came: what it held back was stored in the end.
         w.count(|s| s.of(Fault::FlushLie).harmless += 1);
     }
     if let (Some(moves), true) = (&w.moves, w.rotten.get()) {
@@ -220,7 +220,7 @@ async fn come_back(w: &World, bad: &Bad, group: &Group, gone: &DiskInfo) {
                 w.count(|s| s.diverged += 1);
                 how.force = true;
             }
-            // It lied, and lost even its label; or it is the image of one that was replaced since.
+            // It lied, and lost even its label; or it is the image of a disk that was replaced since.
             Err(error @ Error::DiskUnusable { number: 15075, .. })
                 if bad.lied.get() || bad.anew.get() =>
             {
@@ -229,7 +229,7 @@ async fn come_back(w: &World, bad: &Bad, group: &Group, gone: &DiskInfo) {
                 replaced.unwrap_or_else(|error| panic!("replace {}: {error}", gone.name));
                 return w.count(|s| s.returned += 1);
             }
-            // It came back by itself meanwhile.
+            // It returned by itself meanwhile.
             Err(error @ Error::DiskUnusable { number: 15281 | 15071 | 15054, .. }) => {
                 return w.say(format!("online {}: {error}", gone.name));
             }
@@ -238,7 +238,7 @@ async fn come_back(w: &World, bad: &Bad, group: &Group, gone: &DiskInfo) {
     }
 }
 
-/// Perhaps a fault, or its end, beside other work.
+/// Perhaps a fault, or its end, during other work.
 pub async fn alter(w: &World, group: &Group) {
     let Some(bad) = w.bad.as_ref().filter(|_| w.mode == Mode::Faults) else { return };
     if bad.below(w.rarely(4)) > 0 {
@@ -249,7 +249,7 @@ pub async fn alter(w: &World, group: &Group) {
         return jump(w, bad);
     }
     if bad.disk.get().is_some() {
-        // What is moved may be rotten where it is read.
+        // Data being moved may be rotten at its source.
         match bad.below(3) {
             0 if w.rotten.get() && all_here(group) => moves::change(w, moves, group).await,
             0 => {}
@@ -270,12 +270,12 @@ fn all_here(group: &Group) -> bool {
     group.disks().iter().all(|d| d.in_sync && d.status == DiskStatus::Online)
 }
 
-/// Whether each disk can be done without.
+/// Whether each disk is dispensable.
 fn all_twice(group: &Group) -> bool {
     group.losses().iter().all(|l| !l.data && !l.stops)
 }
 
-/// The time of day jumps, or the machine stands still.
+/// The time of day jumps, or the machine pauses.
 fn jump(w: &World, bad: &Bad) {
     const HOUR: i64 = 3_600_000_000_000;
     w.inject(Fault::Clock, 1);
@@ -295,7 +295,7 @@ async fn spoil(w: &World, bad: &Bad, moves: &Moves, group: &Group, disk: usize) 
     let device = &w.rig.disks[disk];
     let what = bad.below(9);
     if matches!(what, 5 | 6) {
-        // What rots in a dirty region cannot be told from a write that was under way.
+        // Rot in a dirty region cannot be told from a write in flight.
         while group.resync().bytes_left > 0 {
             group.env().sleep(Duration::from_millis(20)).await;
         }
@@ -316,7 +316,7 @@ async fn spoil(w: &World, bad: &Bad, moves: &Moves, group: &Group, disk: usize) 
                 rot::rot_from(w, moves, 0);
             }
             if w.crashing.get() {
-                // Until it is mended, nobody writes.
+                // Until it is repaired, nothing is written.
                 make_whole(w, bad, group).await;
             }
         }
@@ -339,7 +339,7 @@ async fn spoil(w: &World, bad: &Bad, moves: &Moves, group: &Group, disk: usize) 
     }
 }
 
-/// The disk keeps back what it acknowledges as flushed, and may lose it when it goes.
+/// The disk holds back what it acknowledges as flushed, and may lose it when it fails.
 async fn lie_for_a_while(w: &World, bad: &Bad, group: &Group, disk: usize) {
     bad.disk.set(Some(disk));
     w.rotting.set(disk);
@@ -347,9 +347,9 @@ async fn lie_for_a_while(w: &World, bad: &Bad, group: &Group, disk: usize) {
     bad.lied.set(true);
     w.rig.disks[disk].lying_flush(true);
     w.inject(Fault::FlushLie, 1);
-    // No number of a stream: earlier seeds go on as they were.
+    // Not a number of a random stream: earlier seeds keep their behaviour.
     group.env().sleep(Duration::from_secs((w.tick() % 16).into())).await;
-    // What it may have lost is copied to it, whether it did or not.
+    // What it may have lost is copied to it, whether it was lost or not.
     w.count(|s| s.of(Fault::FlushLie).harmless += 1);
 }
 
@@ -390,7 +390,7 @@ pub fn make_bad(w: &World, bad: &Bad, disk: usize, what: u64) {
     }
 }
 
-/// Nothing is mounted: a disk may be replaced by what it was, and crashes may follow on each other.
+/// Nothing is mounted: a disk may be replaced by its earlier image, and crashes may follow each other.
 pub fn while_closed(w: &World) {
     let Some(bad) = w.bad.as_ref().filter(|_| w.mode == Mode::Faults) else { return };
     if !w.created.get() {
@@ -422,7 +422,7 @@ pub fn while_closed(w: &World) {
     }
 }
 
-/// Crash upon crash while the group is mounted and resynced.
+/// Repeated crashes while the group is mounted and resynced.
 fn recoveries(w: &World, bad: &Bad) {
     for _ in 0..1 + bad.below(RECOVERIES_MAX) {
         w.rig.sim.crash_after(1 + bad.below([30, 200, 1000][bad.below(3) as usize]));
@@ -448,8 +448,8 @@ fn recoveries(w: &World, bad: &Bad) {
     }
 }
 
-/// A disk lied, and the power went. Its owner learns of it: the disk is taken out, and comes back by
-/// FORCE, which copies everything anew. What would have told of it is looked at first, without writing.
+/// A disk lied, and the power went. Its owner learns of it: the disk is taken out, and returns by
+/// FORCE, which copies everything anew. Whether the lie is detected is checked first, without writing.
 fn after_a_lie(w: &World, bad: &Bad) {
     let Some(disk) = bad.disk.get() else { return };
     let device = &w.rig.disks[disk];
@@ -467,7 +467,7 @@ fn after_a_lie(w: &World, bad: &Bad) {
     bad.anew.set(true);
 }
 
-/// Whether anything tells of the lie, and how many reads are not as the model says.
+/// Whether anything detects the lie, and the number of reads that differ from the model.
 async fn tells_of_a_lie(w: &World, disk: usize) -> (bool, u64) {
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let group = match w.rig.mount_with(w.rig.found(), options).await {
@@ -495,8 +495,8 @@ async fn tells_of_a_lie(w: &World, disk: usize) -> (bool, u64) {
     (told, wrong)
 }
 
-/// One block is bad on every copy: reading it is an error, its place is named, and nothing else is
-/// touched by it.
+/// One block is bad on every copy: reading it is an error, its place is reported, and nothing else is
+/// affected.
 async fn both_copies(w: &World, bad: &Bad, group: &Group, open: &RefCell<Vec<std::rc::Rc<Open>>>) {
     let all: Vec<std::rc::Rc<Open>> = open.borrow().clone();
     if all.is_empty() || bad.disk.get().is_some() || !all_here(group) {
@@ -508,7 +508,7 @@ async fn both_copies(w: &World, bad: &Bad, group: &Group, open: &RefCell<Vec<std
     if sectors < 8 * block {
         return;
     }
-    // What is found by its content must be durable, and its region clean.
+    // Data found by its content must be durable, and its region clean.
     flush(w, one).await;
     group.env().sleep(Duration::from_secs(20)).await;
     if !all_here(group) || group.resync().dirty_regions > 0 || group.resync().bytes_left > 0 {
@@ -527,14 +527,14 @@ async fn both_copies(w: &World, bad: &Bad, group: &Group, open: &RefCell<Vec<std
     w.inject(Fault::Both, 1);
     let read = one.file.read_at(Io::FOREGROUND, at, 4096).await;
     assert!(read.is_err(), "no copy of file {} at {at} is right, and it was read", one.id);
-    // Nothing beside the unit is refused.
+    // Nothing outside the unit is refused.
     let unit = u64::from(one.file.attributes().unit);
     let other = if at >= unit { at - at % unit - unit } else { at + unit - at % unit };
     let first = (other / u64::from(sector)) as u32;
     read_some(w, one.id, &one.file, first, block, false).await;
     let found = group.validate(&[one.file.number()], Copies::All, &|_| {}).await.expect("validate");
     let here = |p: &&BadPlace| {
-        // That copies differ is told of a piece, that a checksum is wrong of a block.
+        // Differing copies are reported per piece, wrong checksums per block.
         let grain = if p.what == "copies differ" { 65_536 } else { unit };
         p.file == one.file.number() && p.offset / grain == at / grain
     };
@@ -547,7 +547,7 @@ async fn both_copies(w: &World, bad: &Bad, group: &Group, open: &RefCell<Vec<std
     read_some(w, one.id, &one.file, (at / u64::from(sector)) as u32, block, false).await;
 }
 
-/// Where the disks hold these bytes.
+/// The places where the disks hold these bytes.
 fn places_of(w: &World, bytes: &[u8]) -> Vec<(usize, u64)> {
     let mut places = Vec::new();
     for (disk, device) in w.rig.disks.iter().enumerate() {

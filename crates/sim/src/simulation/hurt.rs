@@ -1,10 +1,10 @@
-//! The ledger of damage done to disks, block by block, and what became of each.
+//! The ledger of damage done to disks, block by block, and its outcome.
 
 use super::*;
 
 const BLOCK: u64 = 4096;
 
-/// One block that is not what it should be.
+/// One damaged block.
 pub struct Hurt {
     fault: Fault,
     disk: usize,
@@ -12,7 +12,7 @@ pub struct Hurt {
     should: Vec<u8>,
 }
 
-/// Notes that disk `disk` was made wrong from `at` on, where it held `before`.
+/// Notes that disk `disk` was damaged from `at` on, where it held `before`.
 pub fn note(w: &World, fault: Fault, disk: usize, at: u64, before: &[u8]) {
     let device = &w.rig.disks[disk];
     let mut hurts = w.hurts.borrow_mut();
@@ -26,7 +26,7 @@ pub fn note(w: &World, fault: Fault, disk: usize, at: u64, before: &[u8]) {
     }
 }
 
-/// Takes over what lost and misdirected writes left.
+/// Adds the damage of lost and misdirected writes.
 fn gather(w: &World) {
     for (disk, device) in w.rig.disks.iter().enumerate() {
         for injury in device.take_injuries() {
@@ -44,7 +44,7 @@ fn gather(w: &World) {
     }
 }
 
-/// A disk is about to be healed of what reads suffer: nobody has had to mend that.
+/// A disk is about to be healed of its read faults: those did not need repair.
 pub fn heal(w: &World, disk: usize) {
     let device = &w.rig.disks[disk];
     let left = |hurt: &mut Hurt| {
@@ -56,8 +56,8 @@ pub fn heal(w: &World, disk: usize) {
     device.heal();
 }
 
-/// Everything was looked at and is right: what is as it should be was found and mended; what stands
-/// is where nobody looks; the rest was written anew.
+/// Everything was checked and is right: a block in its correct state was found and repaired; one still damaged
+/// is in an unused place; the rest was overwritten.
 pub fn settle(w: &World) {
     gather(w);
     for hurt in w.hurts.take() {

@@ -1,4 +1,4 @@
-//! One life of the process: from start to dismount, end, or crash.
+//! One run of the process: from start to dismount, end, or crash.
 
 use super::*;
 
@@ -8,7 +8,7 @@ pub async fn create_group(w: &World) {
     loop {
         match cellar_diskgroup::create(&w.rig.env(), spec.clone()).await {
             Ok(()) => break,
-            // A crash cut a creation off; what it left behind may be taken with FORCE.
+            // A crash interrupted a creation; its leftovers may be used with FORCE.
             Err(Error::DiskUnusable { number: 15033, disk, .. }) => {
                 let bad = spec.disks.iter_mut().find(|d| d.path == disk).expect("one of ours");
                 assert!(!bad.force, "FORCE takes a disk");
@@ -36,8 +36,8 @@ pub async fn mount(w: &World) -> Group {
                 w.say(format!("mounted, epoch {}", group.info().epoch));
                 return group;
             }
-            // The leg went before an epoch without it was committed, and the set was two: the
-            // other one alone must not be believed. The leg comes back.
+            // The leg failed before an epoch without it was committed, and the set had two members: the
+            // other one alone must not be trusted. The leg comes back.
             Err(Error::NotProven { why, members, .. }) if w.lost.get() && !w.departed.get() => {
                 let fgs = w.shape.failgroups.len();
                 let two = w.shape.disks == 2 || (fgs > 0 && fgs < 3) || members == 2;
@@ -52,7 +52,7 @@ pub async fn mount(w: &World) -> Group {
     }
 }
 
-/// The files that have names; every other one as its owner has it who recovers it.
+/// Opens the files that have names; every other one as recovery for its owner does.
 fn reopened(w: &World, group: &Group) -> Vec<std::rc::Rc<Open>> {
     let files = w.files.borrow();
     let open = files.values().map(|model| {
@@ -65,7 +65,7 @@ fn reopened(w: &World, group: &Group) -> Vec<std::rc::Rc<Open>> {
     open.collect()
 }
 
-/// One life of the process: from start to dismount, end, or crash.
+/// One run of the process: from start to dismount, end, or crash.
 pub async fn life(w: &World, last: bool) {
     if let Some(bad) = &w.bad {
         return faults::life(w, bad, last).await;
@@ -87,7 +87,7 @@ pub async fn life(w: &World, last: bool) {
     if !last && w.below(3) == 0 && !(rot::is_on(w) && w.rotten.get()) {
         w.say("abandoned".into());
         group.abandon();
-        // What is on its way lands before anybody can mount again.
+        // Requests in flight finish before anybody can mount again.
         w.rig.env().sleep(Duration::from_secs(1)).await;
         w.ended();
         w.soft.set(true);
@@ -120,8 +120,8 @@ pub async fn life(w: &World, last: bool) {
     w.leaving.set(true);
     futures_util::future::join(dismount, futures_util::future::join_all(rest)).await;
     w.leaving.set(false);
-    // What was acknowledged is there, but for what had its only copy on a lost leg; what was refused
-    // may be.
+    // Everything acknowledged is there, except data with its only copy on a lost leg; refused changes
+    // may be there.
     let (now, lost) = (w.tick(), w.lost.get() || w.lost_in_life.get());
     for file in w.files.borrow_mut().values_mut() {
         if !(lost && file.copies == 1) {
@@ -129,7 +129,7 @@ pub async fn life(w: &World, last: bool) {
         }
         file.crash(now);
     }
-    // What has its only copy on a disk that is away stays dirty until it is back.
+    // Data with its only copy on an absent disk stays dirty until the disk is back.
     w.clean.set(!w.lost.get() && !w.lost_in_life.get());
     w.soft.set(false);
     w.say("dismounted".into());

@@ -1,8 +1,8 @@
-//! The load between crashes: how much is done, and how large the requests are.
+//! The load between crashes: the number of operations, and the sizes of the requests.
 
 use super::*;
 
-/// How much is done in one life.
+/// The amount of work in one mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Load {
     /// A few dozen operations, every fourth of them of megabytes: half of the time is mounting and
@@ -16,7 +16,7 @@ impl Load {
     /// Both.
     pub const ALL: [Load; 2] = [Load::Usual, Load::Dense];
 
-    /// What it is called on a command line.
+    /// The name of the load on a command line.
     pub fn name(self) -> &'static str {
         match self {
             Load::Usual => "usual",
@@ -24,7 +24,7 @@ impl Load {
         }
     }
 
-    /// How many sectors a write may have at most; another time another many.
+    /// The maximum number of sectors of a write; it varies.
     pub fn write_max(self, w: &World, sector: u32) -> u32 {
         let large = 6144 * 512 / sector;
         match self {
@@ -43,7 +43,7 @@ impl Load {
         }
     }
 
-    /// How many sectors a read may have at most.
+    /// The maximum number of sectors of a read.
     pub fn read_max(self, w: &World) -> u32 {
         match self {
             Load::Usual => 512,
@@ -51,7 +51,7 @@ impl Load {
         }
     }
 
-    /// How many bytes a file may have at most.
+    /// The maximum number of bytes of a file.
     pub fn file_max(self) -> u64 {
         match self {
             Load::Usual => 12 << 20,
@@ -59,7 +59,7 @@ impl Load {
         }
     }
 
-    /// How many rounds of work a life has.
+    /// The number of rounds of work in a mount.
     pub fn rounds(self, w: &World) -> u64 {
         match self {
             Load::Usual => 4 + w.below(24),
@@ -67,7 +67,7 @@ impl Load {
         }
     }
 
-    /// After how many I/O events the power goes at the latest.
+    /// The number of I/O events after which the power goes at the latest.
     pub fn crash_within(self, w: &World) -> u64 {
         match self {
             Load::Usual => [12, 150, 800, 4000][w.below(4) as usize],

@@ -1,4 +1,4 @@
-//! Seeded runs of everything a group does, with crashes at any I/O and one lost leg, held against
+//! Seeded runs of everything a group does, with crashes at any I/O and one lost leg, checked against
 //! a byte-level model.
 
 use std::cell::{Cell, RefCell};
@@ -33,7 +33,7 @@ use crate::model::{FileModel, stamp};
 use crate::rig::{Rig, Shape};
 
 type Step<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
-/// Path to file, by the model's name for it; `None` is a directory.
+/// Path to file, by the model's id for it; `None` is a directory.
 type Names = BTreeMap<String, Option<u32>>;
 
 mod ends;

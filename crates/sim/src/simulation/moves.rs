@@ -1,4 +1,4 @@
-//! Disks that come and go while everything else goes on.
+//! Disks that come and go during all other activity.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use cellar_diskgroup::{AlterDisks, DiskStatus, DropDisk, NewDisk, Operation, Res
 
 use super::*;
 
-/// What becomes of the disks in a run.
+/// The changes of disks in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// They stay as they are.
+    /// None.
     Stay,
     /// They are added and dropped.
     ComeAndGo,
@@ -40,7 +40,7 @@ impl Mode {
         Mode::Orders,
     ];
 
-    /// What it is called on a command line.
+    /// The name of the mode on a command line.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Stay => "stay",
@@ -54,7 +54,7 @@ impl Mode {
         }
     }
 
-    /// What happens in it, in words.
+    /// A description of the mode.
     pub fn about(self) -> &'static str {
         match self {
             Mode::Stay => "power cuts and one lost disk",
@@ -68,7 +68,7 @@ impl Mode {
         }
     }
 
-    /// Whether one disk at a time is bad in every way there is.
+    /// Whether one disk at a time is bad in every possible way.
     pub fn is_hostile(self) -> bool {
         matches!(self, Mode::Faults | Mode::Orders)
     }
@@ -85,15 +85,15 @@ impl std::fmt::Display for Mode {
     }
 }
 
-/// What only runs with moving disks have. Draws from a stream of its own, so that the others are
-/// what they were.
+/// State that only runs with moving disks have. It uses a separate random stream, so that other runs
+/// do not change.
 pub struct Moves {
     pub mode: Mode,
     rng: RefCell<Rng>,
 }
 
 impl Moves {
-    /// Adds some disks to the machine that belong to nobody yet.
+    /// Adds some unused disks to the machine.
     pub fn new(seed: u64, mode: Mode, shape: &Shape, rig: &mut Rig) -> Moves {
         let mut rng = Rng::stream(seed, 79);
         let first = rig.disks.len();
@@ -113,7 +113,7 @@ impl Moves {
     }
 }
 
-/// What a change may be refused for: where it drops disks, for want of failure groups, too.
+/// Reasons for which a change may be refused: for dropping disks, also a lack of failure groups.
 fn change_may_be(result: Result<(), Error>, w: &World, change: &AlterDisks, what: &str) {
     match result {
         Err(error @ Error::FailGroups { .. }) if !change.drop.is_empty() => {
@@ -123,16 +123,16 @@ fn change_may_be(result: Result<(), Error>, w: &World, change: &AlterDisks, what
     }
 }
 
-/// What may be refused at any time, for want of room.
+/// Refusals possible at any time, for lack of space.
 fn may_be(result: Result<(), Error>, w: &World, what: &str) {
     match result {
         Ok(()) => w.say(format!("{what}: done")),
         Err(Error::NoSpace { why, .. }) => w.say(format!("{what}: no space, {why}")),
-        // What only the lost leg had cannot be moved.
+        // Data that only the lost leg had cannot be moved.
         Err(error @ (Error::NoCopy { .. } | Error::Lost { .. } | Error::Io(_))) if w.lost.get() => {
             w.say(format!("{what}: {error}"));
         }
-        // It left, or began to come back, meanwhile.
+        // It left, or began to return, meanwhile.
         Err(error @ Error::DiskUnusable { number: 15071 | 15084, .. }) if returns::are_on(w) => {
             w.say(format!("{what}: {error}"));
         }
@@ -143,7 +143,7 @@ fn may_be(result: Result<(), Error>, w: &World, what: &str) {
     }
 }
 
-/// Perhaps changes who takes part.
+/// Perhaps changes the set of disks.
 pub async fn alter(w: &World, group: &Group) {
     let Some(moves) = w
         .moves
@@ -157,7 +157,7 @@ pub async fn alter(w: &World, group: &Group) {
     }
 }
 
-/// Changes who takes part.
+/// Changes the set of disks.
 pub async fn change(w: &World, moves: &Moves, group: &Group) {
     w.asked();
     if moves.mode == Mode::Resize && moves.below(3) > 0 {
@@ -214,7 +214,7 @@ async fn add(w: &World, moves: &Moves, group: &Group) {
     let what = format!("add disk {i}, drop {:?}, power {:?}", change.drop, change.power);
     w.say(what.clone());
     let result = match group.alter_disks(&change).await {
-        // A crash came between its leaving and its label.
+        // A crash came between DiskGone and its label.
         Err(Error::DiskUnusable { number: 15033, .. }) => {
             change.add[0].force = true;
             group.alter_disks(&change).await
@@ -225,13 +225,13 @@ async fn add(w: &World, moves: &Moves, group: &Group) {
 }
 
 fn any_online(w: &World, moves: &Moves, group: &Group) -> Option<DropDisk> {
-    // With a leg that is to be lost, dropping another could leave too few.
+    // With a leg about to be lost, dropping another could leave too few.
     if w.plan.get().is_some() && !returns::are_on(w) {
         return None;
     }
     let disks = group.disks();
     let online: Vec<_> = disks.iter().filter(|d| d.status == DiskStatus::Online).collect();
-    // Three of three tell what was last whatever becomes of one.
+    // Three of three know the newest state whatever happens to one.
     let least = if moves.mode == Mode::Faults { 4 } else { 2 };
     if online.len() < least || (returns::are_on(w) && online.len() < disks.len()) {
         return None;
@@ -255,7 +255,7 @@ async fn drop_some(w: &World, moves: &Moves, group: &Group) {
     change_may_be(group.alter_disks(&change).await, w, &change, &what);
 }
 
-/// A size for a disk: smaller or larger than it is, or what its device has.
+/// A size for a disk: smaller or larger than its size, or that of its device.
 fn any_size(w: &World, moves: &Moves, bytes: u64) -> Option<u64> {
     match moves.below(8) {
         0 => None,
@@ -264,7 +264,7 @@ fn any_size(w: &World, moves: &Moves, bytes: u64) -> Option<u64> {
     }
 }
 
-/// Gives disks other sizes; a device is made larger first, and perhaps cut off afterwards.
+/// Resizes disks; a device is extended first, and perhaps truncated afterwards.
 async fn resize_some(w: &World, moves: &Moves, group: &Group) {
     let disks = group.disks();
     let online: Vec<_> = disks.iter().filter(|d| d.status == DiskStatus::Online).collect();
@@ -295,7 +295,7 @@ async fn resize_some(w: &World, moves: &Moves, group: &Group) {
         format!("resize {:?}, drop {:?}, power {:?}", change.resize, change.drop, change.power);
     w.say(what.clone());
     match group.alter_disks(&change).await {
-        // The device has no more, or it is to be smaller than a disk may be; or it left meanwhile.
+        // The device has no more, or the size is below the minimum; or it left meanwhile.
         Err(Error::DiskUnusable { number, .. }) if [15057, 15036, 15084].contains(&number) => {}
         other => change_may_be(other, w, &change, &what),
     }
@@ -309,7 +309,7 @@ fn power_is_on(group: &Group) -> bool {
     group.operation().is_none_or(|operation| operation.power > 0)
 }
 
-/// Devices may end where the group's part of them ends, once that is durable.
+/// Truncates devices to the group's part of them, once that is durable.
 fn cut_devices(w: &World, moves: &Moves, group: &Group) {
     if group.operation().is_some() {
         return;
@@ -326,7 +326,7 @@ fn cut_devices(w: &World, moves: &Moves, group: &Group) {
     }
 }
 
-/// Before the end: what was begun is done, or waits for room.
+/// Before the end: everything begun is finished, or waits for space.
 pub async fn settle(w: &World, group: &Group) {
     if w.moves.as_ref().is_none_or(|m| m.mode == Mode::Return) {
         return;

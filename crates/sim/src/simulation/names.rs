@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Every name, as the group tells it, with the model's names for files.
+/// Every name, as the group reports it, with the model's ids of files.
 pub fn names_of(w: &World, group: &Group) -> Names {
     let numbers: BTreeMap<u32, u32> = w.files.borrow().values().map(|f| (f.number, f.id)).collect();
     let mut out = Names::new();
@@ -19,7 +19,7 @@ pub fn names_of(w: &World, group: &Group) -> Names {
     out
 }
 
-/// Holds what the group tells after a mount against the model, and takes it over.
+/// Compares the group's names after a mount with the model, and adopts them.
 pub fn settle_names(w: &World, group: &Group) {
     let found = names_of(w, group);
     let next = w.names_next.take();
@@ -29,7 +29,7 @@ pub fn settle_names(w: &World, group: &Group) {
         assert_eq!(&found, next, "names are as they were, or as they would have been; was {now:?}");
     }
     *w.names.borrow_mut() = found;
-    // What has no name is gone.
+    // Files without a name are gone.
     let named: Vec<u32> = w.names.borrow().values().flatten().copied().collect();
     w.files.borrow_mut().retain(|id, _| named.contains(id));
     assert_eq!(group.files().len(), w.files.borrow().len(), "no file without a name is left");
@@ -51,7 +51,7 @@ pub fn settle_names(w: &World, group: &Group) {
     }
 }
 
-/// A change of names: the model's names afterwards are known before.
+/// A change of names: the resulting names in the model are known before.
 pub async fn change_names<F: Future<Output = Result<(), Error>>>(
     w: &World,
     group: &Group,
@@ -92,7 +92,7 @@ pub async fn name_op(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<Op
     let mut next = w.names.borrow().clone();
     match w.below(6) {
         0..=2 => {
-            // Publish, perhaps over another.
+            // Publish, perhaps replacing another file.
             let path = pick_path(w);
             let named: Vec<u32> = next.values().flatten().copied().collect();
             let free = open.borrow().iter().find(|o| !named.contains(&o.id)).cloned();

@@ -1,6 +1,6 @@
 //! All orders of six failures, returns and power cuts, one after the other: the real group on three
-//! disks, one of which at a time is away. A seed is the number of an order; beyond the last they begin
-//! again, with other failures at other moments.
+//! disks, one of which at a time is away. A seed is the number of an order; after the last they start
+//! over, with other failures at other moments.
 
 use super::faults::{Bad, begin, end, make_bad, make_whole, read_everything};
 use super::*;
@@ -10,7 +10,7 @@ pub const DISKS: u64 = 3;
 /// Events in an order.
 const EVENTS: usize = 6;
 
-/// What happens.
+/// The events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Lose(usize),
@@ -18,12 +18,12 @@ enum Event {
     Crash,
 }
 
-/// How many orders of so many events there are while all disks are there, and while one is away.
+/// The number of orders of this many events while all disks are there, and while one is away.
 fn orders_of(events: usize) -> [u64; 2] {
     (0..events).fold([1, 1], |[whole, away], _| [DISKS * away + whole, whole + away])
 }
 
-/// How many orders a seed of [`Mode::Orders`] may be.
+/// The number of orders that a seed of [`Mode::Orders`] can select.
 pub fn order_count() -> u64 {
     orders_of(EVENTS)[0]
 }
@@ -56,12 +56,12 @@ fn order(seed: u64) -> Vec<Event> {
     events
 }
 
-/// The order that a seed of [`Mode::Orders`] is, in words.
+/// The order that a seed of [`Mode::Orders`] selects, in words.
 pub fn order_of(seed: u64) -> String {
     format!("{:?}", order(seed))
 }
 
-/// All lives of one order.
+/// All runs of one order.
 pub fn live(w: &World, seed: u64) {
     let Some(bad) = &w.bad else { return };
     let order = order(seed);

@@ -10,13 +10,13 @@ pub fn are_on(w: &World) -> bool {
     w.moves.as_ref().is_some_and(|moves| moves.mode.returns())
 }
 
-/// Whether the group says that the lost leg is out; it cannot be back then.
+/// Whether the group reports the lost leg as out; it cannot be back then.
 pub fn know_of_the_loss(w: &World, group: &Group) -> bool {
     let out = |d: &DiskInfo| !d.status.is_in_sync() && d.status != DiskStatus::Returning;
     w.lost.get() && group.disks().iter().any(out)
 }
 
-/// Perhaps lets a disk leave, or the one that left come back. One at a time is away, so that nothing
+/// Perhaps makes a disk leave, or the one that left return. Only one at a time is away, so that nothing
 /// may ever be lost.
 pub async fn alter(w: &World, group: &Group) {
     let Some(moves) = w.moves.as_ref().filter(|_| are_on(w)) else { return };
@@ -24,7 +24,7 @@ pub async fn alter(w: &World, group: &Group) {
         return;
     }
     w.asked();
-    // Somewhere in what else goes on.
+    // At some point during other activity.
     group.env().sleep(Duration::from_micros(moves.below(3000))).await;
     let disks = group.disks();
     let gone =
@@ -42,7 +42,7 @@ pub async fn alter(w: &World, group: &Group) {
     w.changing.set(false);
 }
 
-/// Whether everything is whole, durably: then one disk may be lost.
+/// Whether everything is redundant, durably: then one disk may be lost.
 async fn is_all_well(w: &World, group: &Group) -> bool {
     let well = || {
         group.disks().iter().all(|d| d.in_sync && d.status == DiskStatus::Online)
@@ -78,7 +78,7 @@ fn lose(w: &World, moves: &Moves, disk: usize) {
     single_copies_may_be_lost(w);
 }
 
-/// What had its only copy on a disk that left, and was not flushed, may be lost with it.
+/// Unflushed data with its only copy on a disk that left may be lost with it.
 fn single_copies_may_be_lost(w: &World) {
     let now = w.tick();
     for file in w.files.borrow_mut().values_mut().filter(|f| f.copies == 1) {
@@ -86,7 +86,7 @@ fn single_copies_may_be_lost(w: &World) {
     }
 }
 
-/// The one that was away last, and may be back, is pulled while nothing is mounted.
+/// The disk that was away last, and may be back, is pulled while nothing is mounted.
 pub fn lose_while_closed(w: &World) {
     if are_on(w) && w.lost.get() {
         let Some((disk, _)) = w.plan.get() else { return };
@@ -114,19 +114,19 @@ async fn leave(w: &World, moves: &Moves, group: &Group) {
 async fn offline(w: &World, group: &Group, disk: &DiskInfo) {
     w.say(format!("offline {}", disk.name));
     let was = w.lost.replace(true);
-    // From now on at any moment, and who reads may see it first.
+    // From now on at any moment, and a reader may notice it first.
     w.lost_in_life.set(true);
     single_copies_may_be_lost(w);
     match group.offline_disks(std::slice::from_ref(&disk.name), None).await {
         Ok(()) => {
             w.departed.set(true);
-            // A file that nobody published yet may have had its only copy there.
+            // An unpublished file may have had its only copy there.
             single_copies_may_be_lost(w);
             w.say(format!("offline {}: done", disk.name));
         }
-        // It left or came meanwhile.
+        // It left or returned meanwhile.
         Err(Error::DiskUnusable { number: 15281 | 15071 | 15054, .. }) => w.lost.set(was),
-        // A file of one copy is there, or what was to be mirrored again is not yet.
+        // A file of one copy is there, or data is not mirrored again yet.
         Err(Error::CannotOffline { why, .. }) => {
             w.say(format!("offline {}: {why}", disk.name));
             w.lost.set(was);
@@ -136,7 +136,7 @@ async fn offline(w: &World, group: &Group, disk: &DiskInfo) {
 }
 
 async fn come_back(w: &World, moves: &Moves, group: &Group, gone: &DiskInfo) {
-    // While it was hanging, its place in the group may not be known.
+    // While it hung, its state in the group may have been unknown.
     let Some((disk, _)) = w.plan.get() else { return };
     if moves.below(5) == 0 && replace(w, moves, group, gone).await {
         return;
@@ -155,7 +155,7 @@ async fn come_back(w: &World, moves: &Moves, group: &Group, gone: &DiskInfo) {
         Err(error @ Error::DiskUnusable { number: 15281 | 15071 | 15054, .. }) => {
             w.say(format!("online {}: {error}", gone.name));
         }
-        // ONLINE FORCE was cut off, or a mount before its first record.
+        // ONLINE FORCE was interrupted, or a mount before its first record.
         Err(error @ Error::Diverged { .. }) => {
             assert!(w.force_tried.get(), "it is what it was: {error}");
             w.say(format!("online {}: {error}", gone.name));
@@ -169,7 +169,7 @@ async fn come_back(w: &World, moves: &Moves, group: &Group, gone: &DiskInfo) {
     }
 }
 
-/// Puts disk `i` into the place of one that is away, with FORCE if it takes that.
+/// Replaces a disk that is away with disk `i`, with FORCE if necessary.
 pub async fn replace_by(w: &World, group: &Group, name: &str, i: usize) -> Result<(), Error> {
     let device = w.rig.found_of(&[i]).remove(0).device;
     let path = format!("/sim/disk{i}");
@@ -183,7 +183,7 @@ pub async fn replace_by(w: &World, group: &Group, name: &str, i: usize) -> Resul
     }
 }
 
-/// Puts another device in the place of a disk that is away; false if there is none that will do.
+/// Replaces a disk that is away with another device; false if there is none suitable.
 async fn replace(w: &World, moves: &Moves, group: &Group, gone: &DiskInfo) -> bool {
     let here: Vec<usize> = group.disks().iter().filter_map(index_of).collect();
     let free: Vec<usize> = (0..w.rig.disks.len())
@@ -220,10 +220,10 @@ async fn wait(w: &World, group: &Group) {
     }
 }
 
-/// Before the end: all of them are here.
+/// Before the end: all disks are here.
 pub async fn settle(w: &World, group: &Group) {
     let Some(moves) = w.moves.as_ref().filter(|_| are_on(w)) else { return };
-    // What it lost of its cache it must not come back without anybody having noticed.
+    // It must not return with a lost cache that nobody noticed.
     group.probe_disks().await;
     group.env().sleep(Duration::from_secs(1)).await;
     loop {
@@ -237,12 +237,12 @@ pub async fn settle(w: &World, group: &Group) {
         w.rig.disks[disk].heal();
     }
     wait(w, group).await;
-    // One that hung may leave even now.
+    // A disk that hung may leave even now.
     group.env().sleep(Duration::from_secs(40)).await;
     let away = |d: &DiskInfo| matches!(d.status, DiskStatus::Offline | DiskStatus::Returning);
     if group.disks().iter().any(away) {
         return Box::pin(settle(w, group)).await;
     }
-    // One that was dropped by force, and whose copies have no room, is lost still.
+    // A disk dropped by force, whose copies have no space, is still lost.
     w.lost.set(group.disks().iter().any(|d| d.status == DiskStatus::Forcing));
 }

@@ -1,12 +1,12 @@
-//! Rot, lost and misdirected writes on one disk, and the scrub that mends them; and that a scrub
-//! beside everything else finds nothing where nothing is wrong.
+//! Rot, lost and misdirected writes on one disk, and the scrub that repairs them; and a check that a scrub
+//! during all other activity finds nothing if nothing is wrong.
 
 use cellar_diskgroup::{ScrubPower, ScrubResult, ScrubSpec};
 
 use super::moves::{Mode, Moves};
 use super::*;
 
-/// Where AUs begin.
+/// The offset of the first AU.
 const AUS: u64 = 8 << 20;
 
 fn on(w: &World) -> Option<&Moves> {
@@ -18,8 +18,8 @@ pub fn is_on(w: &World) -> bool {
     w.moves.as_ref().is_some_and(|moves| moves.mode == Mode::Rot || moves.mode.is_hostile())
 }
 
-/// At the beginning of a life: perhaps a disk rots, and what rotted is mended before anybody writes.
-/// The scrub may be cut off by a crash, and goes on in the next life.
+/// At the start of a mount: perhaps a disk rots, and the rot is repaired before anything is written.
+/// A crash may interrupt the scrub, which then continues in the next mount.
 pub async fn begin(w: &World, group: &Group) {
     let Some(moves) = on(w) else { return };
     if !w.rotten.get() {
@@ -29,7 +29,7 @@ pub async fn begin(w: &World, group: &Group) {
         while group.resync().bytes_left > 0 {
             group.env().sleep(Duration::from_millis(20)).await;
         }
-        // Regions that are clean are known by their checksums.
+        // Rot in clean regions is detected by checksums.
         group.env().sleep(Duration::from_secs(15)).await;
         w.rotten.set(true);
         w.rotted.set(true);
@@ -39,10 +39,10 @@ pub async fn begin(w: &World, group: &Group) {
     }
     let file = w.files.borrow().values().map(|f| (f.id, f.number)).next();
     let reads = async {
-        // Who reads meanwhile finds nothing of it.
+        // Readers meanwhile are not affected.
         for _ in 0..moves.below(3) {
             let Some((id, number)) = file else { break };
-            // Whether it has its name yet is not settled.
+            // It is not certain yet whether the file has its name.
             let Ok(file) = group.open_number(number) else { break };
             read_all(w, id, &file).await;
         }
@@ -57,12 +57,12 @@ pub async fn begin(w: &World, group: &Group) {
 
 /// One of the ways in which a disk comes to hold something else.
 fn rot(w: &World, moves: &Moves) {
-    // What tells which history is the newest must not be lost together with the power.
+    // What identifies the newest history must not be lost together with the power.
     let from = if w.crashing.get() { AUS + 2 * w.shape.au_size } else { 0 };
     rot_from(w, moves, from);
 }
 
-/// Rots the disk in one of the ways of `rot`, behind the given place.
+/// Rots the disk in one of the ways of `rot`, after the given place.
 pub fn rot_from(w: &World, moves: &Moves, from: u64) {
     let disk = &w.rig.disks[w.rotting.get()];
     let size = disk.geometry().size;
@@ -98,8 +98,8 @@ pub async fn scrub(w: &World, moves: &Moves, group: &Group) -> ScrubResult {
     result.expect("it came to its end")
 }
 
-/// Beside other work: writes are lost or end up elsewhere where no crash comes; else a scrub runs
-/// that has nothing to find, also beside moves and returns.
+/// During other work: writes are lost or misdirected if no crash comes; otherwise a scrub runs
+/// that must find nothing, even during moves and returns.
 pub async fn alter(w: &World, group: &Group) {
     let scrubs = |m: &&Moves| matches!(m.mode, Mode::Rot | Mode::ReturnAndMove | Mode::ComeAndGo);
     let Some(moves) = w.moves.as_ref().filter(scrubs) else { return };
@@ -133,11 +133,11 @@ pub async fn alter(w: &World, group: &Group) {
     }
 }
 
-/// At the end of a life: nothing is wrong but what was made wrong, and that is mended.
+/// At the end of a mount: only injected damage is found, and it is repaired.
 pub async fn end(w: &World, group: &Group) {
     if let Some(last) = group.last_scrub().filter(|_| !w.rotted.get()) {
         let wrong = last.found.wrong();
-        // A crash may tear a checksum block, and what is not read is not torn again.
+        // A crash may tear a checksum block, and blocks that are not read are not torn again.
         let torn = if w.stats.get().crashes > 0 { wrong.own } else { 0 };
         assert_eq!(wrong.sum(), torn, "nothing rots: {:?}", last.found);
         assert_eq!(last.found.left, 0, "{:?}", last.found);

@@ -1,55 +1,55 @@
-//! Seeds, one after the other.
+//! Seeds, run one after the other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
 
-/// Lines of the history that are told of a seed that failed.
+/// Lines of the history reported for a failed seed.
 pub const TAIL: usize = 120;
 
-/// What one seed did.
+/// The result of one seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What was done.
+    /// The work done.
     pub stats: Stats,
-    /// The digest of everything that happened, in order.
+    /// The digest of all events, in order.
     pub digest: u64,
 }
 
-/// A seed in which something was not as it must be.
+/// A failed seed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What ran.
+    /// The mode.
     pub mode: Mode,
-    /// With which seed.
+    /// The seed.
     pub seed: u64,
-    /// How much was done.
+    /// The load.
     pub load: Load,
-    /// What was wrong.
+    /// The failure.
     pub message: String,
-    /// What was done before.
+    /// The history before it.
     pub history: Vec<String>,
-    /// What was done up to there.
+    /// The work done up to there.
     pub stats: Stats,
 }
 
 impl Failure {
-    /// The end of what was done before.
+    /// The last part of the history.
     pub fn tail(&self, lines: usize) -> &[String] {
         &self.history[self.history.len().saturating_sub(lines)..]
     }
 
-    /// The command that does exactly this again.
+    /// The command that repeats this exactly.
     pub fn command(&self) -> String {
         let Failure { mode, seed, load, .. } = self;
         format!("cargo run --release -p cellar-sim -- --mode {mode} --load {load} --seed {seed}")
     }
 }
 
-/// Lives through one seed; an assertion that fails is told, with what went before.
+/// Runs one seed; a failed assertion is reported, with the history before it.
 ///
 /// # Errors
-/// Something was not as the model says, or the group gave up.
+/// Something differed from the model, or the group gave up.
 pub fn try_seed(seed: u64, mode: Mode, load: Load) -> Result<Outcome, Box<Failure>> {
     let w = World::new(seed, mode, load);
     let lived = catch_unwind(AssertUnwindSafe(|| match mode {
@@ -73,10 +73,10 @@ pub fn try_seed(seed: u64, mode: Mode, load: Load) -> Result<Outcome, Box<Failur
     }
 }
 
-/// One seed; returns what was done and the digest of everything that happened.
+/// Runs one seed; returns the work done and the digest of all events.
 ///
 /// # Panics
-/// If something was not as it must be, after telling what went before.
+/// If something is wrong, after printing the history.
 pub fn run_seed(seed: u64, mode: Mode) -> (Stats, u64) {
     match try_seed(seed, mode, Load::Usual) {
         Ok(outcome) => (outcome.stats, outcome.digest),
@@ -93,7 +93,7 @@ pub fn run_seed(seed: u64, mode: Mode) -> (Stats, u64) {
     }
 }
 
-/// All lives of the machine.
+/// All runs of the machine.
 fn live(w: &World) {
     let lives = 3 + w.below(4);
     for n in 0..=lives {

@@ -1,10 +1,10 @@
-//! The soundness check: everything can be read and is right, copies agree, checksums are known.
+//! The soundness check: all data can be read and is right, copies agree, checksums are known.
 
 use cellar_diskgroup::DiskStatus;
 
 use super::*;
 
-/// Reads a whole file and holds it against the model.
+/// Reads a whole file and compares it with the model.
 pub async fn read_all(w: &World, id: u32, file: &File) {
     let (sectors, sector) = w.with(id, |f| (f.sectors(), f.sector));
     let step = (1 << 20) / sector;
@@ -14,7 +14,7 @@ pub async fn read_all(w: &World, id: u32, file: &File) {
     }
 }
 
-/// A read that the model knows of, until it ends or its caller goes away.
+/// A read that the model knows about, until it ends or its caller goes away.
 pub struct Reading<'a>(&'a World, u32, u32);
 
 impl Reading<'_> {
@@ -51,7 +51,7 @@ pub async fn read_some(w: &World, id: u32, file: &File, first: u32, count: u32, 
     }
 }
 
-/// Everything is read and right, copies agree, checksums are known.
+/// Checks that all data can be read and is right, copies agree, checksums are known.
 pub async fn verify(w: &World, group: &Group, look: bool) {
     let was_clean = w.clean.replace(false);
     if was_clean {
@@ -63,7 +63,7 @@ pub async fn verify(w: &World, group: &Group, look: bool) {
         for (id, number) in ids {
             let file = group.open_number(number).expect("it is there");
             read_all(w, id, &file).await;
-            // What could not be read is not settled.
+            // Unreadable data is not settled.
             if w.is_settled(id) {
                 w.with(id, FileModel::settled);
             }
@@ -91,7 +91,7 @@ pub async fn group_is_sound(w: &World, group: &Group) {
         assert_eq!(found.pieces_differing, 0, "copies differ: {:?}", found.places);
         assert_eq!(found.checksums_wrong, 0, "wrong checksums: {:?}", found.places);
         if checksums && found.checksums_unknown > 0 {
-            // A crash tore a checksum block: having been looked at, it is made again.
+            // A crash tore a checksum block: now that it was read, it is rebuilt.
             group.env().sleep(Duration::from_secs(1)).await;
             found = group.validate(&numbers, Copies::All, &|_| {}).await.expect("validate");
         }
@@ -100,7 +100,7 @@ pub async fn group_is_sound(w: &World, group: &Group) {
         assert_eq!(found.dirty_pieces, 0, "resync is done");
         if !w.lost.get() {
             assert_eq!(found.unreadable_bytes, 0, "unreadable: {:?}", found.places);
-            // A disk that failed while it was being dropped stays so until there is room for what it had.
+            // A disk that failed while being dropped stays so until there is space for its data.
             let forced =
                 group.disks().iter().any(|d| d.status == DiskStatus::Forcing && !d.in_sync);
             assert!(found.absent_bytes == 0 || forced, "absent: {}", found.absent_bytes);
@@ -112,7 +112,7 @@ pub async fn group_is_sound(w: &World, group: &Group) {
     nothing_was_corrupt(w, group);
 }
 
-/// Where no disk rots, a checksum that was wrong, or a repair, is a mistake that reading has hidden.
+/// If no disk rots, a wrong checksum, or a repair, is a bug that reading has hidden.
 pub fn nothing_was_corrupt(w: &World, group: &Group) {
     if w.rotted.get() {
         return;

@@ -1,15 +1,15 @@
 //! Statistics of a run: the work done, and the faults injected.
 
-/// One of the kinds of fault that a disk, or the machine, is known for.
+/// One known kind of fault of a disk, or of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultKind {
-    /// What it is, in words.
+    /// A description.
     pub name: &'static str,
-    /// Whether it leaves something wrong on a disk or in an answer, which is then detected or not.
+    /// Whether it leaves wrong data on a disk or in an answer, which is then detected or not.
     pub is_damage: bool,
 }
 
-/// All of them. `docs/faults.md` tells how each is simulated.
+/// All of them. `docs/faults.md` says how each is simulated.
 pub const FAULTS: [FaultKind; 18] = [
     kind("power cut at any I/O"),
     kind("torn write, rubbish in a sector"),
@@ -39,16 +39,16 @@ const fn damage(name: &'static str) -> FaultKind {
     FaultKind { name, is_damage: true }
 }
 
-/// The kinds, by what they are called in the code: an index into [`FAULTS`].
+/// The kinds by their names in the code: an index into [`FAULTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The power goes.
     Crash,
-    /// A sector that was being written holds a part of it, or rubbish.
+    /// A sector that was being written holds part of it, or rubbish.
     Torn,
     /// Acknowledged and never stored.
     LostWrite,
-    /// Acknowledged as durable, and not.
+    /// Acknowledged as durable, but not durable.
     FlushLie,
     /// Stored elsewhere.
     MisdirectedWrite,
@@ -56,44 +56,44 @@ pub enum Fault {
     MisdirectedRead,
     /// EIO on read until it is written.
     Latent,
-    /// Something else is there.
+    /// Replaced by something else.
     Rot,
     /// EIO on write.
     WriteError,
-    /// No room below.
+    /// No space below.
     NoSpace,
-    /// Answers take long.
+    /// Answers are slow.
     Slow,
-    /// Answers do not come, or much later.
+    /// Answers never come, or come much later.
     Hang,
-    /// Gone, or there as it was earlier.
+    /// Gone, or back in an earlier state.
     Vanish,
-    /// Out of order, or to nobody.
+    /// Out of order, or with the caller gone.
     Reorder,
-    /// Beyond what the copies cover.
+    /// Beyond the redundancy.
     Both,
-    /// Time jumps.
+    /// Clock jumps.
     Clock,
-    /// Not simulated: Rust gives no way to refuse memory.
+    /// Not simulated: Rust cannot refuse memory.
     Memory,
-    /// Crash upon crash before anything is served.
+    /// Repeated crashes before anything is served.
     Recovery,
 }
 
-/// What became of the faults of one kind. Of a damage each 4 KiB block counts.
+/// The outcome of the faults of one kind. Damage is counted by 4 KiB blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// How often it was done.
+    /// Faults injected.
     pub injected: u64,
-    /// Found, and made right from another copy, or refused.
+    /// Found, and repaired from another copy, or refused.
     pub detected: u64,
-    /// Nobody used the place, or it was written anew before anybody looked.
+    /// In an unused place, or overwritten before it was read.
     pub harmless: u64,
-    /// Read wrong, and not told by anything.
+    /// Read wrong, and not detected.
     pub silent: u64,
 }
 
-/// What was done in all runs.
+/// The totals of all runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Seeds that ran.
@@ -102,7 +102,7 @@ pub struct Stats {
     pub crashes: u64,
     /// Mounts.
     pub mounts: u64,
-    /// What was asked of the group: reads, writes, flushes, sizes, names, changes of disks.
+    /// Operations on the group: reads, writes, flushes, sizes, names, changes of disks.
     pub ops: u64,
     /// Disks that failed.
     pub lost_legs: u64,
@@ -110,20 +110,20 @@ pub struct Stats {
     pub not_proven: u64,
     /// Disks that came back.
     pub returned: u64,
-    /// Disks that another took the place of.
+    /// Disks that were replaced by another.
     pub replaced: u64,
-    /// Disks that were refused because they had gone another way.
+    /// Disks that were refused because they had diverged.
     pub diverged: u64,
-    /// Scrubs that were begun.
+    /// Scrubs started.
     pub scrubs: u64,
-    /// What they made right.
+    /// Blocks that they repaired.
     pub mended: u64,
-    /// What was done to the disks, by kind: see [`FAULTS`].
+    /// Faults injected into the disks, by kind: see [`FAULTS`].
     pub faults: [Count; 18],
 }
 
 impl Stats {
-    /// Adds what others did.
+    /// Adds the totals of another run.
     pub fn add(&mut self, other: Stats) {
         self.seeds += other.seeds;
         self.crashes += other.crashes;

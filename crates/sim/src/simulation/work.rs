@@ -26,7 +26,7 @@ pub async fn write_some(w: &World, open: &Open, zero: bool) {
         for (s, chunk) in (first..).zip(data.chunks_exact_mut(sector as usize)) {
             stamp(chunk, open.id, s, id);
         }
-        // Cut anywhere, as a caller may.
+        // At any byte, as a caller may.
         let mut data = Bytes::from(data);
         let cut = w.below(count.into()) as usize * sector as usize;
         let head = data.split_to(cut);
@@ -50,7 +50,7 @@ pub async fn write_some(w: &World, open: &Open, zero: bool) {
     w.say(format!("write {id} done"));
 }
 
-/// Whether the group said that it stopped.
+/// Whether the group reported that it stopped.
 fn is_stopped(error: &cellar_io::IoError) -> bool {
     error.kind == IoErrorKind::Gone { reason: cellar_diskgroup::STOPPED }
 }
@@ -136,7 +136,7 @@ pub async fn create_file(w: &World, group: &Group) -> Option<Open> {
             copies: Some(copies),
             striping: Some(if rng.one_in(5) { Striping::Fine } else { Striping::Coarse }),
             unit: Some(if rng.coin() { 4096 } else { 8192 }),
-            // Without checksums nobody can tell which of two copies rotted.
+            // Without checksums it is impossible to tell which of two copies rotted.
             checksums: Some(!rng.one_in(3) || rot::is_on(w)),
             ..FileSpec::new(FileType::Datafile)
         }
@@ -194,7 +194,7 @@ pub async fn some_work(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<
             }
         };
         steps.push(match patience {
-            // The caller goes away; what it asked for may happen or not.
+            // The caller goes away; its request may be executed or not.
             Some(micros) if what <= 16 => Box::pin(async move {
                 let limit = w.rig.env().sleep(Duration::from_micros(micros));
                 futures_util::future::select(Box::pin(step), limit).await;

@@ -1,4 +1,4 @@
-//! The machine, the model of what is on it, and what is to happen to it.
+//! The simulated machine, the model of its contents, and the planned faults.
 
 use super::*;
 
@@ -6,14 +6,14 @@ use super::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     Vanish,
-    /// And what it did not flush is lost.
+    /// And its unflushed data is lost.
     Power,
     FailWrites,
     Hang,
 }
 
 impl Loss {
-    /// Which kind of fault that is.
+    /// The kind of fault that this is.
     pub fn kind(self) -> Fault {
         match self {
             Loss::Vanish | Loss::Power => Fault::Vanish,
@@ -24,57 +24,57 @@ impl Loss {
 }
 
 pub struct World {
-    /// What becomes of the disks.
+    /// The changes of disks.
     pub mode: Mode,
     pub rig: Rig,
-    /// How much is done between crashes.
+    /// The load between crashes.
     pub load: Load,
     pub shape: Shape,
     pub rng: RefCell<Rng>,
-    /// Counts issues and completions.
+    /// The counter of issues and completions.
     pub clock: Cell<u32>,
     pub files: RefCell<BTreeMap<u32, FileModel>>,
     pub names: RefCell<Names>,
-    /// Names as they will be if the change under way happens.
+    /// Names as they will be if the change in progress takes effect.
     pub names_next: RefCell<Option<Names>>,
     pub next_file: Cell<u32>,
     pub created: Cell<bool>,
-    /// The process ended and the power did not: what is read is not durable for that.
+    /// The process ended but the power did not: data that is read is not necessarily durable.
     pub soft: Cell<bool>,
-    /// Dismounted in order, and not touched since.
+    /// Dismounted cleanly, and unchanged since.
     pub clean: Cell<bool>,
-    /// Being dismounted: what runs beside it may be refused.
+    /// Being dismounted: concurrent work may be refused.
     pub leaving: Cell<bool>,
     /// The leg to be lost, and how.
     pub plan: Cell<Option<(usize, Loss)>>,
-    /// What is wrong where every kind of fault is.
+    /// The current fault, in a mode with every kind of fault.
     pub bad: Option<Bad>,
-    /// What was made wrong on disks, and not looked at since.
+    /// Damage injected on disks, and not checked since.
     pub hurts: RefCell<Vec<Hurt>>,
     /// Whether disks come and go.
     pub moves: Option<Moves>,
     pub lost: Cell<bool>,
-    /// One was lost in this life: what had its only copy there may have been refused since.
+    /// A disk was lost in this mount: access to data with its only copy there may have been refused since.
     pub lost_in_life: Cell<bool>,
-    /// Disks are just being made to leave or return.
+    /// Disks are currently being made to leave or return.
     pub changing: Cell<bool>,
     /// The next return is by FORCE.
     pub forced: Cell<bool>,
-    /// A return by FORCE was begun, and may have been cut off.
+    /// A return by FORCE was begun, and may have been interrupted.
     pub force_tried: Cell<bool>,
-    /// An acknowledged change tells that the group went on without the leg.
+    /// An acknowledged change shows that the group continued without the leg.
     pub departed: Cell<bool>,
-    /// The disk that rots, whether anything there is wrong now, and whether anything ever was.
+    /// The disk that rots, whether it has any damage now, and whether it ever had.
     pub rotting: Cell<usize>,
     pub rotten: Cell<bool>,
     pub rotted: Cell<bool>,
-    /// A crash may come in this life.
+    /// A crash may come in this mount.
     pub crashing: Cell<bool>,
     pub stats: Cell<Stats>,
     pub history: RefCell<Vec<String>>,
 }
 
-/// What the group is to be, and the leg that is to be lost.
+/// The shape of the group, and the leg to be lost.
 fn draw_shape(rng: &mut Rng, mode: Mode, load: Load) -> (Shape, Option<(usize, Loss)>) {
     let rots = mode == Mode::Rot || mode.is_hostile();
     let redundancy = match rng.below(5) {
@@ -91,7 +91,7 @@ fn draw_shape(rng: &mut Rng, mode: Mode, load: Load) -> (Shape, Option<(usize, L
         Redundancy::Normal => 2,
         Redundancy::High => 3,
     };
-    // Of three the others tell what was last, whichever is bad.
+    // Of three disks the others know the newest state, whichever is bad.
     let fewest = if mode.is_hostile() { 3 } else { 2 };
     let most = if mode == Mode::Orders { orders::DISKS } else { 6 };
     let disks = rng.within(least.max(fewest)..=most) as usize;
@@ -163,7 +163,7 @@ impl World {
         self.rng.borrow_mut().below(n)
     }
 
-    /// How rarely something is done that takes as long as many operations, where it was to be done
+    /// The interval of something that takes as long as many operations, if it was meant to happen
     /// once in `n` rounds.
     pub fn rarely(&self, n: u64) -> u64 {
         match self.load {
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// How rarely something is done that reads all there is, where it was to be done once in `n` rounds.
+    /// The interval of something that reads everything, if it was meant to happen once in `n` rounds.
     pub fn hardly_ever(&self, n: u64) -> u64 {
         match self.load {
             Load::Usual => n,
@@ -185,12 +185,12 @@ impl World {
         self.clock.get()
     }
 
-    /// Something is asked of the group: that is one operation.
+    /// Counts one operation on the group.
     pub fn asked(&self) {
         self.count(|s| s.ops += 1);
     }
 
-    /// A fault was done `times` times.
+    /// Counts `times` faults.
     pub fn inject(&self, fault: Fault, times: u64) {
         self.count(|s| s.of(fault).injected += times);
     }
@@ -216,13 +216,13 @@ impl World {
         lost && self.with(id, |f| f.copies == 1)
     }
 
-    /// Whether what is read of a file is so for good: it was read from what is durable.
+    /// Whether data read from a file is final: it was read from durable data.
     pub fn is_settled(&self, id: u32) -> bool {
         let may_return = returns::are_on(self) && self.may_be_gone(id);
         !self.soft.get() && !may_return
     }
 
-    /// The planned leg is lost now, unless it is already.
+    /// The planned leg is lost now, unless it already is.
     pub fn lose_leg(&self) {
         let Some((disk, how)) = self.plan.get() else { return };
         if self.lost.replace(true) {
@@ -244,20 +244,20 @@ impl World {
         }
     }
 
-    /// What the disks did in another order than they were asked, and for nobody.
+    /// Counts requests completed out of order, or with the caller gone.
     pub fn count_disorder(&self, right: bool) {
         for disk in &self.rig.disks {
             self.inject(Fault::Reorder, disk.disorder().iter().sum());
             self.inject(Fault::Torn, disk.torn_sectors());
             self.inject(Fault::MisdirectedRead, disk.wrong_answers());
             if right {
-                // Nothing that was read was wrong, so each of them was told.
+                // Nothing that was read was wrong, so each of them was detected.
                 self.count(|s| s.of(Fault::MisdirectedRead).detected += disk.wrong_answers());
             }
         }
     }
 
-    /// After a crash: what was under way ended, one way or the other.
+    /// After a crash: everything in progress ended, one way or the other.
     pub fn crashed(&self) {
         self.count(|s| s.crashes += 1);
         self.inject(Fault::Crash, 1);
@@ -266,7 +266,7 @@ impl World {
         self.ended();
     }
 
-    /// The process ended: what was under way ended, one way or the other.
+    /// The process ended: everything in progress ended, one way or the other.
     pub fn ended(&self) {
         self.clean.set(false);
         let now = self.tick();
@@ -280,6 +280,6 @@ impl World {
 pub struct Open {
     pub id: u32,
     pub file: File,
-    /// A size change is under way: no other change of it now.
+    /// A size change is in progress: no other one now.
     pub busy: Cell<bool>,
 }

@@ -104,7 +104,7 @@ async fn open(
     Ok(Recovery::start(opening).await?.open().await?.0)
 }
 
-/// Commits for some time; how long each took, in nanoseconds.
+/// Commits for some time; returns the latencies, in nanoseconds.
 fn commits(
     runtime: &Runtime,
     log: &Log,

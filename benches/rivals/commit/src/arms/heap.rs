@@ -1,4 +1,4 @@
-//! Cellar's store of rows: each commit is a transaction that finds a row by its key, locks it, gives it other
+//! Cellar's row store: each commit is a transaction that finds a row by its key, locks it, changes its
 //! bytes and is durable. Committers are tasks on a few threads, readers are threads, as with the rivals.
 
 use std::collections::BTreeMap;
@@ -30,19 +30,19 @@ use crate::reads::{Keys, Reads};
 const TABLE: u32 = 1;
 const INDEX: u32 = 2;
 const STORE_BYTES: u64 = 256 << 20;
-/// Bytes of a disk that its group needs beside files.
+/// Bytes of a disk that its group needs besides files.
 const SPARE: u64 = 256 << 20;
-/// Rows beside those of the committers, where no number is asked for.
+/// Rows besides those of the committers, if no number is given.
 const ROWS: u64 = 200;
 
-/// An open store, and what it runs on.
+/// An open store, and its runtime.
 struct Heap {
     runtime: Runtime,
     store: Store,
     engine: String,
 }
 
-/// Where a store is.
+/// The location of a store.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     /// Plain files, one of each.
@@ -96,7 +96,7 @@ fn open(load: &Load, place: Place) -> Result<Heap, Error> {
         Place::Mirror => {
             let disk = |number| {
                 let name = format!("cellar-disk-{number}");
-                // One of a run before belongs to a group.
+                // A file of an earlier run belongs to a group.
                 let _ = std::fs::remove_file(load.dir.join(&name));
                 open(name, bytes + SPARE)
             };
@@ -110,7 +110,7 @@ fn open(load: &Load, place: Place) -> Result<Heap, Error> {
     Ok(Heap { runtime, store, engine })
 }
 
-/// A file with two copies and checksums, in a disk group of its own.
+/// A file with two copies and checksums, in a separate disk group.
 async fn mirror(
     runtime: &Runtime,
     disks: Vec<Arc<dyn Device>>,
@@ -273,7 +273,7 @@ async fn update(store: &Store, session: &Session, number: u64, row: Bytes) -> Re
     Ok(())
 }
 
-/// Commits for some time; how long each took, in nanoseconds.
+/// Commits for some time; returns the latencies, in nanoseconds.
 fn commits(
     runtime: &Runtime,
     store: &Store,

@@ -1,5 +1,5 @@
-//! LMDB. One transaction writes at a time; as it is without flags a commit writes the pages, `fdatasync`, then
-//! the page that has them valid, by `O_DSYNC`. It has no group commit.
+//! LMDB. One transaction writes at a time; without flags a commit writes the pages, `fdatasync`, then
+//! the page that makes them valid, by `O_DSYNC`. It has no group commit.
 
 use lmdb::{Database, DatabaseFlags, Environment, Transaction, WriteFlags};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub struct Lmdb {
 impl Lmdb {
     pub fn new(load: &Load) -> Result<Lmdb, Error> {
         let dir = fresh(load, "lmdb")?;
-        // Room for twice the pages: a row of 1 KB has at least a quarter of one.
+        // Space for twice the pages: a row of 1 KB takes at least a quarter of one.
         let map = load.room() * 4;
         let environment = Environment::new().set_map_size(map).open(&dir)?;
         let log = environment.create_db(None, DatabaseFlags::empty())?;

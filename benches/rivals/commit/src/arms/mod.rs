@@ -15,7 +15,7 @@ use crate::group::{Alone, Grouped, Together};
 use crate::load::{Load, run as measure};
 use crate::reads::{Reads, run as measure_reads};
 
-/// What `list` shows.
+/// The output of `list`.
 pub const NAMES: &[&str] = &[
     "cellar",
     "heap",
@@ -35,7 +35,7 @@ pub const NAMES: &[&str] = &[
     "lmdb-grouped",
 ];
 
-/// What `list-reads` shows: those that are found by key.
+/// The output of `list-reads`: stores that find rows by key.
 pub const READS: &[&str] = &[
     "heap",
     #[cfg(feature = "rocksdb")]
@@ -46,7 +46,7 @@ pub const READS: &[&str] = &[
     "lmdb",
 ];
 
-/// Runs one and gives the line to print.
+/// Runs one and returns the line to print.
 pub fn run(arm: &str, load: &Load) -> Result<String, Error> {
     std::fs::create_dir_all(&load.dir)?;
     if load.readers > 0 {
@@ -93,7 +93,7 @@ fn read_from(arm: &str, store: &(impl Reads + Together), load: &Load) -> Result<
     measure_reads(arm, store, load, store.about())
 }
 
-/// A directory of its own with nothing in it.
+/// A separate, empty directory.
 fn fresh(load: &Load, name: &str) -> Result<std::path::PathBuf, Error> {
     let dir = load.dir.join(name);
     match std::fs::remove_dir_all(&dir) {
@@ -104,7 +104,7 @@ fn fresh(load: &Load, name: &str) -> Result<std::path::PathBuf, Error> {
     Ok(dir)
 }
 
-/// A file of that size that was written once: a write into a hole measures the file system.
+/// A file of this size, written once: a write into a hole measures the file system.
 fn written(path: &std::path::Path, size: u64) -> Result<(), Error> {
     if path.metadata().is_ok_and(|found| found.len() == size) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! `pwrite` to a file that was written before, open with `O_DIRECT` and `O_DSYNC`: a block for each
-//! record, each committer in a part of its own.
+//! `pwrite` to a preallocated file, opened with `O_DIRECT` and `O_DSYNC`: one block for each
+//! record, each committer in a separate part.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -13,14 +13,14 @@ use crate::load::{Load, Store};
 
 const FILE_BYTES: u64 = 256 << 20;
 
-/// A block at an address that direct writes take.
+/// A block with the alignment for direct writes.
 #[repr(align(4096))]
 struct Aligned([u8; 65536]);
 
 pub struct Raw {
     file: File,
     blocks: Vec<AtomicU64>,
-    /// What one record takes.
+    /// The size of one record.
     bytes: u64,
     block: u32,
 }
@@ -42,7 +42,7 @@ impl Raw {
 
 impl Store for Raw {
     fn commit(&self, committer: usize, _: u64, record: &[u8]) -> Result<(), Error> {
-        // No other thread has the committer.
+        // Only this thread uses the committer.
         let number = self.blocks[committer].fetch_add(1, Ordering::Relaxed);
         let part = FILE_BYTES / self.blocks.len() as u64 / self.bytes;
         let at = (committer as u64 * part + number % part) * self.bytes;

@@ -29,7 +29,7 @@ impl RocksDb {
         options.set_wal_recovery_mode(DBRecoveryMode::SkipAnyCorruptedRecord);
         options.set_enable_pipelined_write(pipelined);
         options.set_stats_dump_period_sec(0);
-        // Records are of bytes that no compression makes less.
+        // Records are incompressible.
         options.set_compression_type(DBCompressionType::None);
         let mut tables = BlockBasedOptions::default();
         tables.set_block_cache(&Cache::new_lru_cache(load.cache())?);
@@ -91,7 +91,7 @@ impl Reads for RocksDb {
     }
 }
 
-/// Of the library that is loaded, as its file is called.
+/// The version of the loaded library, from its file name.
 fn version() -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let file = maps.lines().find_map(|line| line.split("librocksdb.so.").nth(1));

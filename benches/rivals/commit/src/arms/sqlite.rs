@@ -1,5 +1,5 @@
-//! SQLite, write-ahead log. It has no group commit: one connection, which committers take in turn.
-//! Exclusive locking spares it the locks between processes. Readers have a connection each.
+//! SQLite, write-ahead log. It has no group commit: one connection, which committers use in turn.
+//! Exclusive locking saves the locks between processes. Each reader has its own connection.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -41,7 +41,7 @@ impl Sqlite {
             insert.execute((key as i64, row(key, load.bytes)))?;
         }
         filling.commit()?;
-        // The log keeps its size: a commit does not make it longer.
+        // The log keeps its size: a commit does not extend it.
         connection.query_row("pragma wal_checkpoint(restart)", [], |_| Ok(()))?;
         Ok(Sqlite { connection: Mutex::new(connection), path, cache })
     }
