@@ -42,7 +42,7 @@ mod enums;
 mod fast;
 mod files;
 mod grammar;
-mod grouped_build_side;
+mod grouped_probe_side;
 mod guarded;
 mod in_subquery;
 mod instants;

@@ -60,6 +60,11 @@ pub struct Partial {
 }
 
 impl Partial {
+    /// Whether both compute the same columns.
+    pub fn is_same(&self, other: &Partial) -> bool {
+        self.aggregate == other.aggregate && self.parts == other.parts
+    }
+
     /// The calls, as they are written in a query.
     pub fn call_words(&self) -> &[String] {
         &self.calls
@@ -197,9 +202,7 @@ impl CellScanExec {
     pub fn is_same(&self, other: &CellScanExec) -> bool {
         let segments = (self.table.segments(), other.table.segments());
         let partial = match (&self.partial, &other.partial) {
-            (Some(one), Some(other)) => {
-                one.aggregate == other.aggregate && one.parts == other.parts
-            }
+            (Some(one), Some(other)) => one.is_same(other),
             (None, None) => self.projection == other.projection,
             _ => false,
         };

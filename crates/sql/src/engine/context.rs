@@ -40,7 +40,7 @@ use crate::enums::{EnumCall, EnumRule};
 use crate::files::csv_format::CsvFormats;
 use crate::files::json_format::JsonFormats;
 use crate::files::parquet_format::ParquetFormats;
-use crate::grouped_build_side::ProbeGroups;
+use crate::grouped_probe_side::ProbeGroups;
 use crate::guarded::Guarded;
 use crate::host::Host;
 use crate::in_subquery::ThreeValuedIn;

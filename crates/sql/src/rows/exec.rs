@@ -39,7 +39,7 @@ use super::scope::Scope;
 use super::size::{rows_until, statistics};
 use super::table::RowColumns;
 use crate::columnar::exec::Partial;
-use crate::columnar::keys::JoinKeys;
+use crate::columnar::keys::{JoinKeys, columns_of};
 use crate::error::Error;
 use crate::walk::Walk;
 use crate::words::{of_schema, words};
@@ -163,9 +163,7 @@ impl HeapScanExec {
     /// Whether both give the same groups, or all rows of the same columns: the scans of a plan see one snapshot.
     pub fn is_same(&self, other: &HeapScanExec) -> bool {
         let result = match (&self.partial, &other.partial) {
-            (Some(one), Some(other)) => {
-                one.aggregate == other.aggregate && one.parts == other.parts
-            }
+            (Some(one), Some(other)) => one.is_same(other),
             (None, None) => self.projection == other.projection,
             _ => false,
         };
@@ -305,11 +303,8 @@ impl HeapScanExec {
         }
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let mut indexes = self.dynamic.iter().filter_map(|expr| {
-            let keys = keys.get(&expr.expression_id()?)?;
-            let own = expr.children().into_iter().zip(keys.iter());
-            let mut known =
-                own.filter_map(|(key, known)| key_column(key).filter(|_| known.is_some()));
-            known.find_map(|column| Probes::index_of(&self.columns, column))
+            let known = columns_of(expr, keys.get(&expr.expression_id()?));
+            known.iter().find_map(|(column, _)| Probes::index_of(&self.columns, *column))
         });
         indexes.next().map(|index| &*self.columns.rows.indexes[index].name)
     }
@@ -533,10 +528,6 @@ impl ExecutionPlan for HeapScanExec {
         Ok(FilterPushdownPropagation::with_parent_pushdown_result(answers)
             .with_updated_node(Arc::new(plan)))
     }
-}
-
-fn key_column(key: &Arc<dyn PhysicalExpr>) -> Option<usize> {
-    key.downcast_ref::<Column>().map(Column::index)
 }
 
 fn external(error: Error) -> DataFusionError {
