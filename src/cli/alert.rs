@@ -92,7 +92,7 @@ pub async fn watch(args: &Args, command: &str, place: &Place) -> Result<(), Faul
                 true => told.remove(&group),
                 false => told.insert(group, key(&status)),
             };
-            // At once: if stopped now, the report was already made.
+            // At once: if stopped now, the report is not repeated.
             kept = write(&dir, &told);
         }
         if args.once {
@@ -214,7 +214,7 @@ fn is_taken(status: &Value) -> bool {
     status["error_numbers"].as_array().is_some_and(|numbers| numbers.contains(&TAKEN.into()))
 }
 
-/// Runs the command; returns how it ended, if not well.
+/// Runs the command; the error says how it failed.
 async fn alert(
     dir: &Path,
     command: &str,
@@ -285,7 +285,7 @@ fn read(dir: &Path) -> Result<KnownStates, Fault> {
     }
 }
 
-/// Wholly or not at all.
+/// Writes atomically.
 fn write(dir: &Path, told: &KnownStates) -> Result<(), Fault> {
     let (path, new) = (path_of(dir), dir.join(format!("{FILE_NAME}.new")));
     let text = serde_json::to_string(told).unwrap_or_default();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cellar_diskgroup::DiskInfo;
 use cellar_instance::database::Database as InstanceDatabase;
-use cellar_instance::directory::{Directory, Entered, Handler, PATIENCE, Responder, Shortcoming};
+use cellar_instance::directory::{Directory, Entered, Handler, Responder, Shortcoming, TIMEOUT};
 use cellar_instance::session::Session;
 use cellar_instance::wire::{Frame, Request};
 use cellar_instance::{Instance, health};
@@ -159,8 +159,8 @@ pub struct Opening {
     pub mode: OpenMode,
     /// The group that the first statement mounts by force.
     pub force: Option<String>,
-    /// Other processes wait until it is done, and are not served: a brief read-only command must not make a
-    /// command that arrives meanwhile work on a read-only database.
+    /// Other processes wait until it is done, and are not served: a command that arrives during a brief
+    /// read-only one must not get a read-only database.
     pub alone: bool,
 }
 
@@ -170,7 +170,7 @@ pub struct Opening {
 /// A numbered error with the next step.
 pub async fn reach(dir: &Path, place: &Place, opening: Opening) -> Result<Reached, Fault> {
     let directory = Directory::open(dir)?;
-    let lock = match directory.enter(&place.env, PATIENCE).await? {
+    let lock = match directory.enter(&place.env, TIMEOUT).await? {
         Entered::Client(client) => return Ok(Reached::There(client)),
         Entered::Holder(lock) => lock,
     };
@@ -285,7 +285,7 @@ fn remarks(database: &InstanceDatabase) {
     }
 }
 
-/// Reports what the opening of the redo log did without, or lost.
+/// Reports media that the redo log opened without, or that lost redo.
 fn redo_left_out(database: &InstanceDatabase) {
     let Some(log) = database.instance().redo().log() else { return };
     let report = log.report();
@@ -329,7 +329,7 @@ fn left_out(group: &cellar_diskgroup::Group, no_disks: &[NoDisk], dir: &Path) {
         gone.join(", "),
         shell::path(dir)
     ));
-    // One of these may be what is missing.
+    // One of these may be a missing disk.
     for at in no_disks.iter().filter(|_| absent) {
         let why = at.why.clone().map_next_step(|next| next.in_directory(dir));
         output::notice(&format!("Notice: {why}"));

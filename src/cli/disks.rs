@@ -28,7 +28,7 @@ pub struct Args {
     /// Show who uses each disk below it.
     #[arg(long)]
     pub tree: bool,
-    /// Give up what disks hold of a disk group that nobody needs any more.
+    /// Release disks from a disk group that is no longer needed.
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "tree")]
     pub release: Vec<PathBuf>,
     /// With --release: the group that the disks are of; nothing is written without it.

@@ -19,7 +19,7 @@ pub enum Fault {
     Failed(Message),
     /// The database refused it: exit 1.
     Refused(Box<Error>),
-    /// It worked, but the result is not well: exit 1 without another word.
+    /// It worked, but found a problem: exit 1 without another message.
     NotWell,
     /// The reader of our output went away: that is allowed, exit 0.
     Closed,

@@ -223,7 +223,7 @@ pub async fn make(args: &Args, place: &Place) -> Result<Held, Fault> {
             made = make_in(args, (disks, failgroups), erase, directory, place) => made,
             _ = tokio::signal::ctrl_c() => Err(Fault::failed("CELLAR-01013: stopped by the user")),
         },
-        // Another process was first: it is theirs.
+        // Another process was first and owns it.
         Err(error) if error.has(70102) => return Err(error.into()),
         Err(error) => Err(error.into()),
     };
@@ -550,7 +550,7 @@ fn check_room(args: &Args, disks: &[InitDisk]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What to ask for where disks have room for so many bytes each.
+/// What to request if disks have only this much space each.
 fn smaller(args: &Args, room: u64) -> String {
     let megabytes = room >> 20;
     match room >= disk_size_min(args.au_size) {

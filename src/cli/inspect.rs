@@ -19,7 +19,7 @@ use super::path::look;
 const LABEL: usize = 4096;
 /// The magic numbers of redo log files.
 const REDO_MAGICS: [&str; 4] = ["CLRH", "CLRC", "CLRA", "CLRREDOC"];
-/// A larger file is none that fits into memory.
+/// Larger files do not fit into memory.
 const REDO_MAX: u64 = 4 << 30;
 /// The magic number of each copy of the header of a row store.
 const STORE_MAGIC: &[u8; 4] = b"CLHS";

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use cellar_io::real::Runtime;
-use cellar_lab::kept::{Kept, write_whole};
+use cellar_lab::run_store::{RunStore, write_whole};
 use cellar_lab::{LabError, Run, experiments};
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Experiments with their question, then the runs that were kept
+    /// Experiments with their questions, then the kept runs
     #[command(after_help = "Examples:
   cellar lab list
   cellar lab list --format json | jq '.runs[-1]'")]
@@ -40,9 +40,9 @@ enum Command {
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
-    /// Measures, tells what was found, and keeps it
+    /// Measures, reports the finding, and keeps it
     Run(run::Args),
-    /// A run that was kept, as it was told
+    /// A kept run, as it was reported
     #[command(after_help = "Examples:
   cellar lab show 3
   cellar lab show 3 --method
@@ -105,12 +105,12 @@ pub fn run(args: Args, runtime: &Runtime) -> Result<(), Fault> {
 }
 
 /// The directory of kept runs.
-fn kept() -> Result<Kept, Fault> {
+fn kept() -> Result<RunStore, Fault> {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     // The base directory specification says to ignore relative paths.
     let state = set("XDG_STATE_HOME").filter(|p| p.is_absolute());
     match state.or_else(|| Some(set("HOME")?.join(".local/state"))) {
-        Some(state) => Ok(Kept::at(state.join("cellar/lab"))),
+        Some(state) => Ok(RunStore::at(state.join("cellar/lab"))),
         None => Err(Fault::failed(
             "CELLAR-70301: runs are kept below the home directory, and neither HOME nor \
              XDG_STATE_HOME is set\nNext: name a place: export XDG_STATE_HOME=/var/tmp/state; a run \

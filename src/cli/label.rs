@@ -8,7 +8,7 @@ use cellar_diskgroup::on_disk::Damage;
 use cellar_diskgroup::on_disk::layout::{BLOCK, DISK_BYTES_MIN};
 use cellar_diskgroup::{Label, LabelScan, LabelStatus, label_offsets};
 
-/// The contents of the place of a label.
+/// The contents of a disk's label area.
 #[derive(Clone, Debug)]
 pub enum Owner {
     /// A member of a group.
@@ -19,7 +19,7 @@ pub enum Owner {
     Unknown(String),
 }
 
-/// The owner of the disk of this many bytes; `None` if it has no label, or cannot be read.
+/// The owner of a disk of `size` bytes; `None` if it has no label, or cannot be read.
 pub fn owner(path: &Path, size: u64) -> Option<Owner> {
     if size < DISK_BYTES_MIN {
         return None;

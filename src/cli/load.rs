@@ -1,4 +1,4 @@
-//! `cellar load`: files and generated data into tables, wholly or not at all.
+//! `cellar load`: loads files and generated data into tables, atomically.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -71,10 +71,10 @@ pub struct Args {
     /// The encoding of a CSV file, such as latin1 or utf-16; UTF-8 if left out.
     #[arg(long, value_name = "NAME", value_parser = encoding, conflicts_with = "tpch")]
     pub encoding: Option<String>,
-    /// Set rows of a CSV file that cannot be taken aside in this file, and load the others.
+    /// Write rejected rows of a CSV file to this file, and load the others.
     #[arg(long, value_name = "FILE", conflicts_with = "tpch")]
     pub reject: Option<PathBuf>,
-    /// Add the rows to a table that is there.
+    /// Add the rows to an existing table.
     #[arg(long, conflicts_with_all = ["tpch", "parquet"])]
     pub append: bool,
     /// Keep the rows as Parquet files in the group, read in place, instead of a columnar table.
@@ -215,8 +215,8 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
     )))
 }
 
-/// The load is committed even if its report fails: a user who takes a failure of the
-/// report for one of the load would load the data twice.
+/// The load is committed even if its report fails: a user who mistook that for a failed
+/// load would load the data twice.
 fn told_of(report: Result<(), Fault>) -> Result<(), Fault> {
     let Err(Fault::Failed(why)) = report else { return report };
     output::notice(&format!("Notice: all is loaded; only the report of it was not written: {why}"));
@@ -429,7 +429,7 @@ fn statement(sql: &str) -> String {
 }
 
 /// Refuses to overwrite a file: it may be all that is left of a dropped table, or belong
-/// to one of another name.
+/// to another table.
 async fn check_no_file(
     store: &Arc<dyn ObjectStore>,
     group: &str,

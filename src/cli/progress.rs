@@ -8,7 +8,7 @@ use cellar_io::{EnvExt, SharedEnv};
 use futures_util::future::{Either, select};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// The interval between looks at the progress.
+/// The interval at which progress is polled.
 pub const LOOK: Duration = Duration::from_millis(100);
 
 /// Shared by the threads that do the work.

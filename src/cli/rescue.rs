@@ -24,9 +24,9 @@ use super::output::{self, Format};
 use super::path::look;
 use super::progress::Progress;
 
-/// What is read at once.
+/// Bytes per read.
 const STEP: u64 = 1 << 20;
-/// Blocks of zeros are left out of the files that are made.
+/// Blocks of zeros become holes in extracted files.
 const BLOCK: usize = 4096;
 
 /// Arguments of `rescue`.
@@ -45,14 +45,13 @@ pub struct Args {
     /// The disks, or patterns of them.
     #[arg(long, value_name = "PATH,..", value_delimiter = ',', required = true)]
     pub disks: Vec<String>,
-    /// Tell which files there are; done if nothing else is said.
+    /// List the files; this is the default.
     #[arg(long, conflicts_with = "extract")]
     pub list: bool,
-    /// Write all files into this directory, which is made.
+    /// Write all files into this new directory.
     #[arg(long, value_name = "DIR")]
     pub extract: Option<PathBuf>,
-    /// Where nothing else is left, take copies that missed what was written since
-    /// their disk left.
+    /// As a last resort, use copies that missed writes since their disk left.
     #[arg(long)]
     pub stale: bool,
     /// Only of this group.
@@ -63,7 +62,7 @@ pub struct Args {
     pub format: Format,
 }
 
-/// A file, as it is told.
+/// A file in the report.
 #[derive(Serialize)]
 struct FileReport {
     path: String,
@@ -118,7 +117,7 @@ struct Report {
 }
 
 impl Report {
-    /// Whether everything is there in its last state.
+    /// Whether all data is there and current.
     fn is_well(&self) -> bool {
         let well = |f: &FileReport| {
             f.lost_bytes + f.doubtful_bytes + f.stale_bytes == 0 && f.error.is_none()

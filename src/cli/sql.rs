@@ -43,10 +43,10 @@ pub struct Args {
     /// How results are written: table, csv or json (an array on one line for each result).
     #[arg(long, value_parser = format, default_value = "table")]
     pub format: Format,
-    /// Tell after each statement how long it took, on stderr.
+    /// Report how long each statement took, on stderr.
     #[arg(long)]
     pub time: bool,
-    /// What the file says, read once: a pipe says it only once.
+    /// The file's contents: a pipe can be read only once.
     #[arg(skip)]
     text: OnceLock<std::io::Result<String>>,
 }
@@ -186,7 +186,7 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
     let ran = ran.await;
     match (engine.end_session().await, output::is_remote()) {
         (false, _) => ran,
-        // The sender of the next statement would take it for part of the transaction.
+        // The sender would take its next statement for part of the transaction.
         (true, true) => ran.and(Err(Fault::failed(
             "CELLAR-03001: a transaction by way of the process that has the database open is not in \
              this version of Cellar; it is rolled back",
@@ -236,7 +236,7 @@ impl Stdin {
                 whole.push((piece.sql.to_owned(), self.lines + piece.line));
                 self.take(end + 1);
                 if is_copy {
-                    // Its line ends before the rows begin.
+                    // The rows begin on the next line.
                     let end = self.text.find('\n').map_or(self.text.len(), |at| at + 1);
                     self.take(end);
                     self.is_looked_through = false;

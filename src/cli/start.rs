@@ -30,13 +30,13 @@ pub struct Args {
     /// The database; $CELLAR_DIR if it is left out.
     pub dir: Option<PathBuf>,
     /// Where to listen: an address of this machine and a port; may be given
-    /// more than once. From other machines it is reached by TLS alone.
+    /// more than once. Other machines connect over TLS only.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5432")]
     pub listen: Vec<SocketAddr>,
-    /// Sessions at most.
+    /// Maximum sessions.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub sessions: usize,
-    /// Seconds that transactions have to end, once the server is to end.
+    /// Seconds that transactions have to end when the server stops.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub patience: u64,
 }
@@ -91,7 +91,7 @@ pub async fn run(args: &Args, database: &Database, place: &Place) -> Result<(), 
     Ok(())
 }
 
-/// Makes it reload its files; an error in one is reported, and nothing changes.
+/// Reloads the server's files; an error is reported, and nothing changes.
 fn reload(server: &Server) {
     match server.reload() {
         Ok(()) => output::notice("Read again: the hba rules and the files of TLS."),

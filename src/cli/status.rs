@@ -34,11 +34,11 @@ pub struct Args {
     /// Stay, and run this command at every change of state.
     #[arg(long, value_name = "CMD")]
     pub alert: Option<String>,
-    /// How often --alert looks.
+    /// How often --alert polls.
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "alert",
         value_parser = super::alert::every)]
     pub every: Duration,
-    /// With --alert: look once, and end as status does.
+    /// With --alert: poll once, and exit as status does.
     #[arg(long, requires = "alert")]
     pub once: bool,
 }

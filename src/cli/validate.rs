@@ -189,7 +189,7 @@ fn keep(report: &Report, dir: &Path, all: bool, now: u64) {
     }
 }
 
-/// What to do about what is bad.
+/// What to do about the damage.
 fn next(report: &Report, dir: &Path) -> String {
     if !report.is_bad() {
         return String::new();

@@ -48,7 +48,7 @@ pub fn hears_hangup(command: &Command) -> Command {
 }
 
 /// Longer than any command of a test takes, also on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Runs it to its end. One that does not come to it fails the test, where it would hang all tests.
 pub fn cellar(dir: &Path, words: &[&str]) -> Output {
@@ -57,7 +57,7 @@ pub fn cellar(dir: &Path, words: &[&str]) -> Output {
     let pid = child.id().to_string();
     let (ended, waits) = mpsc::channel::<()>();
     let killer = std::thread::spawn(move || {
-        let is_over = waits.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout);
+        let is_over = waits.recv_timeout(TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout);
         if is_over {
             Command::new("kill").args(["-KILL", &pid]).status().unwrap();
         }

@@ -56,7 +56,7 @@ impl State {
 }
 
 /// The predicates of the live filters, as of some generation.
-pub(crate) struct Asked {
+pub(crate) struct CurrentPredicates {
     generations: Vec<u64>,
     pub conjuncts: Arc<Vec<Predicate>>,
 }
@@ -89,7 +89,7 @@ pub(crate) struct Queue {
     /// Group state that the workers share.
     pub groups: Shared,
     /// Row groups tested by the filters, and those in which no row passed.
-    asked: AtomicU64,
+    current_predicates: AtomicU64,
     emptied: AtomicU64,
 }
 
@@ -165,7 +165,7 @@ impl Queue {
             all_columns,
             answered: Mutex::new(answered),
             groups: Shared::default(),
-            asked: AtomicU64::new(0),
+            current_predicates: AtomicU64::new(0),
             emptied: AtomicU64::new(0),
         }
     }
@@ -221,7 +221,7 @@ impl Queue {
     }
 
     /// The predicates that rows must pass, as currently known.
-    pub fn asked(&self, known: &mut Option<Asked>) -> Arc<Vec<Predicate>> {
+    pub fn current_predicates(&self, known: &mut Option<CurrentPredicates>) -> Arc<Vec<Predicate>> {
         let generations = || self.request.live.iter().map(|live| live.generation()).collect();
         if let Some(known) = known
             && known.generations.iter().zip(&self.request.live).all(|(g, l)| *g == l.generation())
@@ -235,13 +235,13 @@ impl Queue {
             self.request.live.iter().flat_map(|live: &Arc<dyn DynamicFilter>| live.predicates()),
         );
         let conjuncts = Arc::new(conjuncts);
-        *known = Some(Asked { generations, conjuncts: Arc::clone(&conjuncts) });
+        *known = Some(CurrentPredicates { generations, conjuncts: Arc::clone(&conjuncts) });
         conjuncts
     }
 
     /// Tells how many rows of a row group passed.
     pub fn found(&self, rows: usize) {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.current_predicates.fetch_add(1, Ordering::Relaxed);
         self.emptied.fetch_add(u64::from(rows == 0), Ordering::Relaxed);
         ScanStats::count(&self.stats.passed_rows, rows as u64);
     }
@@ -252,13 +252,13 @@ impl Queue {
         if self.filter_columns.is_empty() || self.filter_columns.len() == self.all_columns.len() {
             return false;
         }
-        let (asked, emptied) =
-            (self.asked.load(Ordering::Relaxed), self.emptied.load(Ordering::Relaxed));
-        asked < 4 || emptied * 2 > asked
+        let (current_predicates, emptied) =
+            (self.current_predicates.load(Ordering::Relaxed), self.emptied.load(Ordering::Relaxed));
+        current_predicates < 4 || emptied * 2 > current_predicates
     }
 
     /// Reads ahead as far as it is allowed to, and says what to do next.
-    pub fn step(self: &Arc<Self>, known: &mut Option<Asked>) -> Step {
+    pub fn step(self: &Arc<Self>, known: &mut Option<CurrentPredicates>) -> Step {
         loop {
             self.fill(known);
             let mut state = self.state();
@@ -278,7 +278,7 @@ impl Queue {
         }
     }
 
-    fn fill(self: &Arc<Self>, known: &mut Option<Asked>) {
+    fn fill(self: &Arc<Self>, known: &mut Option<CurrentPredicates>) {
         loop {
             {
                 let mut state = self.state();
@@ -298,7 +298,7 @@ impl Queue {
             self.due(morsel);
             let mut verdict = Verdict::Some;
             if !self.request.live.is_empty() || self.reads_filters_first() {
-                verdict = verdict_of(&self.asked(known), self.header(morsel));
+                verdict = verdict_of(&self.current_predicates(known), self.header(morsel));
                 if verdict == Verdict::None {
                     let bytes = self.segment(morsel).bytes_of(morsel.position, &self.all_columns);
                     ScanStats::count(&self.stats.saved_bytes, bytes);

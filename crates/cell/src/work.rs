@@ -16,7 +16,7 @@ use cellar_format::{
 
 use crate::error::Error;
 use crate::groups::{Known, Part};
-use crate::queue::{Asked, Morsel, Queue, Ready, Step};
+use crate::queue::{CurrentPredicates, Morsel, Queue, Ready, Step};
 use crate::scan::{Item, Output, Residual};
 use crate::segment::Pieces;
 use crate::stats::ScanStats;
@@ -24,7 +24,7 @@ use crate::stats::ScanStats;
 /// A worker of a scan.
 pub struct Worker {
     queue: Arc<Queue>,
-    asked: Option<Asked>,
+    predicates: Option<CurrentPredicates>,
     /// The predicates applied to the last row group, and what each of them found.
     filters: Option<Arc<Vec<Predicate>>>,
     found: Vec<Found>,
@@ -83,7 +83,7 @@ impl Worker {
     pub(crate) fn new(queue: Arc<Queue>) -> Worker {
         Worker {
             queue,
-            asked: None,
+            predicates: None,
             filters: None,
             found: Vec::new(),
             filtered: 0,
@@ -102,7 +102,7 @@ impl Worker {
             return Some(self.timed(|own| own.give(given)));
         }
         while !self.done {
-            match self.queue.step(&mut self.asked) {
+            match self.queue.step(&mut self.predicates) {
                 Step::Done => self.done = true,
                 Step::Wait(listener) => {
                     let began = self.queue.env.now();
@@ -251,7 +251,7 @@ impl Worker {
     /// apply to new ones.
     fn conjuncts(&mut self) -> Arc<Vec<Predicate>> {
         let queue = Arc::clone(&self.queue);
-        let conjuncts = queue.asked(&mut self.asked);
+        let conjuncts = queue.current_predicates(&mut self.predicates);
         if !self.filters.as_ref().is_some_and(|before| Arc::ptr_eq(before, &conjuncts)) {
             self.found.truncate(queue.request.conjuncts.len());
             self.filters = Some(Arc::clone(&conjuncts));

@@ -432,20 +432,20 @@ impl Disk {
     }
 
     /// Looks at what came since the last time; whether that was anything. Reads that have waited for
-    /// longer than `patience` go to another copy, where there is one.
-    pub fn look_at_latency(&self, patience: Duration) -> bool {
+    /// longer than `request_timeout` go to another copy, where there is one.
+    pub fn look_at_latency(&self, request_timeout: Duration) -> bool {
         let now = self.env.now();
         let (mut oldest, mut leave) = (Duration::ZERO, Vec::new());
         let may_leave = |w: &&mut Waiting| w.read != ReadWait::No && w.read != ReadWait::Stays;
         for waiting in lock(&self.in_flight).places.iter_mut().flatten().filter(may_leave) {
             let waited = now.since(waiting.since);
             oldest = oldest.max(waited);
-            if waited > patience && waiting.read == ReadWait::MayLeave {
+            if waited > request_timeout && waiting.read == ReadWait::MayLeave {
                 waiting.read = ReadWait::Leaves;
                 leave.push(waiting.waker.clone());
             }
         }
-        let stalls = oldest > patience;
+        let stalls = oldest > request_timeout;
         if stalls {
             self.stalled.store(true, Ordering::Relaxed);
         }

@@ -18,8 +18,8 @@ use cellar_format::from_arrow::column_type;
 use cellar_format::group::{self, rows_to_try};
 use cellar_format::header::REGION;
 use cellar_format::{
-    Aggregate, Call, Encoded, Expr, Filter, Groups, Header, Owner, Predicate, Prepared, Refused,
-    Rows, Test, array_of,
+    Aggregate, AggregateFunction, Encoded, Expr, Filter, Groups, Header, Owner, Predicate,
+    Prepared, Refused, Rows, Test, array_of,
 };
 use tpchgen::generators::{LineItem, LineItemGenerator};
 
@@ -314,22 +314,25 @@ fn queries(load: &Load) {
         numbers(DISCOUNT, 5, 7),
         numbers(QUANTITY, i128::MIN, 2399),
     ];
-    let sum = Aggregate { keys: vec![], calls: vec![Call::Sum(revenue)] };
+    let sum = Aggregate { keys: vec![], functions: vec![AggregateFunction::Sum(revenue)] };
     ask("query 6", load, &sixth, &sum, &[QUANTITY, PRICE, DISCOUNT, SHIPDATE]);
     let after = Expr::Mul(column(PRICE), Box::new(Expr::Sub(one(), column(DISCOUNT))));
     let charge = Expr::Mul(Box::new(after.clone()), Box::new(Expr::Add(one(), column(TAX))));
-    let calls = vec![
-        Call::Sum(*column(QUANTITY)),
-        Call::Sum(*column(PRICE)),
-        Call::Sum(after),
-        Call::Sum(charge),
-        Call::Sum(*column(DISCOUNT)),
-        Call::Rows,
+    let functions = vec![
+        AggregateFunction::Sum(*column(QUANTITY)),
+        AggregateFunction::Sum(*column(PRICE)),
+        AggregateFunction::Sum(after),
+        AggregateFunction::Sum(charge),
+        AggregateFunction::Sum(*column(DISCOUNT)),
+        AggregateFunction::Rows,
     ];
-    let first = Aggregate { keys: vec![8, 9], calls };
+    let first = Aggregate { keys: vec![8, 9], functions };
     let wanted = [QUANTITY, PRICE, DISCOUNT, TAX, 8, 9, SHIPDATE];
     ask("query 1", load, &[numbers(SHIPDATE, i128::MIN, 10471)], &first, &wanted);
-    let least = Aggregate { keys: vec![], calls: vec![Call::Rows, Call::Sum(Expr::Column(0))] };
+    let least = Aggregate {
+        keys: vec![],
+        functions: vec![AggregateFunction::Rows, AggregateFunction::Sum(Expr::Column(0))],
+    };
     ask("range of orders", load, &[numbers(0, 1000, 2_000_000)], &least, &[0]);
 }
 

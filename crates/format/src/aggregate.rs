@@ -17,7 +17,7 @@ pub use prepared::Prepared;
 
 /// An aggregate function, computed for each group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum AggregateFunction {
     /// The number of its rows.
     Rows,
     /// The number of its rows with a value in a column.
@@ -38,7 +38,7 @@ pub struct Aggregate {
     /// The columns whose values make a group; none: all rows are one.
     pub keys: Vec<usize>,
     /// The functions to compute for each group.
-    pub calls: Vec<Call>,
+    pub functions: Vec<AggregateFunction>,
 }
 
 /// The state of a call for a group.
@@ -72,16 +72,16 @@ pub type Key = Box<[Option<Value>]>;
 /// The groups and their states.
 pub type Groups = HashMap<Key, Vec<State>>;
 
-impl Call {
+impl AggregateFunction {
     /// Adds the columns that it reads to `out`.
     pub fn columns(&self, out: &mut BTreeSet<usize>) {
         match self {
-            Call::Rows => {}
-            Call::Sum(expr) => expr.columns(out),
-            Call::Count(column)
-            | Call::SumFloat(column)
-            | Call::Least(column)
-            | Call::Greatest(column) => {
+            AggregateFunction::Rows => {}
+            AggregateFunction::Sum(expr) => expr.columns(out),
+            AggregateFunction::Count(column)
+            | AggregateFunction::SumFloat(column)
+            | AggregateFunction::Least(column)
+            | AggregateFunction::Greatest(column) => {
                 out.insert(*column);
             }
         }
@@ -90,11 +90,11 @@ impl Call {
     /// The state over no rows.
     pub fn nothing(&self) -> State {
         match self {
-            Call::Rows | Call::Count(_) => State::Count(0),
-            Call::Sum(_) => State::Sum { sum: 0, rows: 0 },
-            Call::SumFloat(_) => State::Float { sum: 0.0, rows: 0 },
-            Call::Least(_) => State::Least(None),
-            Call::Greatest(_) => State::Greatest(None),
+            AggregateFunction::Rows | AggregateFunction::Count(_) => State::Count(0),
+            AggregateFunction::Sum(_) => State::Sum { sum: 0, rows: 0 },
+            AggregateFunction::SumFloat(_) => State::Float { sum: 0.0, rows: 0 },
+            AggregateFunction::Least(_) => State::Least(None),
+            AggregateFunction::Greatest(_) => State::Greatest(None),
         }
     }
 
@@ -115,17 +115,19 @@ impl Call {
             }
         };
         Some(match self {
-            Call::Rows => State::Count(header.rows.into()),
-            Call::Count(column) => State::Count((header.rows - entry(column)?.nulls).into()),
-            Call::Sum(Expr::Column(column)) => {
+            AggregateFunction::Rows => State::Count(header.rows.into()),
+            AggregateFunction::Count(column) => {
+                State::Count((header.rows - entry(column)?.nulls).into())
+            }
+            AggregateFunction::Sum(Expr::Column(column)) => {
                 let entry = entry(column)?;
                 let rows = header.rows - entry.nulls;
                 let sum = if rows == 0 { Some(0) } else { entry.sum };
                 State::Sum { sum: sum.filter(|_| entry.kind == Kind::Number)?, rows: rows.into() }
             }
-            Call::Sum(_) | Call::SumFloat(_) => return None,
-            Call::Least(column) => State::Least(end(column, true)?),
-            Call::Greatest(column) => State::Greatest(end(column, false)?),
+            AggregateFunction::Sum(_) | AggregateFunction::SumFloat(_) => return None,
+            AggregateFunction::Least(column) => State::Least(end(column, true)?),
+            AggregateFunction::Greatest(column) => State::Greatest(end(column, false)?),
         })
     }
 }
@@ -156,7 +158,7 @@ impl State {
             }
             (State::Least(_), State::Least(None)) | (State::Greatest(_), State::Greatest(None)) => {
             }
-            (own, other) => panic!("{own:?} and {other:?} are of two calls"),
+            (own, other) => panic!("{own:?} and {other:?} are of two functions"),
         }
     }
 }
@@ -179,14 +181,14 @@ impl Aggregate {
     /// Adds the columns that it reads to `out`.
     pub fn columns(&self, out: &mut BTreeSet<usize>) {
         out.extend(&self.keys);
-        self.calls.iter().for_each(|call| call.columns(out));
+        self.functions.iter().for_each(|function| function.columns(out));
     }
 
     /// Whether all that is computed for it from these row groups fits 128 bits, going by what their
     /// headers say; if not, it cannot be made ready for them.
     pub fn fits<'h>(&self, headers: impl Iterator<Item = &'h Header> + Clone) -> bool {
-        self.calls.iter().all(|call| match call {
-            Call::Sum(expr) => {
+        self.functions.iter().all(|function| match function {
+            AggregateFunction::Sum(expr) => {
                 let most = |header: &Header| {
                     let (low, high) = expr.bounds(header)?;
                     low.checked_abs()?.max(high.checked_abs()?).checked_mul(header.rows.into())
@@ -204,6 +206,6 @@ impl Aggregate {
         if !self.keys.is_empty() {
             return None;
         }
-        self.calls.iter().map(|call| call.of_header(header)).collect()
+        self.functions.iter().map(|function| function.of_header(header)).collect()
     }
 }

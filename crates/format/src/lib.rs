@@ -32,7 +32,7 @@ pub mod kernel;
 #[doc(hidden)]
 pub mod text;
 
-pub use aggregate::{Aggregate, Call, Groups, Key, Prepared, State};
+pub use aggregate::{Aggregate, AggregateFunction, Groups, Key, Prepared, State};
 pub use column::Column;
 pub use expr::Expr;
 pub use filter::{Filter, Found};

@@ -10,13 +10,13 @@ use memchr::memmem::Finder;
 /// A compiled pattern.
 #[derive(Clone, Debug)]
 pub struct Like {
-    way: Way,
+    strategy: Strategy,
     beginning: Vec<u8>,
 }
 
 /// How a pattern is matched.
 #[derive(Clone, Debug)]
-enum Way {
+enum Strategy {
     Exact,
     Begins,
     Ends(Vec<u8>),
@@ -69,18 +69,18 @@ impl Like {
             Some(Piece::Text(text)) => text.clone(),
             _ => Vec::new(),
         };
-        Like { way: Way::of(runs), beginning }
+        Like { strategy: Strategy::of(runs), beginning }
     }
 
     /// Whether a string matches.
     pub fn matches(&self, string: &[u8]) -> bool {
-        match &self.way {
-            Way::Exact => string == self.beginning,
-            Way::Begins => string.starts_with(&self.beginning),
-            Way::Ends(end) => string.ends_with(end),
-            Way::Contains(finder) => finder.find(string).is_some(),
-            Way::One(run) => run.after(string) == Some(string.len()),
-            Way::Runs(first, between, last) => {
+        match &self.strategy {
+            Strategy::Exact => string == self.beginning,
+            Strategy::Begins => string.starts_with(&self.beginning),
+            Strategy::Ends(end) => string.ends_with(end),
+            Strategy::Contains(finder) => finder.find(string).is_some(),
+            Strategy::One(run) => run.after(string) == Some(string.len()),
+            Strategy::Runs(first, between, last) => {
                 let Some(mut at) = first.after(string) else { return false };
                 for run in between {
                     match run.find(&string[at..]) {
@@ -100,36 +100,36 @@ impl Like {
 
     /// Whether every string with that prefix matches: the pattern is a text and `%`.
     pub fn is_beginning(&self) -> bool {
-        matches!(self.way, Way::Begins)
+        matches!(self.strategy, Strategy::Begins)
     }
 
     /// Whether only the prefix itself matches: the pattern is a text alone.
     pub fn is_exact(&self) -> bool {
-        matches!(self.way, Way::Exact)
+        matches!(self.strategy, Strategy::Exact)
     }
 }
 
-impl Way {
+impl Strategy {
     /// The way for the runs of a pattern.
-    fn of(mut runs: Vec<Run>) -> Way {
+    fn of(mut runs: Vec<Run>) -> Strategy {
         let last = runs.pop().expect("there is one from the start");
         if runs.is_empty() {
             return if let [] | [Piece::Text(_)] = last.0[..] {
-                Way::Exact
+                Strategy::Exact
             } else {
-                Way::One(last)
+                Strategy::One(last)
             };
         }
         let first = runs.remove(0);
         // `%%` is no more than `%`.
         runs.retain(|run| !run.0.is_empty());
         match (&first.0[..], &runs[..], &last.0[..]) {
-            ([] | [Piece::Text(_)], [], []) => Way::Begins,
-            ([], [], [Piece::Text(end)]) => Way::Ends(end.clone()),
+            ([] | [Piece::Text(_)], [], []) => Strategy::Begins,
+            ([], [], [Piece::Text(end)]) => Strategy::Ends(end.clone()),
             ([], [Run(run)], []) if let [Piece::Text(text)] = &run[..] => {
-                Way::Contains(finder(text))
+                Strategy::Contains(finder(text))
             }
-            _ => Way::Runs(first, runs.into_iter().map(Between::of).collect(), last),
+            _ => Strategy::Runs(first, runs.into_iter().map(Between::of).collect(), last),
         }
     }
 }

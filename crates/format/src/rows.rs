@@ -90,7 +90,7 @@ mod write;
 pub use aggregate::RowAggregate;
 pub use columns::RowColumns;
 pub use error::RowError;
-pub use filter::{Asking, RowFilter};
+pub use filter::{FilterRun, RowFilter};
 pub use keys::{KeyWriter, before, behind};
 pub use labels::Labels;
 pub use layout::{COLUMNS_MAX, RowLayout};

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use cellar_heap::locks::Patience;
+use cellar_heap::locks::LockTimeout;
 use cellar_heap::{BuildIndex, Isolation, Key, LoadIndex, Options, RowKey, Store};
 use cellar_io::Env;
 use cellar_wait::{Kind, Session, Waits};
@@ -118,7 +118,7 @@ fn run(rig: &Rig, arm: Arm, rows: u64, bytes: usize) -> (f64, f64) {
 }
 
 async fn insert(store: &Store, session: &Session, rows: impl Iterator<Item = (Bytes, Bytes)>) {
-    let mut transaction = store.begin(session, Isolation::ReadCommitted, Patience::Forever);
+    let mut transaction = store.begin(session, Isolation::ReadCommitted, LockTimeout::Forever);
     for (row, bytes) in rows {
         let key = Key { index: KEY, bytes };
         let keys = vec![RowKey { key, is_unique: true }];

@@ -58,7 +58,7 @@ const COMMITS: [(&str, usize, bool); 3] = [
 
 /// By name: number of transactions that wait for each other in a cycle, and whether another one has locked all other
 /// rows.
-const CIRCLES: [(&str, usize, bool); 3] =
+const CYCLES: [(&str, usize, bool); 3] =
     [("2 transactions", 2, false), ("16 transactions", 16, false), ("2, all rows locked", 2, true)];
 
 #[derive(Clone, Copy)]
@@ -209,26 +209,26 @@ impl Bench {
         let mut all: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         let mut cpus: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         for _ in 0..rounds {
-            for (name, circle, beside_locks) in CIRCLES {
+            for (name, cycle, beside_locks) in CYCLES {
                 let session = self.session();
                 let mut beside = begin(&self.store, &session);
                 if beside_locks {
                     let locks = async {
-                        for number in circle as u64..self.rows {
+                        for number in cycle as u64..self.rows {
                             lock(&mut beside, number).await;
                         }
                     };
                     self.rig.runtime.block_on(locks);
                 }
                 let before = cpu();
-                let took = self.rig.runtime.block_on(self.circles(circle, count));
+                let took = self.rig.runtime.block_on(self.cycles(cycle, count));
                 let used = (cpu() - before).as_secs_f64() * 1e6 / count as f64;
                 all.entry(name).or_default().extend(took);
                 cpus.entry(name).or_default().push(used);
                 beside.rollback();
             }
         }
-        for (name, ..) in CIRCLES {
+        for (name, ..) in CYCLES {
             let took = all.get_mut(name).unwrap();
             let [p50, p99, most] = [0.5, 0.99, 1.0].map(|part| share(took, part));
             println!(
@@ -240,9 +240,9 @@ impl Bench {
     }
 
     /// Makes transactions lock a row each, and then the next one's: microseconds until one is reported, each time.
-    async fn circles(&self, circle: usize, count: u64) -> Vec<f64> {
-        let barrier = Arc::new(Barrier::new(circle));
-        let tasks: Vec<_> = (0..circle)
+    async fn cycles(&self, cycle: usize, count: u64) -> Vec<f64> {
+        let barrier = Arc::new(Barrier::new(cycle));
+        let tasks: Vec<_> = (0..cycle)
             .map(|place| {
                 let (store, session) = (self.store.clone(), self.session());
                 let (env, barrier) = (Arc::clone(&self.rig.env), Arc::clone(&barrier));
@@ -251,7 +251,7 @@ impl Bench {
                     for _ in 0..count {
                         let mut own = begin(&store, &session);
                         lock(&mut own, place as u64).await;
-                        let next = find(&mut own, ((place + 1) % circle) as u64).await;
+                        let next = find(&mut own, ((place + 1) % cycle) as u64).await;
                         barrier.wait().await;
                         let asked = env.now();
                         let answer = own.lock_row(TABLE, next, Mode::Exclusive).await;

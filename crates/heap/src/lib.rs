@@ -3,9 +3,9 @@
 
 mod bundle;
 mod change;
-#[cfg(test)]
-mod circles;
 mod counters;
+#[cfg(test)]
+mod cycles;
 mod dirty;
 mod doublewrite;
 mod error;
@@ -46,8 +46,8 @@ pub use spilled::{SpillError, SpillFile};
 pub use statistics::{CacheStatistics, ObjectStatistics};
 pub use store::{
     BuildIndex, Change, Growth, GrowthError, Header, Key, KeyOf, Load, LoadIndex, MayRepeat,
-    MayShare, NewStore, ObjectKind, OpenAlone, OpenStore, Opened, Options, Outcome, Reader, Sample,
-    Store, StoredObject, TableSize, View, create,
+    MayShare, NewStore, ObjectKind, OpenStore, OpenWithoutLog, Opened, Options, Outcome, Reader,
+    Sample, Store, StoredObject, TableSize, View, create,
 };
 pub use transaction::{
     Isolation, LockedRow, LocksOf, RangeScan, RowBatch, RowKey, Savepoint, StatementView,

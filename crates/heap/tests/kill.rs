@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cellar_heap::locks::{Mode, Patience};
+use cellar_heap::locks::{LockTimeout, Mode};
 use cellar_heap::{Change, Geometry, Isolation, Key, NewStore, OpenStore, Options, RowRef, Store};
 use cellar_io::real::{OpenOptions, Runtime, RuntimeOptions, open_disk};
 use cellar_io::{Device, IoError, IoErrorKind, IoFuture, Op};
@@ -109,7 +109,7 @@ fn child(directory: &Path) {
 }
 
 async fn add_one(store: &Store, session: &Session, number: u64) -> u64 {
-    let mut own = store.begin(session, Isolation::ReadCommitted, Patience::Forever);
+    let mut own = store.begin(session, Isolation::ReadCommitted, LockTimeout::Forever);
     let bytes = key(number).bytes;
     let at = own.range(INDEX, bytes.clone()..=bytes).await.unwrap()[0].1;
     let before = own.lock_row(TABLE, at, Mode::Exclusive).await.unwrap().unwrap();
@@ -220,8 +220,8 @@ fn kill_after(mut child: Child, time: Duration, from_ready: bool) -> Said {
         said
     });
     if from_ready {
-        let patience = Duration::from_secs(60);
-        told.recv_timeout(patience).expect("it opens, and does not die of itself");
+        let timeout = Duration::from_secs(60);
+        told.recv_timeout(timeout).expect("it opens, and does not die of itself");
     }
     let end = Instant::now() + time;
     std::thread::sleep(end.saturating_duration_since(Instant::now()));

@@ -59,7 +59,7 @@ fn main() {
         &OpenOptions { engine: options.engine, access: Access::Direct, ..Default::default() },
     )
     .unwrap();
-    println!("{}: {}", options.file.display(), disk.in_force());
+    println!("{}: {}", options.file.display(), disk.effective());
     let mut failed = false;
     for arm in &ARMS {
         if options.only.as_ref().is_some_and(|only| !arm.name.contains(only)) {

@@ -36,7 +36,7 @@ use std::task::{Context, Poll, Waker};
 
 use self::core::{Core, Event, MAIN, SimEnv, Step};
 pub use self::disk::{SimDisk, SimDiskOptions};
-pub use self::fault::{Injury, Snapshot};
+pub use self::fault::{Snapshot, WriteDamage};
 pub use self::rng::Rng;
 use crate::env::{Instant, SharedEnv};
 

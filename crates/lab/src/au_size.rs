@@ -1,9 +1,9 @@
 //! `au-size`: does a scan need an AU of 4 MB?
 //!
-//! The same file in groups of AU 1, 4, 8, 16 and 64 MB, each in turn on the same stretch of the
-//! same disks, read as a cell reads: whole storage regions of 1 MB, which never cross an AU. For
-//! comparison the old way, the same reads shifted so that they do; and the same on the inner tracks of the
-//! disks. After "Why Does Exadata Require a 4MB Allocation Unit Size", 2012.
+//! The same file in groups with AUs of 1, 4, 8, 16 and 64 MB, in turn on the same stretch of the
+//! same disks, read as a cell reads: in whole 1 MB storage regions, which never cross an AU. For
+//! comparison: the old way, where the reads are shifted so that they do, and both on the inner tracks of
+//! the disks. After "Why Does Exadata Require a 4MB Allocation Unit Size", 2012.
 
 mod answer;
 mod options;
@@ -68,7 +68,7 @@ impl Experiment for AuSize {
         let here = here(request, &options)?;
         #[cfg(not(feature = "real"))]
         let here = None;
-        // A model has inner tracks even if the real disks are read from their first byte on.
+        // A model has inner tracks even if real disks are read only from their start.
         let positions = match request.words().get("position") {
             Some(_) => options.positions.clone(),
             None => Options::default().positions,
@@ -102,7 +102,7 @@ fn here(request: &Request<'_>, options: &Options) -> Result<Option<Measured>, La
 /// A way of reading the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Storage regions, as a cell.
+    /// Whole regions, as a cell reads.
     Cell,
     /// Reads that do not begin where regions do.
     Shifted,
@@ -196,8 +196,8 @@ struct Rig<'a, P> {
 }
 
 impl<P: Place> Rig<'_, P> {
-    /// Every AU at every position. Each round starts with the next AU and, every other time, with the
-    /// last position and the other way, so that changes over time affect all alike.
+    /// Measures every AU at every position. Each round starts with the next AU, and every other round
+    /// reverses the positions and ways, so that drift affects all alike.
     fn round(&mut self, round: u32) -> Result<(), LabError> {
         let (options, turned) = (self.options, round.is_multiple_of(2));
         let what = match self.place.column() {
@@ -254,8 +254,8 @@ impl<P: Place> Rig<'_, P> {
         turned: bool,
     ) -> Result<Vec<Raw>, LabError> {
         let in_flight = SCAN_DEPTH * bench.disks_each();
-        // A model has no processors, and the order in which its tasks start is random: its disks would
-        // seek for that alone.
+        // A model has no processors, and its tasks start in random order, which alone would make its
+        // disks seek.
         let tasks = self.place.column() == Column::Here;
         let mut ways = WAYS;
         if turned {
@@ -270,7 +270,7 @@ impl<P: Place> Rig<'_, P> {
             let sample = self.load(bench, Load::Regions { in_flight, shift, tasks })?;
             rows.push(self.row(round, &options::name(au_size), &way.arm(position), sample));
         }
-        // Only the time differs between these two.
+        // An A/A pair: the same work at different times.
         if self.options.au_sizes.first() == Some(&au_size) {
             for arm in ["a", "a'"] {
                 let sample = self.load(bench, Load::Regions { in_flight, shift: 0, tasks })?;

@@ -1,10 +1,9 @@
-//! Rate of the same disks according to fio, an independent tool, which
-//! is never required.
+//! The rate of the same disks according to fio: an independent, optional check.
 
 use std::process::{Command, Stdio};
 
-/// Bytes a second of sequential 1 MB reads of all these paths at once, over the first this many bytes
-/// of each, for a second; `None` if fio is not installed or fails.
+/// Bytes a second of concurrent sequential 1 MB reads of all these paths, over the given number of
+/// bytes from the start of each, for a second; `None` if fio is not installed or fails.
 pub(crate) fn fio(paths: &[(&str, u64)], depth: usize) -> Option<f64> {
     let mut command = Command::new("fio");
     command.args(["--rw=read", "--bs=1M", "--direct=1", "--ioengine=io_uring", "--readonly"]);

@@ -5,7 +5,7 @@ use cellar_io::Buffer;
 
 /// One read of a scan, in bytes.
 pub(crate) const STEP: u64 = 1 << 20;
-/// Each of these begins with its offset in the file.
+/// Each block of this size begins with its file offset.
 pub(crate) const STAMPED: usize = 4096;
 
 /// Incompressible bytes.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The requests that the kernel sent to a block device between two samples (`/sys/class/block/*/stat`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceUse {
-    /// The kernel's name of it: `sda`.
+    /// The kernel's name for it: `sda`.
     pub name: String,
     /// Completed reads.
     pub reads: u64,

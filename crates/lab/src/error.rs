@@ -18,7 +18,7 @@ pub enum LabError {
     /// A disk that was given twice.
     #[error("--disks: {0} are one disk; each disk is to be named once")]
     Twice(String),
-    /// A serial number of none of the disks.
+    /// A serial number that no disk has.
     #[error(
         "--erase {given}: no disk of --disks has this serial number; {}",
         if known.is_empty() {

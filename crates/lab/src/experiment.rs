@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::control::Control;
 use crate::error::LabError;
-use crate::run::{Asked, Head, Run};
+use crate::run::{Head, Invocation, Run};
 
 /// An option of an experiment: `--name VALUE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub trait Experiment: Sync {
     /// The question, in one line.
     fn question(&self) -> &'static str;
 
-    /// Command lines for the end of its help, each of two blanks, a command and its description.
+    /// Examples for the end of its help: per line two blanks, a command and its description.
     fn examples(&self) -> &'static str;
 
     /// Its own options.
@@ -64,7 +64,7 @@ pub trait Experiment: Sync {
 /// The inputs of a run of an experiment.
 pub struct Request<'a> {
     /// The request as typed.
-    pub asked: Asked,
+    pub asked: Invocation,
     /// Date, machine and source.
     pub head: Head,
     /// Progress and cancellation.

@@ -1,4 +1,4 @@
-//! A run as one page: no script, nothing fetched, plots drawn here as SVG, light and dark.
+//! A run as one self-contained HTML page: no scripts, plots as inline SVG, light and dark.
 
 mod plot;
 
@@ -106,7 +106,7 @@ impl Run {
         self.put_tables(&mut out);
         section(&mut out, "Beside the answer", self.remarks.iter());
         self.put_compared(&mut out);
-        if let Some(wrong) = crate::wrong::predictions(self) {
+        if let Some(wrong) = crate::mispredictions::predictions(self) {
             section(&mut out, "What the model missed", [("Missed".to_owned(), wrong)].iter());
         }
         self.put_method_html(&mut out);

@@ -32,20 +32,20 @@ mod html;
 #[cfg(feature = "real")]
 pub mod io_modes;
 mod json;
-pub mod kept;
 mod load;
 mod meter;
+mod mispredictions;
 pub mod multi_disk;
 pub mod place;
 pub mod preset;
 pub mod redo_block_size;
 pub mod redo_media;
 mod run;
+pub mod run_store;
 mod sample;
 pub mod smart_scan;
 mod table_scan;
 mod text;
-mod wrong;
 
 pub use column::Column;
 pub use control::{Control, Tell};
@@ -56,7 +56,7 @@ pub use meter::Meter;
 pub use place::Place;
 pub use run::compare::{Compared, Comparison};
 pub use run::{
-    Arm, Asked, Figures, Head, Machine, Noise, Raw, Run, Table, TableRow, Verdict, settings_hash,
-    verdict,
+    Arm, Figures, Head, Invocation, Machine, Noise, Raw, Run, Table, TableRow, Verdict,
+    settings_hash, verdict,
 };
 pub use sample::{DiskUse, Sample};

@@ -165,7 +165,7 @@ impl Bench {
         self.parts.len() / self.stands.len().max(1)
     }
 
-    /// Reads the files in one way, all of them at the same time.
+    /// Reads all files concurrently, in one way.
     pub(crate) async fn measure(&self, load: Load) -> Result<Sample, LabError> {
         let used = || self.used.iter().map(|i| &self.disks[*i]);
         for disk in used() {
@@ -196,7 +196,7 @@ impl Bench {
         Ok(Sample { disks, devices, ..Sample::of(done) })
     }
 
-    /// Releases the groups, and removes what marks the disks as their members.
+    /// Releases the groups, and removes all traces of them from the disks.
     pub(crate) async fn close(self) -> Result<(), LabError> {
         let mut result = Ok(());
         for Stand { group, file, scanner } in self.stands {
@@ -232,8 +232,8 @@ async fn fill(
     Ok(())
 }
 
-/// Reads of `STEP` bytes of devices from `start` to `end` of each, this many in flight for each:
-/// the rate of the disks alone.
+/// Reads a range of each device in `STEP`-byte reads, this many in flight per device: the rate of
+/// the disks alone.
 pub(crate) async fn raw(
     env: &SharedEnv,
     devices: Vec<(Arc<dyn Device>, Range<u64>)>,

@@ -39,7 +39,7 @@ pub struct Disk {
     pub raw: Arc<dyn Device>,
     /// The meter of its reads.
     pub meter: Arc<Meter>,
-    /// The kernel's name of its device, or of the one that contains it.
+    /// The kernel's name for its device, or for the one that contains it.
     pub block: Option<String>,
     /// Removed when the disk is dropped: a scratch file.
     _keep: Option<Box<dyn Any + Send + Sync>>,
@@ -94,7 +94,7 @@ pub trait Place {
     /// Its clock, random numbers and tasks.
     fn env(&self) -> SharedEnv;
 
-    /// These disks, with the parts to be used written once; their contents may be lost.
+    /// The requested disks, with the parts to be used pre-written; their contents may be lost.
     ///
     /// # Errors
     /// They are unavailable.
@@ -108,7 +108,7 @@ pub trait Place {
     /// Drives a future to its end.
     fn run<F: Future>(&self, future: F) -> F::Output;
 
-    /// Which column of a report it fills.
+    /// The report column it fills.
     fn column(&self) -> Column;
 
     /// A description of the disks, available once they were made.
@@ -138,6 +138,6 @@ pub trait Place {
     /// The caches between the reader and the disks, for people.
     fn caches(&self) -> &'static str;
 
-    /// Before each measurement: drops the caches in between.
+    /// Drops the caches in between, before each measurement.
     fn before(&self) {}
 }

@@ -1,4 +1,4 @@
-//! Disk models from measurements of others.
+//! Disk models based on others' measurements.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ const PLAIN: ShapeOptions = ShapeOptions {
 };
 
 /// Twelve SAS disks of a storage cell of 2011 behind a controller with a battery: a write is done
-/// when the controller has it. Only ratios were published: they depend on its 0.4 ms, which are a guess.
+/// when the controller has it. Only ratios were published: they depend on its 0.4 ms, which is a guess.
 pub const SAS_CACHED_2011: Preset = Preset {
     name: "sas-cached-2011",
     shape: ShapeOptions {
@@ -122,8 +122,8 @@ pub const SAS_CACHED_2011: Preset = Preset {
 };
 
 /// Flash modules of a storage cell of 2011 that take sectors of 512 bytes and work in pages of 4 KB.
-/// 1.3 times as long as [`SAS_CACHED_2011`] for whole pages, and for one commit of 1 KB in blocks of
-/// 512 four times as long: both were published, and the page's rewrite follows.
+/// They take 1.3 times as long as [`SAS_CACHED_2011`] for whole pages, and four times as long for a
+/// 1 KB commit in blocks of 512: both published; the cost of rewriting a page follows.
 pub const FLASH_4K_2011: Preset = Preset {
     name: "flash-4k-2011",
     shape: ShapeOptions {

@@ -13,7 +13,7 @@ use crate::sample::Sample;
 
 /// The request as typed: kept with a run, so that it can be repeated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct Invocation {
     /// The given options of the experiment, by name.
     pub options: BTreeMap<String, String>,
     /// `--disks`.
@@ -89,7 +89,7 @@ pub struct Arm {
     pub ratio: Option<f64>,
     /// Whether the model was fitted to the published figures of this arm.
     pub fitted: bool,
-    /// Largest difference between two rounds of one layout, as a part of the median.
+    /// Largest difference between two rounds of one layout, relative to the median.
     pub spread: f64,
     /// The verdict on the ratio, given the noise.
     pub verdict: Verdict,
@@ -218,7 +218,7 @@ pub struct Run {
     #[serde(flatten)]
     pub head: Head,
     /// The request: enough to repeat it.
-    pub asked: Asked,
+    pub asked: Invocation,
     /// Descriptions of the disks, for people, by column: `model`, `here`.
     pub disks: BTreeMap<String, String>,
     /// Remarks on them before the figures: label and text.
@@ -280,7 +280,7 @@ impl Run {
     }
 }
 
-/// A digest of settings, in hexadecimal (64-bit FNV-1a): for comparing, not against malice.
+/// A digest of settings, in hexadecimal (64-bit FNV-1a): for comparison, not security.
 pub fn settings_hash(settings: &BTreeMap<String, String>) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for (name, value) in settings {

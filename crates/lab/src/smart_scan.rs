@@ -29,7 +29,7 @@ use crate::place::{Disk, Model, Needed, Place, Sharing};
 use crate::preset::Preset;
 use crate::run::{Raw, Run};
 use crate::sample::Sample;
-use crate::table_scan::ask::{Asked, Cell};
+use crate::table_scan::ask::{Cell, QueryRun};
 use crate::table_scan::consume::Answer;
 use crate::table_scan::question::Question;
 use crate::table_scan::table::Table;
@@ -223,7 +223,7 @@ fn with_table<P: Place>(
     let cell = Cell {
         env,
         segment: Arc::clone(&table.segment),
-        // Space for all of it, even if it is divided unevenly.
+        // Space for the whole table, even if unevenly divided.
         cache: Cache::new(4 * table.bytes + (64 << 20)),
         depth: SCAN_DEPTH * options.width,
         workers,
@@ -283,8 +283,8 @@ impl<P: Place> Rig<'_, P> {
             }
             self.control.tell(&what, before + at as u64 + 1, total);
         }
-        // Only the time differs between these two. Neither the storage index nor headers
-        // shorten it.
+        // An A/A pair: the same work at different times, which neither the storage index nor
+        // headers shorten.
         if let Some(flags) = self.questions.iter().find(|q| q.name == question::FLAGS).cloned() {
             for arm in ["a", "a'"] {
                 self.ask(round, &flags, WAYS[0], arm)?;
@@ -335,7 +335,7 @@ impl<P: Place> Rig<'_, P> {
         Ok(())
     }
 
-    fn run(&self, question: &Arc<Question>, offload: bool) -> Result<Asked, LabError> {
+    fn run(&self, question: &Arc<Question>, offload: bool) -> Result<QueryRun, LabError> {
         self.place.run(self.cell.ask(question, offload))
     }
 }
@@ -362,7 +362,7 @@ impl Answers {
     }
 }
 
-fn sample_of(asked: &Asked) -> Sample {
+fn sample_of(asked: &QueryRun) -> Sample {
     let totals = &asked.totals;
     let (bytes, reads) = (totals.disk_bytes, totals.reads);
     Sample { bytes, reads, nanos: asked.nanos, waited_ns: asked.wait_nanos, ..Sample::default() }

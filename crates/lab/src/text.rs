@@ -1,4 +1,4 @@
-//! A run as text of 80 columns.
+//! A run as 80-column text.
 
 use std::fmt::Write;
 
@@ -87,7 +87,7 @@ impl Run {
         if let Some(compared) = &self.compared {
             put_compared(&mut out, compared);
         }
-        if let Some(wrong) = crate::wrong::predictions(self) {
+        if let Some(wrong) = crate::mispredictions::predictions(self) {
             put(&mut out, "Missed", &wrong);
         }
         out

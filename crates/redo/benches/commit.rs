@@ -101,7 +101,7 @@ impl<'a> Bench<'a> {
             let path = arguments.dir.join(name);
             prepare(&path, GROUP_BYTES);
             let disk = open_disk(&env, &path, &OpenOptions::default()).unwrap();
-            println!("{}: {}", path.display(), disk.in_force());
+            println!("{}: {}", path.display(), disk.effective());
             disk as Arc<dyn Device>
         };
         let files = (0..3)

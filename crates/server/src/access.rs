@@ -8,8 +8,8 @@ use cellar_instance::catalog::{Catalog, OWNER, Role};
 use cellar_instance::roles::hba::{self, Method, Rules};
 use cellar_instance::roles::scram::Verifier;
 
-use crate::attempts::Attempts;
 use crate::error::Refusal;
+use crate::login_throttle::LoginThrottle;
 use crate::secret;
 use crate::socket::Peer;
 use crate::tls::Encrypted;
@@ -29,7 +29,7 @@ pub(crate) struct Access {
     rules: RwLock<Arc<Rules>>,
     /// Derives answers about roles that do not exist.
     secret: Vec<u8>,
-    attempts: Attempts,
+    login_throttle: LoginThrottle,
 }
 
 /// A client that wants to connect.
@@ -65,7 +65,7 @@ impl Access {
             directory: name.map(|name| name.to_string_lossy().into_owned()),
             rules: RwLock::new(Arc::new(rules)),
             secret: secret::of(directory),
-            attempts: Attempts::default(),
+            login_throttle: LoginThrottle::default(),
         }
     }
 
@@ -75,8 +75,8 @@ impl Access {
     }
 
     /// Logins under way, and failed ones.
-    pub fn attempts(&self) -> &Attempts {
-        &self.attempts
+    pub fn login_throttle(&self) -> &LoginThrottle {
+        &self.login_throttle
     }
 
     /// What a client must prove to be let in.
@@ -216,7 +216,7 @@ mod tests {
             directory: Some("d".into()),
             rules: RwLock::new(Arc::new(rules)),
             secret: vec![1; 32],
-            attempts: Attempts::default(),
+            login_throttle: LoginThrottle::default(),
         }
     }
 

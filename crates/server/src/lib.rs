@@ -7,11 +7,11 @@
 #![cfg(feature = "engine")]
 
 mod access;
-mod attempts;
 mod cancel;
 mod error;
 mod listen;
 mod login;
+mod login_throttle;
 mod peer;
 mod secret;
 mod session;

@@ -30,7 +30,7 @@ const ADDRESSES_AT: usize = 24;
 const IPV6: u8 = 10;
 
 /// How long to wait for the kernel.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The user who owns the other end of a local TCP connection.
 ///
@@ -41,9 +41,9 @@ pub(crate) fn uid_of_tcp(local: SocketAddr, peer: SocketAddr) -> io::Result<u32>
     if !peer.ip().is_loopback() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no socket of this machine"));
     }
-    let uid = asked(peer, local)?.uid;
+    let uid = query_owner(peer, local)?.uid;
     // If the client has gone, its address may be another's by now; while our end stands, it cannot be.
-    asked(local, peer)?;
+    query_owner(local, peer)?;
     Ok(uid)
 }
 
@@ -53,19 +53,19 @@ struct SocketOwner {
 }
 
 /// Asks for the socket that has these addresses; it must be one of a process, and connected.
-fn asked(own: SocketAddr, other: SocketAddr) -> io::Result<SocketOwner> {
+fn query_owner(own: SocketAddr, other: SocketAddr) -> io::Result<SocketOwner> {
     let socket = socket_with(
         AddressFamily::NETLINK,
         SocketType::DGRAM,
         SocketFlags::CLOEXEC,
         Some(SOCK_DIAG),
     )?;
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(TIMEOUT))?;
     let request = request(own, other);
     sendto(&socket, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut answer = [0u8; 1024];
     let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
-    told(&answer[..length], own, other)
+    owner_in(&answer[..length], own, other)
 }
 
 /// An IPv4 address that came as an IPv6 one.
@@ -102,7 +102,7 @@ fn request(own: SocketAddr, other: SocketAddr) -> Vec<u8> {
     message
 }
 
-fn told(answer: &[u8], own: SocketAddr, other: SocketAddr) -> io::Result<SocketOwner> {
+fn owner_in(answer: &[u8], own: SocketAddr, other: SocketAddr) -> io::Result<SocketOwner> {
     let none = || io::Error::new(io::ErrorKind::NotFound, "the kernel knows no such socket");
     let kind = answer.get(4..6).and_then(|own| own.try_into().ok()).map(u16::from_ne_bytes);
     if kind != Some(BY_FAMILY) {
@@ -115,7 +115,7 @@ fn told(answer: &[u8], own: SocketAddr, other: SocketAddr) -> io::Result<SocketO
     // A socket that has been closed belongs to nobody: the kernel then says that it is root's.
     let is_open = answer.get(STATE_AT) == Some(&ESTABLISHED) && number(INODE_AT)? != 0;
     // Where there is no such socket, the answer may be about one that listens.
-    let is_same = told_of(answer, 0) == Some(own) && told_of(answer, 1) == Some(other);
+    let is_same = address_in(answer, 0) == Some(own) && address_in(answer, 1) == Some(other);
     match is_open && is_same {
         true => Ok(SocketOwner { uid: number(UID_AT)? }),
         false => Err(none()),
@@ -124,7 +124,7 @@ fn told(answer: &[u8], own: SocketAddr, other: SocketAddr) -> io::Result<SocketO
 
 /// One of the two addresses of an answer. An IPv6 socket may have IPv4-mapped addresses: those of Java
 /// do.
-fn told_of(answer: &[u8], at: usize) -> Option<SocketAddr> {
+fn address_in(answer: &[u8], at: usize) -> Option<SocketAddr> {
     let port = answer.get(PORTS_AT + 2 * at..)?.first_chunk::<2>()?;
     let bytes = answer.get(ADDRESSES_AT + 16 * at..)?.first_chunk::<16>()?;
     let address = match *answer.get(FAMILY_AT)? == IPV6 {

@@ -1,8 +1,8 @@
 //! Simulated runs of a disk group: everything it does, on failing disks, checked against a model.
 //!
 //! A seed determines a machine ([`rig`]), a workload and the faults; [`run_seed`] runs it
-//! and panics at the first difference from the [`model`]. The same seed does the same,
-//! event by event. The tests of `cellar-diskgroup` run some seeds; the program `sim` runs any number.
+//! and panics at the first difference from the [`model`]. All runs of a seed are
+//! the same, event by event. The tests of `cellar-diskgroup` run some seeds; the program `sim` runs any number.
 
 pub mod model;
 pub mod rig;

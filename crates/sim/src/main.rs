@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use cellar_sim::{Load, Mode};
 use clap::Parser;
 
-/// What runs, how much of it, and how it is told.
+/// What to run, how much of it, and how to report it.
 #[derive(Debug, Parser)]
 #[command(
     name = "sim",
@@ -26,7 +26,7 @@ Exit codes: 0 nothing was lost or wrong, 1 a seed failed, 2 wrong usage.
 A seed that failed is told with the command that runs it again."
 )]
 struct Args {
-    /// So many seeds of each mode [default: 100, or as many as fit in --minutes]
+    /// Seeds of each mode [default: 100, or as many as fit in --minutes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
     /// This seed alone; with --seeds the first of them
@@ -41,10 +41,10 @@ struct Args {
     /// How much is done between crashes: many small operations, or few that may be large
     #[arg(long, value_name = "LOAD", value_enum, default_value_t = LoadName::Dense)]
     load: LoadName,
-    /// Stop beginning seeds after so many minutes
+    /// Start no seed after this many minutes
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]
     minutes: Option<u64>,
-    /// How many failed seeds end the run
+    /// Stop after this many failed seeds
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     failures: u64,
     /// What goes to standard output

@@ -201,7 +201,7 @@ impl FileModel {
         }
     }
 
-    /// Folds durable writes without competitors into the base.
+    /// Folds durable writes without rivals into the base.
     fn compact(&mut self) {
         while let Some(w) = self.writes.first().copied() {
             let rival =
@@ -248,7 +248,7 @@ impl FileModel {
             // A write that completed during the read may have come after it.
             let solid = |w: &&Write| w.done < issued && (w.durable || w.id > self.crashed);
             let newest_solid = here().filter(solid).map(|w| w.id).max();
-            // It was in flight, or not flushed, when the power went.
+            // It was in flight, or unflushed, when the power failed.
             let tearable = |w: &&Write| w.id < self.crashed && !w.durable;
             let newer = |w: &&Write| newest_solid.is_none_or(|n| w.done > n);
             let torn = found == TORN && here().filter(tearable).any(|w| newer(&w));

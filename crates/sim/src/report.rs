@@ -33,7 +33,7 @@ fn totals(ran: &Ran) -> (Stats, Took) {
     (stats, took)
 }
 
-/// A line for each mode, a line for each fault, then what failed.
+/// A line for each mode, a line for each fault, then the failures.
 pub fn text(ran: &Ran) {
     let (all, took) = totals(ran);
     println!(

@@ -1,4 +1,4 @@
-//! Simulated machine with disks and a group on them.
+//! A simulated machine with disks and a group on them.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct Shape {
     pub au_size: u64,
     /// Logical sector of the disks and of the group.
     pub sector: u32,
-    /// Failure group of each disk; its own if there is none.
+    /// Failure group of each disk; if empty, each has its own.
     pub failgroups: Vec<&'static str>,
 }
 

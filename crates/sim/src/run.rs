@@ -83,7 +83,7 @@ pub fn all(plan: &Plan) -> Ran {
     ran
 }
 
-/// One seed, some of them twice.
+/// Runs one seed; some seeds twice.
 fn one(line: &mut Line, seed: u64, load: Load) -> Result<(), Box<Failure>> {
     let clock = Clock::start();
     let result = try_seed(seed, line.mode, load);

@@ -96,13 +96,13 @@ use crate::host::Host;
 use crate::instants::zoned::rows_in_zone;
 use crate::names::path::Paths;
 use crate::names::{self, CATALOG};
-use crate::nearest::nearest;
-use crate::noted::{Noted, Notes};
 use crate::parse::parse;
 use crate::path::{SCHEME, group_of_host};
+use crate::recorded_errors::{RecordedErrors, RecordingStore};
 use crate::rows::Scope;
 use crate::settings::Settings;
 use crate::statement::Statement;
+use crate::suggestions::suggestions;
 use crate::unwind::{caught, caught_stream};
 use crate::view::{ViewSource, schema_of, to_batch};
 
@@ -206,7 +206,7 @@ pub struct Engine {
     /// process.
     directory: Option<PathBuf>,
     /// Errors of the groups' stores, which DataFusion may reduce to plain text.
-    notes: Arc<Notes>,
+    recorded: Arc<RecordedErrors>,
     /// Tables of the catalog, and files by their paths.
     tables: Arc<Tables>,
     /// What the statement in progress reads and changes in the heap.
@@ -240,7 +240,7 @@ impl std::fmt::Debug for Stores {
 /// Object stores by URL: `group://` asks the instance each time, because groups come and go.
 struct Stores {
     host: Arc<dyn Host>,
-    notes: Arc<Notes>,
+    recorded: Arc<RecordedErrors>,
     others: DefaultObjectStoreRegistry,
 }
 
@@ -255,14 +255,17 @@ impl ObjectStoreRegistry for Stores {
 
     fn get_store(&self, url: &url::Url) -> Result<Arc<dyn ObjectStore>, DataFusionError> {
         if url.scheme() == "file" {
-            return Ok(Arc::new(Noted::new(Arc::new(HostStore::default()), &self.notes)));
+            return Ok(Arc::new(RecordingStore::new(
+                Arc::new(HostStore::default()),
+                &self.recorded,
+            )));
         }
         if url.scheme() != SCHEME {
             return self.others.get_store(url);
         }
         let group = group_of_host(url.host_str().unwrap_or_default());
         match self.host.store(&group) {
-            Some(store) => Ok(Arc::new(Noted::new(store, &self.notes))),
+            Some(store) => Ok(Arc::new(RecordingStore::new(store, &self.recorded))),
             None => Err(DataFusionError::External(Box::new(no_group(&group, &*self.host)))),
         }
     }
@@ -299,7 +302,7 @@ impl Engine {
 
     /// The engine of a session that shares with others what they have in common.
     pub fn of_session(host: Arc<dyn Host>, common: &Arc<Common>) -> Engine {
-        let notes = Arc::<Notes>::default();
+        let recorded = Arc::<RecordedErrors>::default();
         let settings = host.rows().map(|rows| Arc::clone(rows.settings())).unwrap_or_default();
         let paths = Arc::new(Paths::new(session_number(&*host)));
         let tables = Arc::new(Tables::new(&host, &common.system));
@@ -309,7 +312,7 @@ impl Engine {
             host: Arc::clone(&host),
             settings: Arc::clone(&settings),
             paths: Arc::clone(&paths),
-            notes: Arc::clone(&notes),
+            recorded: Arc::clone(&recorded),
             tables: Arc::clone(&tables),
             prepared: Arc::clone(&prepared),
             made: Mutex::default(),
@@ -320,7 +323,7 @@ impl Engine {
             planner,
             host,
             directory: None,
-            notes,
+            recorded,
             tables,
             scope: Mutex::default(),
             turn: futures_util::lock::Mutex::default(),
@@ -605,13 +608,13 @@ impl Engine {
         if silent && stream.schema().fields().is_empty() {
             return Ok(done("Done."));
         }
-        let notes = Arc::clone(&self.notes);
+        let recorded = Arc::clone(&self.recorded);
         let schema = stream.schema();
         let shown = origins.tell(names::shown_schema(&schema).unwrap_or(Arc::clone(&schema)));
         let renamed = (!Arc::ptr_eq(&shown, &schema)).then(|| Arc::clone(&shown));
         let stream = stream.map(move |batch| match (batch, &renamed) {
             (Ok(batch), Some(schema)) => with_names(&batch, schema),
-            (Err(e), _) => Err(match told(&e, &notes) {
+            (Err(e), _) => Err(match told(&e, &recorded) {
                 Some(error) => DataFusionError::External(Box::new(error)),
                 None => e,
             }),
@@ -627,13 +630,13 @@ impl Engine {
 
     /// The numbered error for one of DataFusion's.
     fn failure(&self, error: &DataFusionError) -> Error {
-        told(error, &self.notes).unwrap_or_else(|| from_datafusion(error))
+        told(error, &self.recorded).unwrap_or_else(|| from_datafusion(error))
     }
 
     /// An error, or the more specific one that a store has given in its place.
-    fn noted(&self, error: Error) -> Error {
+    fn restored(&self, error: Error) -> Error {
         let deepest = error.stack().last().map(|entry| entry.message.clone()).unwrap_or_default();
-        self.notes.find(&deepest).filter(|_| error.cause.is_none()).unwrap_or(error)
+        self.recorded.find(&deepest).filter(|_| error.cause.is_none()).unwrap_or(error)
     }
 
     /// The error for the first table of `statement` that does not exist.
@@ -651,7 +654,7 @@ impl Engine {
                 && (is_broken || !self.context().table_exist(r.clone()).unwrap_or(false))
         })?;
         let name = missing.to_string();
-        if let Some(cause) = broken.remove(missing.table()).map(|e| self.noted(e)) {
+        if let Some(cause) = broken.remove(missing.table()).map(|e| self.restored(e)) {
             if tables::is_file(missing.table()) && !self.has_table(missing.table()) {
                 return Some(cause);
             }
@@ -665,7 +668,7 @@ impl Engine {
                  cellar.asm_disk for v$asm_disk",
             ));
         }
-        let names = nearest(&name, self.names());
+        let names = suggestions(&name, self.names());
         Some(error.next(format!("the nearest names are {}", names.join(", "))))
     }
 
@@ -759,6 +762,6 @@ fn is_public(reference: &TableReference) -> bool {
 }
 
 /// The error that a store gave, if `error` came from one: itself, or recovered from its text.
-fn told(error: &DataFusionError, notes: &Notes) -> Option<Error> {
-    ours(error).or_else(|| notes.find(&error.to_string()))
+fn told(error: &DataFusionError, recorded: &RecordedErrors) -> Option<Error> {
+    ours(error).or_else(|| recorded.find(&error.to_string()))
 }

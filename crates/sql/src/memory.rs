@@ -58,7 +58,7 @@ struct State {
 
 /// The kinds of consumers.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Who {
+enum ConsumerKind {
     /// It can spill.
     Spiller,
     /// It can make do with less, while its sort holds nothing.
@@ -69,24 +69,24 @@ enum Who {
     HandedOn,
 }
 
-impl Who {
-    fn is(consumer: &MemoryConsumer) -> Who {
+impl ConsumerKind {
+    fn is(consumer: &MemoryConsumer) -> ConsumerKind {
         match consumer.can_spill() {
-            _ if consumer.name().starts_with("RepartitionExec") => Who::HandedOn,
-            false if consumer.name().starts_with("ExternalSorterMerge") => Who::Merge,
-            true => Who::Spiller,
-            false => Who::Other,
+            _ if consumer.name().starts_with("RepartitionExec") => ConsumerKind::HandedOn,
+            false if consumer.name().starts_with("ExternalSorterMerge") => ConsumerKind::Merge,
+            true => ConsumerKind::Spiller,
+            false => ConsumerKind::Other,
         }
     }
 }
 
 impl State {
-    fn of(&mut self, who: Who) -> &mut usize {
+    fn of(&mut self, who: ConsumerKind) -> &mut usize {
         match who {
-            Who::Spiller => &mut self.by_spillers,
-            Who::Merge => &mut self.by_merges,
-            Who::Other => &mut self.by_others,
-            Who::HandedOn => &mut self.handed_on,
+            ConsumerKind::Spiller => &mut self.by_spillers,
+            ConsumerKind::Merge => &mut self.by_merges,
+            ConsumerKind::Other => &mut self.by_others,
+            ConsumerKind::HandedOn => &mut self.handed_on,
         }
     }
 }
@@ -121,12 +121,12 @@ impl Memory {
     }
 
     /// The additional bytes that a consumer with `own` bytes may take.
-    fn room(&self, state: &State, who: Who, own: usize) -> usize {
+    fn room(&self, state: &State, who: ConsumerKind, own: usize) -> usize {
         match who {
-            Who::Spiller if own == 0 => self.share(state).max(self.free(state) / 2),
-            Who::Spiller | Who::Merge => self.share(state).saturating_sub(own),
-            Who::Other => self.free(state),
-            Who::HandedOn => self.most_handed_on.saturating_sub(state.handed_on),
+            ConsumerKind::Spiller if own == 0 => self.share(state).max(self.free(state) / 2),
+            ConsumerKind::Spiller | ConsumerKind::Merge => self.share(state).saturating_sub(own),
+            ConsumerKind::Other => self.free(state),
+            ConsumerKind::HandedOn => self.most_handed_on.saturating_sub(state.handed_on),
         }
     }
 }
@@ -150,32 +150,32 @@ impl MemoryPool for Memory {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        match Who::is(consumer) {
-            Who::Spiller => self.state().spillers += 1,
-            Who::Merge => self.state().merges += 1,
-            Who::Other | Who::HandedOn => {}
+        match ConsumerKind::is(consumer) {
+            ConsumerKind::Spiller => self.state().spillers += 1,
+            ConsumerKind::Merge => self.state().merges += 1,
+            ConsumerKind::Other | ConsumerKind::HandedOn => {}
         }
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
-        match Who::is(consumer) {
-            Who::Spiller => self.state().spillers -= 1,
-            Who::Merge => self.state().merges -= 1,
-            Who::Other | Who::HandedOn => {}
+        match ConsumerKind::is(consumer) {
+            ConsumerKind::Spiller => self.state().spillers -= 1,
+            ConsumerKind::Merge => self.state().merges -= 1,
+            ConsumerKind::Other | ConsumerKind::HandedOn => {}
         }
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
-        *self.state().of(Who::is(reservation.consumer())) += additional;
+        *self.state().of(ConsumerKind::is(reservation.consumer())) += additional;
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
-        *self.state().of(Who::is(reservation.consumer())) -= shrink;
+        *self.state().of(ConsumerKind::is(reservation.consumer())) -= shrink;
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let consumer = reservation.consumer();
-        let (who, mut state) = (Who::is(consumer), self.state());
+        let (who, mut state) = (ConsumerKind::is(consumer), self.state());
         let room = self.room(&state, who, reservation.size());
         if additional > room {
             let (name, own) = (consumer.name(), reservation.size());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use cellar_format::from_arrow::kind_of;
 use cellar_format::packed::is_packed;
-use cellar_format::{Aggregate, Call, Kind};
+use cellar_format::{Aggregate, AggregateFunction, Kind};
 use datafusion::common::tree_node::Transformed;
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
@@ -277,7 +277,7 @@ fn moved(aggregate: &AggregateExec) -> Result<Result<Arc<dyn ExecutionPlan>, Rea
         parts.extend(own_parts.iter().map(|part| (at, *part)));
         texts.push(text);
     }
-    let wanted = Aggregate { keys, calls };
+    let wanted = Aggregate { keys, functions: calls };
     if let Err(reason) = scan.check(&wanted) {
         return Ok(Err(reason));
     }
@@ -310,7 +310,7 @@ fn call_of(
     call: &AggregateFunctionExpr,
     arguments: &[Arc<dyn PhysicalExpr>],
     schema: &Schema,
-) -> Result<(Call, Vec<Part>), Reason> {
+) -> Result<(AggregateFunction, Vec<Part>), Reason> {
     let other = || "no cell computes that".to_owned();
     let [argument] = arguments else { return Err(other()) };
     match call.fun().name() {
@@ -318,11 +318,11 @@ fn call_of(
             if let Some(literal) = argument.downcast_ref::<Literal>() {
                 return match literal.value().is_null() {
                     true => Err(other()),
-                    false => Ok((Call::Rows, vec![Part::Rows])),
+                    false => Ok((AggregateFunction::Rows, vec![Part::Rows])),
                 };
             }
             let column = column_of(argument).ok_or_else(other)?;
-            Ok((Call::Count(column), vec![Part::Rows]))
+            Ok((AggregateFunction::Count(column), vec![Part::Rows]))
         }
         "min" | "max" => {
             let column = column_of(argument).ok_or_else(other)?;
@@ -330,7 +330,11 @@ fn call_of(
                 return Err(other());
             }
             let is_least = call.fun().name() == "min";
-            let least = if is_least { Call::Least(column) } else { Call::Greatest(column) };
+            let least = if is_least {
+                AggregateFunction::Least(column)
+            } else {
+                AggregateFunction::Greatest(column)
+            };
             Ok((least, vec![Part::Value]))
         }
         "sum" => Ok((sum_of(argument, schema)?, vec![Part::Value])),
@@ -339,25 +343,25 @@ fn call_of(
     }
 }
 
-fn sum_of(argument: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Call, Reason> {
+fn sum_of(argument: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<AggregateFunction, Reason> {
     let data_type = argument.data_type(schema).map_err(|e| e.to_string())?;
     if data_type == DataType::Float64 {
         let column = below_cast(argument);
         let at = column_of(column).ok_or("sums of expressions of floating-point numbers")?;
         let own = schema.field(at).data_type();
         return match kind_of(own) {
-            Some(Kind::Float32 | Kind::Float64) => Ok(Call::SumFloat(at)),
+            Some(Kind::Float32 | Kind::Float64) => Ok(AggregateFunction::SumFloat(at)),
             // An average of integers; other conversions to numbers are left to DataFusion.
             _ if own.is_integer() => {
                 let (expr, _) = arithmetic(column, schema)?;
-                Ok(Call::Sum(expr))
+                Ok(AggregateFunction::Sum(expr))
             }
             _ => Err(format!("{own} as a floating-point number")),
         };
     }
     if argument.downcast_ref::<Column>().is_some() && data_type.is_integer() {
         let at = column_of(argument).unwrap_or_default();
-        return Ok(Call::Sum(cellar_format::Expr::Column(at)));
+        return Ok(AggregateFunction::Sum(cellar_format::Expr::Column(at)));
     }
-    Ok(Call::Sum(arithmetic(argument, schema)?.0))
+    Ok(AggregateFunction::Sum(arithmetic(argument, schema)?.0))
 }

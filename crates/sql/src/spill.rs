@@ -34,7 +34,7 @@ const PIECES: usize = 4;
 /// How long a writer waits for pieces of others to be written before it goes on all the same.
 /// DataFusion's RepartitionExec holds a lock meanwhile that its readers wait for: if these were the only
 /// ones that could write, nothing would ever be written.
-const PATIENCE: Duration = Duration::from_millis(250);
+const TIMEOUT: Duration = Duration::from_millis(250);
 /// Bytes that are read at once: fewer than are written, because a merge reads many files in parallel.
 const READ: u64 = 256 << 10;
 /// Reads that are issued ahead of a reader.
@@ -81,7 +81,7 @@ impl OnWay {
     /// Waits until there is room, but only for a limited time.
     fn wait(&self, more: usize) {
         let is_full = |bytes: &mut usize| *bytes > 0 && *bytes + more > self.most;
-        let waited = self.less.wait_timeout_while(self.bytes(), PATIENCE, is_full);
+        let waited = self.less.wait_timeout_while(self.bytes(), TIMEOUT, is_full);
         drop(waited);
     }
 }

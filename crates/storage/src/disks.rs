@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 
 /// The I/O modes in effect on a disk, never those requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InForce {
+pub struct EffectiveModes {
     /// io_uring, libaio or sync.
     pub engine: String,
     /// Whether I/O bypasses the page cache.
@@ -31,7 +31,7 @@ pub struct OpenDisk {
     /// The disk with its scheduler: what groups use.
     pub scheduled: Arc<Scheduled>,
     /// What is in force.
-    pub in_force: InForce,
+    pub in_force: EffectiveModes,
     /// What fails together with it: controller or enclosure, and the device below it.
     pub below: Below,
 }
@@ -109,19 +109,19 @@ pub trait Disks: Send + Sync + 'static {
     fn check_free(&self, path: &Path, erase: Option<&str>) -> Result<()>;
 
     /// Paths that match patterns with `*` and `?` in the last part.
-    fn find(&self, patterns: &[String]) -> Sought;
+    fn find(&self, patterns: &[String]) -> PatternMatches;
 }
 
 /// The result of expanding patterns.
 #[derive(Clone, Debug, Default)]
-pub struct Sought {
+pub struct PatternMatches {
     /// Paths that match.
     pub paths: Vec<PathBuf>,
     /// Why some directories could not be searched; there may be more matches in them.
     pub problems: Vec<Error>,
 }
 
-impl Sought {
+impl PatternMatches {
     /// All that match.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! cp: a file into, out of, between or within groups. The target appears wholly or not at all, even
+//! cp: copies a file into, out of, between or within groups. The target appears atomically, even
 //! after kill -9: in a group as an unnamed file that gets its name at the end, elsewhere as
 //! a temporary file next to the target that is renamed over it.
 
@@ -33,7 +33,7 @@ pub struct Cp {
     /// A file: +DATA/dir/file, or a path outside.
     #[arg(value_name = "SOURCE")]
     source: String,
-    /// A file or directory; a file that is there is replaced whole.
+    /// A file or directory; an existing file is replaced whole.
     #[arg(value_name = "TARGET")]
     target: String,
 }
@@ -323,7 +323,7 @@ async fn step(reader: Arc<Reader>, writer: Arc<Writer>, at: u64, length: u64) ->
             .await?
         }
     };
-    // Past the end of the file a copy has zeros, whatever the source has there.
+    // Past the end of the file the copy has zeros, whatever the source has.
     buffer[length..].fill(0);
     match &*writer {
         Writer::Group(file) => {

@@ -58,7 +58,7 @@ pub struct Find {
 /// Arguments of `mkdir`.
 #[derive(Debug, clap::Args)]
 pub struct Mkdir {
-    /// Also those above it; no error if it is there.
+    /// Also its parents; no error if it exists.
     #[arg(short = 'p')]
     parents: bool,
     /// Directories.
@@ -72,7 +72,7 @@ pub struct Rm {
     /// Also directories, with all that is in them.
     #[arg(short = 'r')]
     recursive: bool,
-    /// What is not there is no error.
+    /// Ignore missing paths.
     #[arg(short = 'f')]
     force: bool,
     /// Files, directories, patterns.
@@ -309,7 +309,7 @@ pub async fn rm(args: &Rm, database: &Database) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Files of a table are dropped by SQL, by a command shown here.
+/// Hints at DROP TABLE if the file belongs to a table.
 fn without(error: Error, files: &ExternalFiles, spot: &Spot, path: &str) -> Error {
     let Some(table) = files.reader_of(spot.mounted.group.name(), path) else {
         return error;

@@ -32,7 +32,7 @@ pub struct Iostat {
     /// Only of this group.
     #[arg(short = 'G', value_name = "GROUP")]
     group: Option<String>,
-    /// Again every so many seconds, each time what was done since; until ^C.
+    /// Repeat every so many seconds, with what was done since; until ^C.
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     interval: Option<u64>,
 }
@@ -75,9 +75,9 @@ pub async fn run(
     }
 }
 
-/// Waits; false when the user asks for an end. Then the groups are still dismounted cleanly.
+/// Waits; false if the user asks to stop, so that the groups are dismounted cleanly.
 async fn wait(place: &Place, pause: Duration) -> bool {
-    // When serving another process ^C is not for us: that process ends when its output fails.
+    // When serving another process, ^C is not for us: the command ends when its output fails.
     if output::is_remote() {
         place.env.sleep(pause).await;
         return true;

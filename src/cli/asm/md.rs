@@ -21,7 +21,7 @@ const VERSION: u32 = 1;
 /// Arguments of `md_backup`.
 #[derive(Debug, clap::Args)]
 pub struct MdBackup {
-    /// The file to write; it must not be there.
+    /// The file to write; it must not exist.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Only of this group, or of those that match.
@@ -39,7 +39,7 @@ pub struct MdRestore {
     /// Make the groups on the disks that they had, then what is in them.
     #[arg(long)]
     full: bool,
-    /// Attributes, templates and directories only; the groups are there.
+    /// Attributes, templates and directories only; the groups exist.
     #[arg(long)]
     nodg: bool,
     /// As --full, under other names: OLD:NEW,..
@@ -140,7 +140,7 @@ pub fn backup(args: &MdBackup, database: &Database, show: Show) -> Result<(), Fa
     let all = Backup { cellar_md_backup: VERSION, groups };
     let text = serde_json::to_string_pretty(&all)
         .map_err(|e| Fault::failed(format!("CELLAR-00600: a backup as JSON: {e}")))?;
-    // Wholly or not at all.
+    // Written atomically.
     let new = PathBuf::from(format!("{}.{}.new", path.display(), std::process::id()));
     let written = std::fs::File::create_new(&new).and_then(|mut file| {
         std::io::Write::write_all(&mut file, text.as_bytes())?;
@@ -241,7 +241,7 @@ fn request(old: &BackedUp, name: &str) -> Result<GroupRequest, Fault> {
     Ok(GroupRequest { name: name.to_owned(), redundancy, attributes, disks })
 }
 
-/// Attributes, templates and directories, unless they already are so.
+/// Restores attributes, templates and directories that differ.
 async fn fill(group: &Group, old: &BackedUp) -> Result<(), Fault> {
     let now = group.attributes();
     for (name, value) in &old.attributes {

@@ -1,4 +1,4 @@
-//! `cellar asm migrate`: moves the data of some disks to others, online; first shows how long that takes.
+//! `cellar asm migrate`: moves the data of some disks to others online, after showing how long it takes.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,22 +34,22 @@ pub struct Migrate {
     /// Do it at the lowest power that is done in time, or not at all: 90s, 45m, 24h, 2d.
     #[arg(long, value_name = "TIME", value_parser = within)]
     within: Option<Within>,
-    /// Only tell what it would do.
+    /// Only show what it would do.
     #[arg(long)]
     plan: bool,
     /// 1 to 1024; the parameter asm_power_limit if it is left out.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     power: Option<u32>,
-    /// How long both sides are tried, in seconds.
+    /// How long both sides are probed, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     probe: Duration,
-    /// Try nothing: then the time is not known.
+    /// Skip the probe: the time is unknown.
     #[arg(long, conflicts_with_all = ["probe", "within"])]
     no_probe: bool,
-    /// Paths that are not there become files of this size.
+    /// Create missing paths as files of this size.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     disk_size: Option<u64>,
-    /// The group; where the disks tell it may be left out.
+    /// The group, unless the disks determine it.
     #[arg(short = 'G', long)]
     group: Option<String>,
 }
@@ -247,7 +247,7 @@ fn check_stay(target: &str, members: &[DiskInfo], database: &Database) -> Result
     Ok(())
 }
 
-/// The report of it.
+/// What to report of a migration.
 struct Proposal<'a> {
     args: &'a Migrate,
     database: &'a Database,
@@ -498,7 +498,7 @@ impl Proposal<'_> {
     }
 }
 
-/// Carries it out, and waits until the old disks may be unplugged.
+/// Migrates, and waits until the old disks may be unplugged.
 async fn do_it(told: &Proposal<'_>, place: &Place, show: Show) -> Result<(), Fault> {
     let (database, mounted) = (told.database, &told.wanted.mounted);
     let quiet = show.format == Format::Json;

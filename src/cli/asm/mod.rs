@@ -98,7 +98,7 @@ impl Args {
         Ok((dir::resolve(given)?, only_looks))
     }
 
-    /// If there is a directory and no command, that directory if it was given: commands are typed then.
+    /// Whether commands are to be typed, as none was given; and the directory, if given.
     fn prompts(&self) -> Option<Option<PathBuf>> {
         let default = has_default();
         let (given, rest) = split(&self.words, default, &|word| Path::new(word).is_dir());
@@ -129,7 +129,7 @@ struct Asm {
     /// For people or a program.
     #[arg(long, value_enum, global = true)]
     format: Option<Format>,
-    /// No line with the names of the columns.
+    /// Omit the column headings.
     #[arg(long, global = true)]
     suppressheader: bool,
 }
@@ -176,7 +176,7 @@ enum Command {
   cellar asm mktmpl -G DATA --redundancy unprotected --checksums off scratch
   cellar asm cp big.bin '+DATA(scratch)/big.bin'      a file that it is for")]
     Mktmpl(templates::Settmpl),
-    /// Changes a template; files that are there stay as they are
+    /// Changes a template; existing files stay as they are
     #[command(after_help = "Example:\n  cellar asm chtmpl -G DATA --redundancy high datafile")]
     Chtmpl(templates::Settmpl),
     /// Removes a template
@@ -185,7 +185,7 @@ enum Command {
     /// Long work under way
     #[command(after_help = "Example:\n  cellar asm lsop")]
     Lsop(work::Lsop),
-    /// Rebalances groups: starts, stops, or changes the power of it
+    /// Starts or stops a rebalance, or changes its power
     #[command(after_help = "Examples:\n  cellar asm rebal --power 8 --wait
   cellar asm rebal DATA --power 0       stops it")]
     Rebal(work::Rebal),
@@ -193,11 +193,11 @@ enum Command {
     #[command(after_help = "Examples:\n  cellar asm offline -D DATA_0002
   cellar asm offline -G DATA -F SHELF1 -t 30m")]
     Offline(offline::Offline),
-    /// Brings disks back that are offline
+    /// Brings offline disks back
     #[command(after_help = "Examples:\n  cellar asm online -a --wait
   cellar asm online -D DATA_0002 --power 64")]
     Online(offline::Online),
-    /// Puts another disk in the place of one that is gone
+    /// Replaces a disk that is gone with another
     #[command(after_help = "Examples:\n  cellar asm replace DATA_0002 /dev/disk/by-id/NEW
   cellar asm replace DATA_0002 mydb/disks/disk5 --wait")]
     Replace(offline::Replace),
@@ -205,7 +205,7 @@ enum Command {
     #[command(after_help = "Examples:\n  cellar asm scrub --repair --wait
   cellar asm scrub DATA --power max --wait\n  cellar asm scrub DATA --stop")]
     Scrub(scrub::Scrub),
-    /// Moves the data of some disks to others; tells first how long
+    /// Moves data from some disks to others; estimates it first
     #[command(
         after_help = "Examples:\n  cellar asm migrate --from OLD --to '/dev/disk/by-id/NEW*' \
                       --within 24h --plan\n  cellar asm migrate --from 'OLD*' --to a,b,c \
@@ -218,7 +218,7 @@ enum Command {
     /// Files and directories
     #[command(after_help = "Examples:\n  cellar asm ls\n  cellar asm ls -ls '+DATA/*.parquet'")]
     Ls(files::Ls),
-    /// Room that files take
+    /// Space used by files
     #[command(after_help = "Examples:\n  cellar asm du\n  cellar asm du +DATA/cellar")]
     Du(files::Du),
     /// Files by name, below a directory
@@ -237,10 +237,10 @@ enum Command {
     #[command(after_help = "Examples:\n  cellar asm cp trips.csv +DATA/in/
   cellar asm cp +DATA/in/trips.csv /tmp\n  cellar asm cp +DATA/a +DATA/b")]
     Cp(cp::Cp),
-    /// Writes what groups are to a file: disks, attributes, templates
+    /// Saves group definitions to a file: disks, attributes, templates
     #[command(name = "md_backup", after_help = "Example:\n  cellar asm md_backup groups.json")]
     MdBackup(md::MdBackup),
-    /// Makes groups as such a file has them, without their files
+    /// Recreates groups from such a file, without their files
     #[command(
         name = "md_restore",
         after_help = "Examples:\n  cellar asm md_restore groups.json --full -G FRA\n  cellar asm \
@@ -346,8 +346,8 @@ fn parse(words: &[String]) -> Result<(Option<PathBuf>, Asm), Fault> {
     }
 }
 
-/// DIR may be left out if the first word is a command; or if there is a `default`, and the word
-/// is not a directory: then it is reported as a misspelt command.
+/// DIR may be omitted if the first word is a command, or if there is a `default` and the word is
+/// not a directory: it is then reported as a misspelt command.
 fn split<'a>(
     words: &'a [String],
     default: bool,

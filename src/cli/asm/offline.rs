@@ -51,7 +51,7 @@ pub struct Online {
     /// 1 (makes way for all others) to 1024.
     #[arg(long)]
     power: Option<u32>,
-    /// Stay until it has all that it missed.
+    /// Wait until it has all missed writes.
     #[arg(short = 'w', long)]
     wait: bool,
 }
@@ -61,7 +61,7 @@ pub struct Online {
 pub struct Replace {
     /// The disk that is gone, by name.
     disk: String,
-    /// The path of the new one; a file that is not there is made.
+    /// The path of the new one; a missing file is created.
     with: String,
     /// The disk group; needed where there are several.
     #[arg(short = 'G', long = "diskgroup", value_name = "GROUP")]
@@ -75,7 +75,7 @@ pub struct Replace {
     /// 1 (makes way for all others) to 1024.
     #[arg(long)]
     power: Option<u32>,
-    /// Stay until all is copied.
+    /// Wait until all is copied.
     #[arg(short = 'w', long)]
     wait: bool,
 }

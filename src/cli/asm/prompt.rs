@@ -86,8 +86,8 @@ fn command(words: &[String]) -> Result<Option<Asm>, Fault> {
     }
 }
 
-/// Runs typed commands until the user leaves, or the input ends. From a file or a pipe the first command
-/// that fails ends it.
+/// Runs typed commands until the user leaves or the input ends. A file or pipe stops at the first
+/// failure.
 ///
 /// # Errors
 /// The terminal cannot be read, or a command of a file fails.

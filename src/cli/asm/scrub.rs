@@ -31,13 +31,13 @@ pub struct Scrub {
     /// auto (makes way for who reads and writes), low, high or max.
     #[arg(long, default_value = "auto")]
     power: String,
-    /// Also beside a rebalance, and while disks return.
+    /// Even during a rebalance, or while disks return.
     #[arg(long)]
     force: bool,
     /// Stop the one that is under way.
     #[arg(long, conflicts_with_all = ["repair", "wait", "force", "disk", "file"])]
     stop: bool,
-    /// Stay until it is done; exit 1 if anything stays wrong.
+    /// Wait until it is done; exit 1 if damage remains.
     #[arg(short = 'w', long)]
     wait: bool,
 }

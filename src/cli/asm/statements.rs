@@ -1,4 +1,4 @@
-//! mkdg, dropdg, mount, umount, setattr, lsct, lsof: ASMCMD's commands for SQL statements.
+//! mkdg, dropdg, mount, umount, setattr, lsct, lsof: ASMCMD commands for SQL statements.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::{Show, chosen};
 pub struct Mkdg {
     /// The name of the group.
     name: String,
-    /// Disks: paths or patterns; a file that is not there yet is made with --size.
+    /// Disks: paths or patterns; missing files are created with --size.
     #[arg(required = true, value_name = "DISK")]
     disks: Vec<String>,
     /// Copies: external (1), normal (2) or high (3).
@@ -56,7 +56,7 @@ pub struct Mount {
     /// All groups that are found.
     #[arg(short = 'a', conflicts_with = "names")]
     all: bool,
-    /// Also where that may lose what only missing disks know.
+    /// Even if changes known only to missing disks are lost.
     #[arg(short = 'f')]
     force: bool,
     /// Groups.
@@ -72,7 +72,7 @@ pub struct Setattr {
     group: String,
     /// The attribute.
     name: String,
-    /// What it is to be.
+    /// Its new value.
     value: String,
 }
 

@@ -16,7 +16,7 @@ pub struct Lstmpl {
     /// Only of this group.
     #[arg(short = 'G', value_name = "GROUP")]
     group: Option<String>,
-    /// With what they say.
+    /// With settings.
     #[arg(short = 'l')]
     long: bool,
     /// A template, or a pattern.

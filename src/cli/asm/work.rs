@@ -31,14 +31,14 @@ pub struct Rebal {
     /// 0 (stop) to 1024; the parameter asm_power_limit if it is left out.
     #[arg(long)]
     power: Option<u32>,
-    /// Stay until it is done.
+    /// Wait until it is done.
     #[arg(short = 'w', long)]
     wait: bool,
 }
 
 /// The time over which the rate of work in progress is measured.
 const MEASURE: Duration = Duration::from_millis(500);
-/// The time allowed for the label of a disk that has left to say so.
+/// The time limit for the label of a departed disk to say so.
 const LABEL: Duration = Duration::from_secs(10);
 
 /// Long work: resync after a crash, rebalance.
@@ -280,7 +280,7 @@ pub async fn wait_label(
     Ok(())
 }
 
-/// Refuses to wait for what will not happen.
+/// Refuses to wait if the disk will not leave.
 pub async fn check_leaving(mounted: &Mounted, name: &str, status: DiskStatus) -> Result<(), Fault> {
     // A group that stopped or was dismounted moves nothing.
     mounted.group.check_running()?;

@@ -22,7 +22,7 @@ use crate::cli::status;
 
 /// The power of the rebalance: it yields to the queries.
 const POWER: u32 = 4;
-/// How long queries run alone before, for comparison.
+/// How long queries run alone first, for comparison.
 const ALONE: Duration = Duration::from_secs(3);
 /// Longer than any rebalance of a demo.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -121,7 +121,7 @@ async fn wait(mounted: &Mounted, plan: u64, place: &Place) -> Result<Instant, Fa
     }
 }
 
-/// Medians of the queries before `began`, and of those that ran between.
+/// Median times of Q6 before `began`, and between `began` and `ended`.
 fn felt(queries: &[Query], began: Instant, ended: Instant) -> (Option<Duration>, Option<Duration>) {
     let q6 = || queries.iter().filter(|query| query.is_q6);
     let median = |mut times: Vec<Duration>| {

@@ -139,7 +139,7 @@ fn waited(waits: &[Waited]) -> String {
     format!("{text} CPU and others {rest} = 100 %\n")
 }
 
-/// Each update has added one.
+/// Checks that each update added one.
 async fn check_balance(engine: &Engine, commits: &Commits) -> Result<(), Fault> {
     let sum = "select cast(sum(balance) as bigint) as n from account";
     let found = numbers(engine, sum).await?.pop();
@@ -211,7 +211,7 @@ async fn measured(database: &Database, clients: usize, place: &Place) -> Result<
                 engine.execute_prepared(&update, &[Parameter::Integer(id)]).await?;
                 times.push(env.now().since(asked));
             }
-            // The session still exists when its waits are read.
+            // Keeps the session until its waits are read.
             Ok::<_, cellar_sql::Error>((times, engine))
         })
     };
@@ -338,14 +338,14 @@ pub async fn missing(engine: &Engine, client: i64, rows: &[i64]) -> Result<u64, 
     Ok(rows.iter().filter(|number| !found.contains(number)).count() as u64)
 }
 
-/// The medium on the dead disk is dropped.
+/// Drops the medium on the dead disk.
 pub async fn without_medium(engine: &Engine) -> Result<(), Fault> {
     let statement = "alter database drop logfile member '+DATA.DATA_0002'";
     ask_done(engine, statement).await?;
     output::text(&format!("      > {statement}\n\n"))
 }
 
-/// Another one replaces it, on the added disk.
+/// Adds another one, on the added disk.
 pub async fn another_medium(engine: &Engine) -> Result<(), Fault> {
     let statement = "alter database add logfile member '+DATA'";
     ask_done(engine, statement).await?;

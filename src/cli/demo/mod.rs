@@ -46,9 +46,9 @@ pub struct Args {
 }
 
 const STEPS: usize = 8;
-/// The time for which queries run around the death of the disk.
+/// How long queries run around the death of the disk.
 const LOAD_FOR: Duration = Duration::from_secs(8);
-/// The time of the disk's death, after the load began.
+/// How long after the start of the load the disk dies.
 const DEATH_AT: Duration = Duration::from_secs(2);
 /// The time allowed for the database to close after the user stopped the demo.
 const CLOSE_FOR: Duration = Duration::from_secs(5);
@@ -115,7 +115,7 @@ fn stopped(dir: &Path) -> Fault {
     ))
 }
 
-/// Waits until the time for closing the database is over, or the user wants to end at once.
+/// Waits until the time for closing the database is over, or the user stops it again.
 async fn closing_ends(hurry: bool, end: &mut End, place: &Place) {
     let limit = if hurry { CLOSE_FOR } else { Duration::MAX };
     tokio::select! {
@@ -264,7 +264,7 @@ async fn load_data(args: &Args, report: &mut Report, database: &Database) -> Res
         show_bytes(bytes),
         spread / 4,
     ))?;
-    // Lineitem's row count depends on a random number of lines an order; the others are exact.
+    // Lineitem's row count depends on a random number of lines per order; the others are exact.
     if rows == 0 || expected == 0 {
         return Err(Fault::failed("CELLAR-00600: nothing was loaded"));
     }
@@ -291,7 +291,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// The amount that the cell read for the last scan of a table, and that it returned.
+/// How much the cell read for the last scan of a table, and how much it returned.
 fn not_read(database: &Database, table: &str) -> Option<String> {
     let instance = database.inner.instance();
     let scan = instance.scans().recent().0.pop().filter(|scan| scan.table == table)?;
@@ -442,7 +442,7 @@ async fn read_back(
     let numbers: Vec<u32> = mounted.group.files().iter().map(|f| f.number).collect();
     let found = mounted.group.validate(&numbers, Copies::All, &|_| {}).await?;
     let seconds = report.done();
-    // As validate does, for the use of status; without it status knows less, and the demo continues.
+    // Kept for status, as validate does; on failure status knows less, and the demo continues.
     let now = database.inner.env().wall().unix_nanos / 1_000_000_000;
     let any_absent = mounted.group.disks().iter().any(|disk| !disk.in_sync);
     let (bad, extent) = (Bad::of(&found, false, Vec::new(), now), Extent::of(&found, any_absent));

@@ -177,7 +177,7 @@ fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-/// The smallest value that `part` of the sorted values do not exceed.
+/// The `part` quantile of sorted values.
 fn quantile(sorted: &[Duration], part: f64) -> Duration {
     let rank = (sorted.len() as f64 * part).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()

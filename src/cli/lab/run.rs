@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use cellar_io::real::Runtime;
 use cellar_io::{EnvExt, shell};
-use cellar_lab::kept::Kept;
 use cellar_lab::place::given;
+use cellar_lab::run_store::RunStore;
 use cellar_lab::{
-    Asked, Comparison, Control, Experiment, Head, LabError, Machine, Request, Run, experiments,
+    Comparison, Control, Experiment, Head, Invocation, LabError, Machine, Request, Run, experiments,
 };
 
 use super::super::clock;
@@ -60,7 +60,7 @@ pub struct Args {
     format: Format,
 }
 
-/// The version of this build.
+/// The optimization level.
 const OPTIMIZATION: &str = env!("CELLAR_OPTIMIZATION");
 
 /// Runs `lab run`.
@@ -115,9 +115,9 @@ pub(super) fn run(args: Args, runtime: &Runtime) -> Result<(), Fault> {
     written
 }
 
-fn show(args: &Args, ran: &Run, kept: Result<(u64, Kept), Fault>) -> Result<(), Fault> {
+fn show(args: &Args, ran: &Run, kept: Result<(u64, RunStore), Fault>) -> Result<(), Fault> {
     if args.format == Format::Json {
-        // With the digits that are kept.
+        // With the digits of the kept run.
         let text = ran.to_json().map_err(LabError::from)?;
         output::json(&Run::from_json(&text).map_err(LabError::from)?)?;
         return match kept {
@@ -142,7 +142,7 @@ fn show(args: &Args, ran: &Run, kept: Result<(u64, Kept), Fault>) -> Result<(), 
 
 /// The experiment and its request: from the command line, else from the earlier run that it is to
 /// repeat.
-fn asked(args: &Args, like: Option<&Run>) -> Result<(&'static dyn Experiment, Asked), Fault> {
+fn asked(args: &Args, like: Option<&Run>) -> Result<(&'static dyn Experiment, Invocation), Fault> {
     let named = args.named.clone();
     let name = match (&named, like) {
         (Some(named), Some(like)) if named.name != like.experiment => {
@@ -167,7 +167,7 @@ fn asked(args: &Args, like: Option<&Run>) -> Result<(&'static dyn Experiment, As
     let mut asked = like.map(|run| run.asked.clone()).unwrap_or_default();
     if !asked.disks.is_empty() && args.disks.is_empty() && args.dir.is_none() {
         let names: Vec<String> = asked.disks.iter().map(|p| p.display().to_string()).collect();
-        // The name may refer to another disk by now, whose contents would be lost.
+        // By now the name may refer to another disk, whose contents would be lost.
         return Err(Fault::usage(format!(
             "that run wrote over disks: name them again, with --disks; they were {}",
             names.join(", ")

@@ -13,7 +13,7 @@ use shuttle::thread;
 
 use crate::env::{below, env};
 use crate::in_many_orders;
-use crate::locks::{Held, LockError, Locks, Mode, Owner, Patience, Resource};
+use crate::locks::{Held, LockError, LockTimeout, Locks, Mode, Owner, Resource};
 
 fn locks() -> Arc<Locks> {
     Arc::new(Locks::new(Arc::default()))
@@ -28,7 +28,7 @@ async fn lock(
     locks: &Arc<Locks>,
     held: &mut Held,
     (resource, mode): (Resource, Mode),
-    patience: Patience,
+    patience: LockTimeout,
 ) -> Result<(), LockError> {
     let what = (held.owner(), resource, mode);
     locks.acquire(&env(), &session(), what, patience).await?;
@@ -66,9 +66,9 @@ async fn transact(locks: Arc<Locks>, truth: Arc<Truth>, owner: Owner) {
         let modes = [Mode::RowShare, Mode::RowExclusive, Mode::Share, Mode::Exclusive];
         let mode = modes[below(4) as usize];
         let patience = match below(4) {
-            0 => Patience::None,
-            1 => Patience::Until(Duration::from_secs(1)),
-            _ => Patience::Forever,
+            0 => LockTimeout::None,
+            1 => LockTimeout::Until(Duration::from_secs(1)),
+            _ => LockTimeout::Forever,
         };
         match lock(&locks, &mut held, (resource, mode), patience).await {
             Ok(()) => truth.note(owner, resource, mode),
@@ -105,10 +105,10 @@ fn ring(members: u64) -> usize {
             thread::spawn(move || {
                 let mut held = Held::new(Arc::clone(&locks), owner + 1);
                 let of = |owner| (Resource::Table(owner as u32), Mode::Exclusive);
-                block_on(lock(&locks, &mut held, of(owner), Patience::Forever)).unwrap();
+                block_on(lock(&locks, &mut held, of(owner), LockTimeout::Forever)).unwrap();
                 barrier.wait();
                 let next = of((owner + 1) % members);
-                let locked = block_on(lock(&locks, &mut held, next, Patience::Forever));
+                let locked = block_on(lock(&locks, &mut held, next, LockTimeout::Forever));
                 matches!(locked, Err(LockError::Deadlock { .. }))
             })
         })
@@ -135,10 +135,10 @@ fn two_who_share_a_lock_and_want_more_are_a_circle_of_which_one_is_told() {
                     let mut held = Held::new(Arc::clone(&locks), owner);
                     let of = |mode| (Resource::Table(1), mode);
                     let shared = of(Mode::Share);
-                    block_on(lock(&locks, &mut held, shared, Patience::Forever)).unwrap();
+                    block_on(lock(&locks, &mut held, shared, LockTimeout::Forever)).unwrap();
                     barrier.wait();
                     let more = of(Mode::Exclusive);
-                    let more = block_on(lock(&locks, &mut held, more, Patience::Forever));
+                    let more = block_on(lock(&locks, &mut held, more, LockTimeout::Forever));
                     usize::from(more.is_err())
                 })
             })
@@ -154,14 +154,14 @@ fn who_comes_first_is_served_first_and_who_goes_leaves_nothing() {
         let (locks, served) = (locks(), Arc::new(Mutex::new(Vec::new())));
         let what = (Resource::Table(1), Mode::Exclusive);
         let mut first = Held::new(Arc::clone(&locks), 1);
-        block_on(lock(&locks, &mut first, what, Patience::Forever)).unwrap();
+        block_on(lock(&locks, &mut first, what, LockTimeout::Forever)).unwrap();
         let goes = 2 + below(3);
         let mut threads = Vec::new();
         for owner in 2..=4 {
             let (locks, served) = (Arc::clone(&locks), Arc::clone(&served));
             let mut waiter = Box::pin(async move {
                 let mut held = Held::new(Arc::clone(&locks), owner);
-                lock(&locks, &mut held, what, Patience::Forever).await.unwrap();
+                lock(&locks, &mut held, what, LockTimeout::Forever).await.unwrap();
                 served.lock().unwrap().push(owner);
                 yield_now().await;
                 drop(held);

@@ -221,7 +221,7 @@ impl Asked {
             }
         }
         if of.keys.is_empty() {
-            let nothing = of.calls.iter().map(|call| call.nothing()).collect();
+            let nothing = of.functions.iter().map(|function| function.nothing()).collect();
             join(&mut found, Box::default(), nothing);
         }
         for group in &table.groups {
@@ -232,8 +232,8 @@ impl Asked {
         assert_eq!(found.len(), expected.len(), "groups of {of:?}");
         for (key, states) in &expected {
             let own = found.get(key).unwrap_or_else(|| panic!("no group {key:?} of {of:?}"));
-            for ((own, state), call) in own.iter().zip(states).zip(&of.calls) {
-                assert!(same(own, state), "{own:?} is not {state:?}: {call:?} of {key:?}");
+            for ((own, state), function) in own.iter().zip(states).zip(&of.functions) {
+                assert!(same(own, state), "{own:?} is not {state:?}: {function:?} of {key:?}");
             }
         }
     }

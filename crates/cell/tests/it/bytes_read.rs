@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, BinaryArray, Int64Array};
 use bytes::Bytes;
 use cellar_cell::{Cache, Item, Output, Segment};
 use cellar_format::aggregate::join;
-use cellar_format::{Aggregate, Call, Expr, Groups, State};
+use cellar_format::{Aggregate, AggregateFunction, Expr, Groups, State};
 use cellar_io::sim::{Sim, SimDisk};
 use cellar_io::{Buffer, Device, Discard, Durability, Geometry, Io, IoFuture};
 
@@ -169,15 +169,15 @@ fn counts_and_sums_of_whole_row_groups_are_known_from_headers() {
     run(&sim, async {
         let counted = Counted::open(&table, &disks).await;
         let mut request = everything(&table, &counted.segments, &[]);
-        let calls = vec![
-            Call::Rows,
-            Call::Count(2),
-            Call::Sum(Expr::Column(0)),
-            Call::Least(0),
-            Call::Greatest(1),
+        let functions = vec![
+            AggregateFunction::Rows,
+            AggregateFunction::Count(2),
+            AggregateFunction::Sum(Expr::Column(0)),
+            AggregateFunction::Least(0),
+            AggregateFunction::Greatest(1),
         ];
         request.output =
-            Output::Groups(Aggregate { keys: vec![], calls }, table.schema(&[0, 1, 2]));
+            Output::Groups(Aggregate { keys: vec![], functions }, table.schema(&[0, 1, 2]));
         let answer = scan(&env, request.clone()).await;
         assert_eq!(counted.of(&answer), (0, 0), "they read nothing");
         assert_eq!(answer.totals.header_row_groups, 8);

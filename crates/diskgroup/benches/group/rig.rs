@@ -95,7 +95,7 @@ impl Rig {
     pub fn open(&self, path: &str) -> Arc<dyn Device> {
         let options = OpenOptions { access: Access::Direct, ..OpenOptions::default() };
         let disk = open_disk(self.runtime.real_env(), Path::new(path), &options).unwrap();
-        assert!(disk.in_force().direct, "{path}: {}", disk.in_force());
+        assert!(disk.effective().direct, "{path}: {}", disk.effective());
         let schedule = ScheduleOptions::default();
         Arc::new(Scheduled::new(disk, self.env(), schedule, None))
     }

@@ -1,13 +1,13 @@
 //! The base of a mounted group, which everything above stands on: metadata behind one short lock, disks,
 //! and the queue to the committer.
 
-pub(crate) mod above;
 mod change;
 pub(crate) mod core;
 mod disks;
 pub(crate) mod free_space;
+pub(crate) mod listeners;
 pub(crate) mod log;
-pub(crate) mod patience;
+pub(crate) mod request_timeout;
 mod staying;
 
 use std::collections::BTreeMap;
@@ -24,12 +24,12 @@ use crate::error::Error;
 use crate::on_disk::Uuid;
 use crate::on_disk::layout::BLOCK_U64;
 use crate::state::GroupState;
-use above::Floors;
 use core::Core;
 use disks::Disks;
 use free_space::FreeSpace;
+use listeners::Listeners;
 use log::LogShared;
-use patience::Patience;
+use request_timeout::RequestTimeout;
 use staying::Staying;
 
 /// The shared part of a mounted group.
@@ -59,7 +59,7 @@ pub(crate) struct Base {
     /// must not get its old label after its new one.
     pub labels: futures_util::lock::Mutex<()>,
     /// Who is told what happens.
-    pub above: Floors,
+    pub listeners: Listeners,
     /// An I/O unanswered for this long fails its disk.
     pub disk_timeout: Duration,
     /// A request unanswered for this long fails a disk that the group can do without, while the others
@@ -119,7 +119,7 @@ impl Base {
             disks: Disks::new(parts.disks),
             log: LogShared::default(),
             labels: futures_util::lock::Mutex::default(),
-            above: Floors::default(),
+            listeners: Listeners::default(),
             disk_timeout: parts.disk_timeout,
             detach_timeout: parts.detach_timeout,
             dismounting: AtomicBool::new(false),
@@ -187,7 +187,7 @@ impl Base {
         if self.stopped.set(why.into()).is_ok() {
             self.log.moved.notify(usize::MAX);
             self.log.wanted.notify(usize::MAX);
-            self.above.tell(|above| above.stopped());
+            self.listeners.tell(|listener| listener.stopped());
         }
     }
 
@@ -295,8 +295,8 @@ impl Base {
     }
 
     /// How long a disk has to answer requests beside the data path.
-    pub fn patience(&self) -> Patience<'_> {
-        Patience::new(&self.env, self.disk_timeout)
+    pub fn request_timeout(&self) -> RequestTimeout<'_> {
+        RequestTimeout::new(&self.env, self.disk_timeout)
     }
 
     /// Flushes all disks that are written to. One that fails leaves by an epoch before this returns.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use cellar_io::{DeviceExt, Durability, Io, IoError, IoErrorKind, Op};
 use futures_util::future::join_all;
 
-use crate::base::patience::Patience;
+use crate::base::request_timeout::RequestTimeout;
 use crate::data::Data;
 use crate::disk::{Disk, lock};
 use crate::on_disk::dirty::{DIRTY_BLOCKS, DirtyBlock, ENTRIES_PER_BLOCK};
@@ -70,7 +70,7 @@ impl FoundDirty {
     pub async fn read(
         group: Uuid,
         members: &[&Arc<Disk>],
-        patience: Patience<'_>,
+        request_timeout: RequestTimeout<'_>,
         answered: &Mutex<BTreeSet<u16>>,
     ) -> FoundDirty {
         let mut found = FoundDirty::default();
@@ -78,8 +78,8 @@ impl FoundDirty {
         let mut own: Vec<(u16, BTreeMap<u16, DirtyBlock>)> = Vec::new();
         let both = members.iter().map(|disk| async {
             let silent = AtomicBool::new(false);
-            let first = read_half(group, disk, DIRTY_LOG[0], patience, &silent).await;
-            let second = read_half(group, disk, DIRTY_LOG[1], patience, &silent).await;
+            let first = read_half(group, disk, DIRTY_LOG[0], request_timeout, &silent).await;
+            let second = read_half(group, disk, DIRTY_LOG[1], request_timeout, &silent).await;
             let whole = first.iter().zip(&second).map(|(first, second)| is_whole(first, second));
             let whole: Vec<bool> = whole.collect();
             if whole.iter().all(|whole| *whole) {
@@ -218,7 +218,7 @@ async fn read_half(
     group: Uuid,
     disk: &Disk,
     at: u64,
-    patience: Patience<'_>,
+    request_timeout: RequestTimeout<'_>,
     silent: &AtomicBool,
 ) -> Vec<Place> {
     let mut places = Vec::with_capacity(DIRTY_BLOCKS);
@@ -227,11 +227,11 @@ async fn read_half(
     let read = |at: u64, length: usize| async move {
         let device = disk.device();
         let read = device.read_at(Io::FOREGROUND, at, length);
-        let read = patience.wait(device, Op::Read, read).await;
+        let read = request_timeout.wait(device, Op::Read, read).await;
         if let Some(error) = read.as_ref().err().filter(|error| is_silent(error)) {
             silent.store(true, Order::Relaxed);
             // A member that is needed is asked again when something must be read from it.
-            if patience.does_without() {
+            if request_timeout.does_without() {
                 disk.fail(error.clone());
             }
         }

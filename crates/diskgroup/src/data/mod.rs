@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex};
 use cellar_io::{Class, Io};
 
 use crate::base::Base;
-use crate::base::above::Above;
+use crate::base::listeners::Listener;
 use crate::disk::lock;
 use crate::error::Error;
 use crate::on_disk::dirty::RegionKey;
@@ -94,7 +94,7 @@ impl Deref for Data {
     }
 }
 
-impl Above for Data {
+impl Listener for Data {
     fn stopped(&self) {
         self.wake_all();
     }
@@ -119,7 +119,7 @@ impl Data {
             asked: AtomicU64::new(0),
             files: Mutex::new(BTreeMap::new()),
         });
-        data.above.add(&data);
+        data.listeners.add(&data);
         data
     }
 

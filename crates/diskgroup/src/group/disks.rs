@@ -13,7 +13,7 @@ use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, Io, IoError, Op as IoOp};
 
 use crate::base::core::Core;
-use crate::base::patience::Patience;
+use crate::base::request_timeout::RequestTimeout;
 use crate::disk::lock;
 use crate::error::{Error, no_such_disk};
 use crate::group::Group;
@@ -100,10 +100,10 @@ impl Group {
         inner.check_writable()?;
         inner.rebalance.end_probes().await;
         let planned = self.plan_new(change)?;
-        let patience = inner.patience();
+        let request_timeout = inner.request_timeout();
         for p in &planned {
-            check_label(p, patience).await?;
-            check_not_here(inner, p, patience).await?;
+            check_label(p, request_timeout).await?;
+            check_not_here(inner, p, request_timeout).await?;
         }
         resize::look_again(inner, &change.resize).await?;
         let resized = check_feasible(inner, &planned, change)?;
@@ -119,13 +119,13 @@ impl Group {
             .collect();
         let written = async {
             for (device, label) in &labels {
-                blank(device, patience).await?;
-                write_labels(device, label, patience).await?;
+                blank(device, request_timeout).await?;
+                write_labels(device, label, request_timeout).await?;
             }
             Ok(())
         };
         if let Err(error) = written.await {
-            mark_former(&labels, patience).await;
+            mark_former(&labels, request_timeout).await;
             return Err(error);
         }
         let (all, wanted) = (Arc::clone(inner), change.clone());
@@ -134,7 +134,7 @@ impl Group {
             // They did not join: nobody needs FORCE to take them. If the group stopped, the next
             // mount knows better what became of them.
             if inner.check_running().is_ok() {
-                mark_former(&labels, patience).await;
+                mark_former(&labels, request_timeout).await;
             }
             return Err(error);
         }
@@ -305,7 +305,7 @@ impl Leave {
 pub(super) fn after(core: &Core, planned: &[Planned], leave: &Leave) -> Snapshot {
     let mut snapshot = Snapshot::of(core);
     let au_size = u64::from(core.state.header.au_size);
-    resize::foresee(core, &leave.resized, &mut snapshot);
+    resize::preview(core, &leave.resized, &mut snapshot);
     for (no, status) in &leave.dropped {
         for disk in snapshot.disks.iter_mut().filter(|d| d.disk == DiskNo(*no)) {
             disk.role = match status {
@@ -421,11 +421,14 @@ fn join_and_leave(
 }
 
 /// Labels disks that were to join and did not: nobody needs FORCE to take them.
-pub(super) async fn mark_former(labels: &[(Arc<dyn Device>, Label)], patience: Patience<'_>) {
+pub(super) async fn mark_former(
+    labels: &[(Arc<dyn Device>, Label)],
+    request_timeout: RequestTimeout<'_>,
+) {
     for (device, label) in labels {
         let label = Label { status: LabelStatus::Former, ..label.clone() };
         // One that cannot be written says what it said.
-        let _ = write_labels(device, &label, patience).await;
+        let _ = write_labels(device, &label, request_timeout).await;
     }
 }
 
@@ -433,9 +436,9 @@ pub(super) async fn mark_former(labels: &[(Arc<dyn Device>, Label)], patience: P
 pub(super) async fn check_not_here(
     inner: &Inner,
     p: &Planned,
-    patience: Patience<'_>,
+    request_timeout: RequestTimeout<'_>,
 ) -> Result<(), Error> {
-    let labels = read_labels_within(&p.disk.device, patience).await?;
+    let labels = read_labels_within(&p.disk.device, request_timeout).await?;
     let Some(label) = labels.newest() else { return Ok(()) };
     let name = {
         let core = lock(&inner.core);
@@ -455,8 +458,11 @@ pub(super) async fn check_not_here(
 
 /// Overwrites what an earlier group may have left where this one keeps its metadata, and the marks
 /// of others.
-pub(super) async fn blank(device: &Arc<dyn Device>, patience: Patience<'_>) -> Result<(), IoError> {
-    blank_marks(device, patience).await?;
-    blank_range(device, MARKS_BYTES..AU_START, patience).await?;
-    patience.wait(device, IoOp::Flush, device.flush(Io::FOREGROUND)).await
+pub(super) async fn blank(
+    device: &Arc<dyn Device>,
+    request_timeout: RequestTimeout<'_>,
+) -> Result<(), IoError> {
+    blank_marks(device, request_timeout).await?;
+    blank_range(device, MARKS_BYTES..AU_START, request_timeout).await?;
+    request_timeout.wait(device, IoOp::Flush, device.flush(Io::FOREGROUND)).await
 }

@@ -175,9 +175,9 @@ impl Group {
         committer.correct_labels(&creating).await;
         // FORCE continues from a state that may be old: it proves nothing about which disks left.
         if !force {
-            let patience = inner.patience();
+            let request_timeout = inner.request_timeout();
             let labelled =
-                former.iter().map(|(device, label)| write_labels(device, label, patience));
+                former.iter().map(|(device, label)| write_labels(device, label, request_timeout));
             // A disk that does not take it has left all the same.
             join_all(labelled).await;
         }
@@ -403,10 +403,11 @@ impl Group {
         inner.end_tasks();
         inner.data.wait_left().await;
         // All of them, even if one fails: as few labels as possible should still say member.
-        let patience = inner.patience();
+        let request_timeout = inner.request_timeout();
         let all = inner.disks.all();
         let disks = all.values().filter(|d| d.is_alive());
-        let labelled = join_all(disks.map(|d| relabel(d, LabelStatus::Former, patience))).await;
+        let labelled =
+            join_all(disks.map(|d| relabel(d, LabelStatus::Former, request_timeout))).await;
         labelled.into_iter().collect::<Result<(), _>>().map_err(Error::Io)
     }
 

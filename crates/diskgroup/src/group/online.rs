@@ -17,7 +17,7 @@ use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, Io};
 use futures_util::future::join_all;
 
-use crate::base::patience::within;
+use crate::base::request_timeout::within;
 use crate::data::clean;
 use crate::disk::{Disk, DiskIdentity, lock};
 use crate::error::{Error, no_such_disk};
@@ -183,10 +183,11 @@ impl Group {
         inner.check_writable()?;
         let (no, state) = self.away(name)?;
         self.has_left(no).await?;
-        let patience = inner.patience();
+        let request_timeout = inner.request_timeout();
         let device = &found.device;
         let (group, sector) = (inner.uuid, inner.sector_size);
-        let known = lineage::look(device, &found.path, group, sector, &state, patience).await?;
+        let known =
+            lineage::look(device, &found.path, group, sector, &state, request_timeout).await?;
         let anew = match known.diverged {
             Some(why) if !how.force => {
                 return Err(Error::Diverged { disk: name.to_owned(), why });
@@ -196,8 +197,8 @@ impl Group {
         // Old marks must not reappear, nor, on a disk that was used apart, its history.
         let from = if anew { SUPERBLOCKS[0] } else { DIRTY_LOG[0] };
         let to = if anew { AU_START } else { DIRTY_LOG[1] + DIRTY_LOG_BYTES };
-        let wait = patience.wait(device, cellar_io::Op::Flush, async {
-            blank_range(device, from..to, patience).await?;
+        let wait = request_timeout.wait(device, cellar_io::Op::Flush, async {
+            blank_range(device, from..to, request_timeout).await?;
             device.flush(Io::FOREGROUND).await
         });
         wait.await.map_err(Error::Io)?;
@@ -208,7 +209,9 @@ impl Group {
             // Only one such mount id is known at a time.
             let disk = open(inner, no, &state, found);
             let mount_ids = [state.offline.mount_id, 0];
-            rewrite_label(&disk, &state, Some(mount_ids), patience).await.map_err(Error::Io)?;
+            rewrite_label(&disk, &state, Some(mount_ids), request_timeout)
+                .await
+                .map_err(Error::Io)?;
         }
         if !anew {
             // Before the label has it: an unknown mount id in a label means that a mount elsewhere
@@ -218,7 +221,7 @@ impl Group {
         }
         let disk = open(inner, no, &state, found);
         let mount_ids = [inner.mount_id, if anew { 0 } else { state.offline.mount_id }];
-        rewrite_label(&disk, &state, Some(mount_ids), patience).await.map_err(Error::Io)?;
+        rewrite_label(&disk, &state, Some(mount_ids), request_timeout).await.map_err(Error::Io)?;
         let first =
             if anew { vec![Op::StaleAll { disk: no, mount_id: inner.mount_id }] } else { vec![] };
         let superblock = if anew { None } else { known.superblock };
@@ -265,16 +268,16 @@ impl Group {
         check_not_single(&lock(&inner.core), no)?;
         let uuid = crate::meta::create::new_uuid(&inner.env);
         let planned = self.plan_replacement(no, &state, new, uuid)?;
-        let patience = inner.patience();
-        check_label(&planned, patience).await?;
-        check_not_here(inner, &planned, patience).await?;
+        let request_timeout = inner.request_timeout();
+        check_label(&planned, request_timeout).await?;
+        check_not_here(inner, &planned, request_timeout).await?;
         let header = lock(&inner.core).state.header.clone();
         let label = planned.label(&header, LabelStatus::Member, inner.holds_catalog);
         let label = Label { mount_ids: [inner.mount_id, 0], ..label };
         let device = &planned.disk.device;
         let written = async {
-            blank(device, patience).await?;
-            write_labels(device, &label, patience).await
+            blank(device, request_timeout).await?;
+            write_labels(device, &label, request_timeout).await
         };
         written.await.map_err(Error::Io)?;
         let found = FoundDisk { device: Arc::clone(device), path: planned.disk.path.clone() };
@@ -285,7 +288,7 @@ impl Group {
         let taken = lock(&inner.core).state.disks.get(&no).is_some_and(|d| d.uuid == uuid);
         if begun.is_err() && !taken && inner.check_running().is_ok() {
             // It took nobody's place: nobody needs FORCE to take it.
-            mark_former(&[(Arc::clone(&found.device), label)], patience).await;
+            mark_former(&[(Arc::clone(&found.device), label)], request_timeout).await;
         }
         drop(labels);
         drop(working);

@@ -17,7 +17,7 @@ use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{Device, Durability, EnvExt, Instant, Io};
 
-use crate::base::patience::Patience;
+use crate::base::request_timeout::RequestTimeout;
 use crate::data::access::Access;
 use crate::data::relocate::{MovePace, parts_of, written_runs};
 use crate::data::write::checksums_of;
@@ -163,10 +163,10 @@ impl Group {
         };
         let wanted = Wanted { asked, turn: inner.rebalance.probe_turn() };
         let planned = self.plan_new(change)?;
-        let patience = inner.patience();
+        let request_timeout = inner.request_timeout();
         for (p, target) in planned.iter().zip(&spec.targets) {
             if matches!(target, ProbeTarget::Itself(_)) {
-                check_label(p, patience).await?;
+                check_label(p, request_timeout).await?;
             }
         }
         let snapshot = {
@@ -183,7 +183,7 @@ impl Group {
         let mut sinks = BTreeMap::new();
         for (p, target) in planned.iter().zip(&spec.targets) {
             let sink = Sink::of_new(inner, p.no, &p.disk.path, target, planned.len()).await?;
-            if sink.holds_something() && !is_former(&p.disk.device, patience).await? {
+            if sink.holds_something() && !is_former(&p.disk.device, request_timeout).await? {
                 let holds = Some(p.disk.path.clone());
                 return Ok(Rates { holds, ..Rates::default() });
             }
@@ -215,8 +215,11 @@ impl Group {
 }
 
 /// Whether a disk says of itself that it left a group: what it holds is nobody's.
-async fn is_former(device: &Arc<dyn Device>, patience: Patience<'_>) -> Result<bool, Error> {
-    let labels = read_labels_within(device, patience).await?;
+async fn is_former(
+    device: &Arc<dyn Device>,
+    request_timeout: RequestTimeout<'_>,
+) -> Result<bool, Error> {
+    let labels = read_labels_within(device, request_timeout).await?;
     Ok(labels.newest().is_some_and(|label| label.status == LabelStatus::Former))
 }
 
@@ -272,9 +275,9 @@ impl Sink {
         let mut kept = Vec::new();
         if matches!(target, ProbeTarget::Itself(_)) {
             for place in &places {
-                let patience = inner.patience();
+                let request_timeout = inner.request_timeout();
                 let read = disk.read_at(Io::BACKGROUND, *place, STEP as usize);
-                kept.push(patience.wait(device, cellar_io::Op::Read, read).await?.freeze());
+                kept.push(request_timeout.wait(device, cellar_io::Op::Read, read).await?.freeze());
             }
         }
         let next = AtomicUsize::new(0);

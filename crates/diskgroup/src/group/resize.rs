@@ -86,7 +86,7 @@ pub(super) fn resized(
 }
 
 /// The disks of a plan as they will be.
-pub(super) fn foresee(core: &Core, resized: &[Resized], snapshot: &mut Snapshot) {
+pub(super) fn preview(core: &Core, resized: &[Resized], snapshot: &mut Snapshot) {
     let au_size = u64::from(core.state.header.au_size);
     for (no, bytes) in resized {
         for disk in snapshot.disks.iter_mut().filter(|d| d.disk == DiskNo(*no)) {

@@ -16,9 +16,9 @@ const LATE: Duration = Duration::from_secs(1);
 /// After that the disks have this long to answer earlier requests.
 const GRACE: Duration = Duration::from_secs(5);
 /// A read that has waited for so long goes to another copy, ...
-const PATIENCE_MIN: Duration = Duration::from_millis(500);
+const TIMEOUT_MIN: Duration = Duration::from_millis(500);
 /// ... or for so many times as long as the others take.
-const PATIENCE_TIMES: u64 = 20;
+const TIMEOUT_FACTOR: u64 = 20;
 
 /// When it looked.
 pub(super) struct Watch {
@@ -55,8 +55,8 @@ impl Watch {
         for disk in &alive {
             let mut others = means(&alive, disk);
             let usual = others.iter().copied().max().unwrap_or(0);
-            let usual = Duration::from_nanos(usual.saturating_mul(PATIENCE_TIMES));
-            let was_read = disk.look_at_latency(PATIENCE_MIN.max(usual));
+            let usual = Duration::from_nanos(usual.saturating_mul(TIMEOUT_FACTOR));
+            let was_read = disk.look_at_latency(TIMEOUT_MIN.max(usual));
             if was_read && now >= self.from {
                 disk.latency.judge(&mut others);
             }

@@ -213,10 +213,10 @@ impl Committer {
     /// before anything of the group's users is on these disks: nobody may take them without FORCE.
     /// A disk that cannot be labelled in time fails, and leaves.
     pub async fn correct_labels(&self, creating: &[u16]) {
-        let patience = self.data.patience();
+        let request_timeout = self.data.request_timeout();
         let disks = creating.iter().filter_map(|no| self.data.disk(*no));
         let relabelled = disks.map(|disk| async move {
-            let _ = relabel(&disk, LabelStatus::Member, patience).await;
+            let _ = relabel(&disk, LabelStatus::Member, request_timeout).await;
         });
         join_all(relabelled).await;
     }

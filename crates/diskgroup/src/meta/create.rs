@@ -13,8 +13,8 @@ use std::time::Duration;
 use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, IoError, IoErrorKind, Op, SharedEnv};
 
-use crate::base::patience::Patience;
-use crate::base::patience::within;
+use crate::base::request_timeout::RequestTimeout;
+use crate::base::request_timeout::within;
 use crate::disk::{Disk, DiskIdentity, FLUSH_TIMES};
 use crate::error::Error;
 use crate::meta::attributes::check_attributes;
@@ -188,9 +188,9 @@ pub async fn create(env: &SharedEnv, spec: CreateGroup) -> Result<(), Error> {
     let sector = sector_size(&spec)?;
     check_attributes(&spec.attributes)?;
     let planned = plan(env, &name, &spec)?;
-    let patience = Patience::new(env, DISK_TIMEOUT);
+    let request_timeout = RequestTimeout::new(env, DISK_TIMEOUT);
     for p in &planned {
-        check_label(p, patience).await?;
+        check_label(p, request_timeout).await?;
     }
     let header = GroupHeader {
         uuid: new_uuid(env),
@@ -290,11 +290,14 @@ pub(crate) fn plan_disks<'a>(
 }
 
 /// Checks that nobody's data is on a new disk, or that FORCE was given.
-pub(crate) async fn check_label(p: &Planned, patience: Patience<'_>) -> Result<(), Error> {
+pub(crate) async fn check_label(
+    p: &Planned,
+    request_timeout: RequestTimeout<'_>,
+) -> Result<(), Error> {
     let unusable =
         |why: String, number| Error::DiskUnusable { disk: p.disk.path.clone(), why, number };
     let device = &p.disk.device;
-    let found = read_labels_within(device, patience).await?;
+    let found = read_labels_within(device, request_timeout).await?;
     let free = match found.newest() {
         Some(label) if label.status == LabelStatus::Former => true,
         Some(label) => {
@@ -302,7 +305,7 @@ pub(crate) async fn check_label(p: &Planned, patience: Patience<'_>) -> Result<(
             // A CREATE that was cut off: was it early, or is all of its metadata there?
             let is_whole = is_member || {
                 let slots = has_metadata(device, label.group, label.disk);
-                patience.wait(device, Op::Read, slots).await?
+                request_timeout.wait(device, Op::Read, slots).await?
             };
             if is_whole && !p.disk.force {
                 let cut_off = if is_member { "" } else { ", whose creation was cut off" };
@@ -344,14 +347,14 @@ async fn write_all(
         mount_ids: [mount_id, 0],
         ..p.label(&header, status, spec.holds_catalog)
     };
-    let patience = Patience::new(env, DISK_TIMEOUT);
+    let request_timeout = RequestTimeout::new(env, DISK_TIMEOUT);
     for p in planned {
-        blank_marks(&p.disk.device, patience).await?;
-        write_labels(&p.disk.device, &label(p, LabelStatus::Creating), patience).await?;
+        blank_marks(&p.disk.device, request_timeout).await?;
+        write_labels(&p.disk.device, &label(p, LabelStatus::Creating), request_timeout).await?;
     }
     write_metadata(env, &header, spec, planned, mount_id).await?;
     for p in planned {
-        write_labels(&p.disk.device, &label(p, LabelStatus::Member), patience).await?;
+        write_labels(&p.disk.device, &label(p, LabelStatus::Member), request_timeout).await?;
     }
     Ok(())
 }

@@ -61,7 +61,7 @@ impl Committer {
             disk.left();
             self.data.checksums.forget_disk(disk.no);
         }
-        self.data.above.tell(|above| above.left(&failed));
+        self.data.listeners.tell(|listener| listener.left(&failed));
         self.data.log.moved.notify(usize::MAX);
         self.regrow().await?;
         self.confirm();
@@ -150,7 +150,7 @@ impl Committer {
         core.moving.retain(|_, moving| !failed.contains(&moving.to.disk));
         // What one of them still had to give away is to come from other copies now.
         if core.state.disks.values().any(|d| d.status == DiskStatus::Forcing) {
-            self.data.above.tell(|above| above.has_to_move());
+            self.data.listeners.tell(|listener| listener.has_to_move());
         }
         payload
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cellar_io::{Device, SharedEnv};
 use futures_util::future::join_all;
 
-use crate::base::patience::within;
+use crate::base::request_timeout::within;
 use crate::error::Error;
 use crate::meta::chain::{Chain, History};
 use crate::meta::labels::read_labels;

@@ -7,7 +7,7 @@ use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{Device, DeviceExt, Durability, Io, IoError, IoErrorKind, Op};
 
-use crate::base::patience::Patience;
+use crate::base::request_timeout::RequestTimeout;
 use crate::disk::Disk;
 use crate::on_disk::Damage;
 use crate::on_disk::label::{Label, LabelStatus};
@@ -62,7 +62,7 @@ pub async fn read_labels(device: &Arc<dyn Device>) -> Result<LabelScan, IoError>
 
 async fn scan(
     device: &Arc<dyn Device>,
-    patience: Option<Patience<'_>>,
+    request_timeout: Option<RequestTimeout<'_>>,
 ) -> Result<LabelScan, IoError> {
     let size = device.geometry().size;
     if size < LABEL_HEAD[0] + BLOCK_U64 {
@@ -77,8 +77,8 @@ async fn scan(
     };
     for offset in here {
         let read = device.read_at(Io::FOREGROUND, offset, BLOCK);
-        let read = match patience {
-            Some(patience) => patience.wait(device, Op::Read, read).await,
+        let read = match request_timeout {
+            Some(request_timeout) => request_timeout.wait(device, Op::Read, read).await,
             None => read.await,
         };
         match read {
@@ -100,9 +100,9 @@ async fn scan(
 /// None of the slots can be read in time.
 pub(crate) async fn read_labels_within(
     device: &Arc<dyn Device>,
-    patience: Patience<'_>,
+    request_timeout: RequestTimeout<'_>,
 ) -> Result<LabelScan, IoError> {
-    scan(device, Some(patience)).await
+    scan(device, Some(request_timeout)).await
 }
 
 /// Writes `label` to all four slots, those that do not hold the newest copy first, with a flush
@@ -113,9 +113,9 @@ pub(crate) async fn read_labels_within(
 pub(crate) async fn write_labels(
     device: &Arc<dyn Device>,
     label: &Label,
-    patience: Patience<'_>,
+    request_timeout: RequestTimeout<'_>,
 ) -> Result<(), IoError> {
-    let old = read_labels_within(device, patience).await?;
+    let old = read_labels_within(device, request_timeout).await?;
     let newest = old.newest().map(|l| l.generation);
     let holds_newest = |at: u64| {
         old.slots.iter().any(|(o, l)| *o == at && l.as_ref().ok().map(|l| l.generation) == newest)
@@ -132,9 +132,9 @@ pub(crate) async fn write_labels(
     for half in [first, later] {
         for at in half {
             let write = device.write_at(Io::COMMIT, at, block.clone(), Durability::Cached);
-            patience.wait(device, Op::Write, write).await?;
+            request_timeout.wait(device, Op::Write, write).await?;
         }
-        patience.wait(device, Op::Flush, device.flush(Io::COMMIT)).await?;
+        request_timeout.wait(device, Op::Flush, device.flush(Io::COMMIT)).await?;
     }
     Ok(())
 }
@@ -149,7 +149,7 @@ pub(crate) const MARKS_BYTES: u64 = 1 << 20;
 /// The first request that failed, or was not answered in time.
 pub(crate) async fn blank_marks(
     device: &Arc<dyn Device>,
-    patience: Patience<'_>,
+    request_timeout: RequestTimeout<'_>,
 ) -> Result<(), IoError> {
     let end = device.geometry().size / BLOCK_U64 * BLOCK_U64;
     let mut labels = label_offsets(end);
@@ -157,10 +157,10 @@ pub(crate) async fn blank_marks(
     for range in [0..MARKS_BYTES, end - MARKS_BYTES..end] {
         let mut at = range.start;
         for label in labels.into_iter().filter(|label| range.contains(label)) {
-            blank_range(device, at..label, patience).await?;
+            blank_range(device, at..label, request_timeout).await?;
             at = label + BLOCK_U64;
         }
-        blank_range(device, at..range.end, patience).await?;
+        blank_range(device, at..range.end, request_timeout).await?;
     }
     Ok(())
 }
@@ -172,7 +172,7 @@ pub(crate) async fn blank_marks(
 pub(crate) async fn blank_range(
     device: &Arc<dyn Device>,
     range: Range<u64>,
-    patience: Patience<'_>,
+    request_timeout: RequestTimeout<'_>,
 ) -> Result<(), IoError> {
     const STEP: u64 = 1 << 20;
     let zeros = Bytes::from(vec![0; STEP as usize]);
@@ -181,7 +181,7 @@ pub(crate) async fn blank_range(
         let length = (STEP - at % STEP).min(range.end - at);
         let data = zeros.slice(..length as usize);
         let write = device.write_at(Io::FOREGROUND, at, data, Durability::Cached);
-        patience.wait(device, Op::Write, write).await?;
+        request_timeout.wait(device, Op::Write, write).await?;
         at += length;
     }
     Ok(())
@@ -194,9 +194,9 @@ pub(crate) async fn blank_range(
 pub(crate) async fn relabel(
     disk: &Disk,
     status: LabelStatus,
-    patience: Patience<'_>,
+    request_timeout: RequestTimeout<'_>,
 ) -> Result<(), IoError> {
-    change_label(disk, patience, |label| Label { status, ..label.clone() }).await
+    change_label(disk, request_timeout, |label| Label { status, ..label.clone() }).await
 }
 
 /// Updates the label of a disk of a mounted group to its current name and size, and with `mount ids` also
@@ -208,7 +208,7 @@ pub(crate) async fn rewrite_label(
     disk: &Disk,
     state: &DiskState,
     mount_ids: Option<[u64; 2]>,
-    patience: Patience<'_>,
+    request_timeout: RequestTimeout<'_>,
 ) -> Result<(), IoError> {
     let (disk_bytes, disk_name) = (state.bytes, state.name.clone());
     let rewritten = |label: &Label| Label {
@@ -217,22 +217,22 @@ pub(crate) async fn rewrite_label(
         mount_ids: mount_ids.unwrap_or(label.mount_ids),
         ..label.clone()
     };
-    change_label(disk, patience, rewritten).await
+    change_label(disk, request_timeout, rewritten).await
 }
 
 async fn change_label(
     disk: &Disk,
-    patience: Patience<'_>,
+    request_timeout: RequestTimeout<'_>,
     change: impl FnOnce(&Label) -> Label,
 ) -> Result<(), IoError> {
     let device = disk.device();
     let written = async {
-        let scan = read_labels_within(device, patience).await?;
+        let scan = read_labels_within(device, request_timeout).await?;
         let label = scan.newest().ok_or_else(|| {
             let kind = IoErrorKind::Gone { reason: "its label is gone" };
             IoError::new(kind, &device.geometry().name, Op::Read, 0, 0)
         })?;
-        write_labels(device, &change(label), patience).await
+        write_labels(device, &change(label), request_timeout).await
     };
     let written = written.await;
     if let Err(error) = &written {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use cellar_io::Device;
 
-use crate::base::patience::Patience;
+use crate::base::request_timeout::RequestTimeout;
 use crate::error::Error;
 use crate::meta::chain::Chain;
 use crate::meta::create::check_sector;
@@ -44,7 +44,7 @@ pub(crate) async fn look(
     group: Uuid,
     sector_size: u32,
     state: &DiskState,
-    patience: Patience<'_>,
+    request_timeout: RequestTimeout<'_>,
 ) -> Result<Lineage, Error> {
     let unusable = |why: String, number| Error::DiskUnusable { disk: path.to_owned(), why, number };
     let geometry = device.geometry();
@@ -53,7 +53,7 @@ pub(crate) async fn look(
         return Err(unusable(why, 15057));
     }
     check_sector(device, path, sector_size)?;
-    let labels = read_labels_within(device, patience).await.map_err(Error::Io)?;
+    let labels = read_labels_within(device, request_timeout).await.map_err(Error::Io)?;
     let is_it = |label: &&Label| {
         label.group == group && label.disk == state.uuid && label.status == LabelStatus::Member
     };
@@ -61,7 +61,7 @@ pub(crate) async fn look(
         return Err(unusable(format!("it is not {}", state.name), 15075));
     };
     let read = Chain::read(device, group, state.uuid);
-    let chain = patience.wait(device, cellar_io::Op::Read, read).await.map_err(Error::Io)?;
+    let chain = request_timeout.wait(device, cellar_io::Op::Read, read).await.map_err(Error::Io)?;
     let newest = chain.histories(group).into_iter().next();
     let end = newest.as_ref().map(|h| h.end.epoch);
     let refused = newest.is_some_and(|h| h.refused.is_some());

@@ -7,8 +7,8 @@ use std::time::Duration;
 use cellar_io::{Device, DeviceExt, Io, SharedEnv};
 use futures_util::future::join_all;
 
-use crate::base::patience::Patience;
-use crate::base::patience::within;
+use crate::base::request_timeout::RequestTimeout;
+use crate::base::request_timeout::within;
 use crate::data::dirty_recovery::FoundDirty;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
@@ -256,8 +256,9 @@ async fn read_dirty(
 ) -> FoundDirty {
     let answered: Mutex<BTreeSet<u16>> = Mutex::default();
     let may = || seen.goes_on_with(present, &lock(&answered));
-    let patience = Patience::new(env, options.disk_timeout).sooner(options.detach_timeout, &may);
-    FoundDirty::read(group, present, patience, &answered).await
+    let request_timeout =
+        RequestTimeout::new(env, options.disk_timeout).sooner(options.detach_timeout, &may);
+    FoundDirty::read(group, present, request_timeout, &answered).await
 }
 
 /// How many regions may be dirty so that a resync takes `target` at most.

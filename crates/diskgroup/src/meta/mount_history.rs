@@ -96,10 +96,10 @@ async fn mark_all(base: &Base, mount_ids: [u64; 2], goes_on: GoesOn<'_>) {
         let goes = |no| !marked.contains(&no);
         !marked.is_empty() && goes_on(&marked) && goes_on_without(&lock(&base.core).state, goes)
     };
-    let patience = base.patience().sooner(base.detach_timeout, &may);
+    let request_timeout = base.request_timeout().sooner(base.detach_timeout, &may);
     let marks = known.map(|(disk, state)| async {
         // What went wrong is known to the disk itself.
-        if rewrite_label(disk, state, Some(mount_ids), patience).await.is_ok() {
+        if rewrite_label(disk, state, Some(mount_ids), request_timeout).await.is_ok() {
             lock(&marked).insert(disk.no);
         }
     });

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cellar_io::{IoError, IoErrorKind, Op, SharedEnv};
 
-use crate::base::patience::within;
+use crate::base::request_timeout::within;
 use crate::error::Error;
 use crate::meta::chain::{History, ReadError, Replayed};
 use crate::meta::commit::{Lagging, MemberState};

@@ -76,12 +76,12 @@ async fn labels(data: &Arc<Data>, disk: &Arc<Disk>, repair: bool, out: &mut Scru
 
 /// How many of the four slots do not hold the newest label; `None` if the disk does not answer.
 async fn bad_labels(data: &Data, disk: &Disk) -> Option<u64> {
-    let patience = data.patience();
+    let request_timeout = data.request_timeout();
     let all = LABELS;
     if !disk.is_alive() || !disk.is_in_sync() {
         return None;
     }
-    let Ok(scan) = read_labels_within(disk.device(), patience).await else {
+    let Ok(scan) = read_labels_within(disk.device(), request_timeout).await else {
         return disk.is_alive().then_some(all as u64);
     };
     let own = scan.newest().filter(|label| label.disk == disk.uuid);
@@ -90,17 +90,17 @@ async fn bad_labels(data: &Data, disk: &Disk) -> Option<u64> {
 }
 
 async fn rewrite(data: &Data, disk: &Disk) {
-    let patience = data.patience();
+    let request_timeout = data.request_timeout();
     let (header, state) = {
         let core = lock(&data.core);
         let Some(state) = core.state.disks.get(&disk.no).cloned() else { return };
         (core.state.header.clone(), state)
     };
-    let scan = read_labels_within(disk.device(), patience).await;
+    let scan = read_labels_within(disk.device(), request_timeout).await;
     let whole = scan.ok().is_some_and(|s| s.newest().is_some_and(|l| l.disk == disk.uuid));
     // What went wrong is known to the disk itself.
     if whole {
-        let _ = rewrite_label(disk, &state, None, patience).await;
+        let _ = rewrite_label(disk, &state, None, request_timeout).await;
         return;
     }
     let mount_id = data.log_mount_id.load(Ordering::SeqCst);
@@ -108,7 +108,7 @@ async fn rewrite(data: &Data, disk: &Disk) {
         mount_ids: [mount_id, mount_id],
         ..label_of(&header, disk.no, &state, data.holds_catalog)
     };
-    if let Err(error) = write_labels(disk.device(), &label, patience).await {
+    if let Err(error) = write_labels(disk.device(), &label, request_timeout).await {
         disk.fail(error);
         data.report_if_dead(disk);
     }

@@ -16,8 +16,8 @@ use cellar_io::{Instant, IoError, IoErrorKind, Op as IoOp};
 use event_listener::Event as Notify;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::base::above::Above;
 use crate::base::core::Core;
+use crate::base::listeners::Listener;
 use crate::data::Data;
 use crate::data::relocate::{self, Moved};
 use crate::disk::lock;
@@ -76,7 +76,7 @@ impl Deref for Rebalance {
     }
 }
 
-impl Above for Rebalance {
+impl Listener for Rebalance {
     fn stopped(&self) {
         self.wake();
     }
@@ -102,7 +102,7 @@ impl Rebalance {
             probed: Mutex::default(),
             made: Mutex::default(),
         });
-        rebalance.above.add(&rebalance);
+        rebalance.listeners.add(&rebalance);
         rebalance
     }
 
@@ -552,9 +552,9 @@ async fn release(moves: &Arc<Rebalance>, no: u16) -> Result<(), Error> {
     moves.log.moved.notify(usize::MAX);
     moves.data.checksums.forget_disk(no);
     if disk.is_alive() {
-        let patience = moves.patience();
+        let request_timeout = moves.request_timeout();
         // If this fails, the next mount does it.
-        let _ = relabel(&disk, LabelStatus::Former, patience).await;
+        let _ = relabel(&disk, LabelStatus::Former, request_timeout).await;
     }
     let kind = IoErrorKind::Gone { reason: "it left the group" };
     disk.fail(IoError::new(kind, &disk.device().geometry().name, IoOp::Open, 0, 0));

@@ -19,14 +19,14 @@ use crate::state::{DiskStatus, GroupState, Op};
 /// Updates the labels of disks to their current names and sizes. A label that is not written is
 /// corrected by the next mount: nothing depends on it.
 pub(crate) async fn rewrite_labels(base: &Base, disks: impl Iterator<Item = u16>) {
-    let patience = base.patience();
+    let request_timeout = base.request_timeout();
     for no in disks {
         let state = lock(&base.core).state.disks.get(&no).cloned();
         if let (Some(disk), Some(state)) = (base.disk(no), state)
             && disk.is_in_sync()
         {
             // A failure is known to the disk itself.
-            let _ = rewrite_label(&disk, &state, None, patience).await;
+            let _ = rewrite_label(&disk, &state, None, request_timeout).await;
         }
     }
 }

@@ -25,7 +25,7 @@ use futures_util::future::join_all;
 
 pub use copy::{Unsure, read_what_is_older, read_what_is_there};
 
-use crate::base::patience::within;
+use crate::base::request_timeout::within;
 use crate::error::Error;
 use crate::group::{DiskInfo, Group};
 use crate::meta::chain::History;
@@ -47,7 +47,7 @@ use search::{Seen, look};
 /// How long a disk may take to be looked at.
 const LOOK_WITHIN: Duration = Duration::from_secs(600);
 /// How long a request may take: a slow disk may be the best that is left.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How a disk was identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -431,8 +431,8 @@ fn options(force: bool, leave_out: BTreeSet<u16>, strict: bool) -> MountOptions 
         read_only: true,
         force,
         rescue: Some(RescueMount { leave_out, strict, stale: false }),
-        disk_timeout: PATIENCE,
-        detach_timeout: PATIENCE,
+        disk_timeout: TIMEOUT,
+        detach_timeout: TIMEOUT,
         ..MountOptions::default()
     }
 }

@@ -13,7 +13,7 @@ use cellar_io::{EnvExt, Instant};
 use event_listener::Event as Notify;
 use futures_util::future::select;
 
-use crate::base::above::Above;
+use crate::base::listeners::Listener;
 use crate::data::Data;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
@@ -105,7 +105,7 @@ impl Deref for Returning {
     }
 }
 
-impl Above for Returning {
+impl Listener for Returning {
     fn stopped(&self) {
         self.wake();
     }
@@ -130,7 +130,7 @@ impl Returning {
             coming: Mutex::default(),
             refused: Mutex::default(),
         });
-        returning.above.add(&returning);
+        returning.listeners.add(&returning);
         returning
     }
 

@@ -17,8 +17,8 @@ use cellar_io::{EnvExt, Instant};
 use event_listener::Event as Notify;
 use futures_util::future::select;
 
-use crate::base::above::Above;
 use crate::base::core::Core;
+use crate::base::listeners::Listener;
 use crate::base::{Base, StopOnPanic};
 use crate::data::Data;
 use crate::data::scrub::{DiskFaults, Scrubbed};
@@ -124,7 +124,7 @@ impl Deref for Scrub {
     }
 }
 
-impl Above for Scrub {
+impl Listener for Scrub {
     fn stopped(&self) {
         self.wake();
     }
@@ -146,7 +146,7 @@ impl Scrub {
             now: Mutex::default(),
             result: Mutex::default(),
         });
-        scrub.above.add(&scrub);
+        scrub.listeners.add(&scrub);
         scrub
     }
 

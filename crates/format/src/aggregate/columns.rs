@@ -3,7 +3,7 @@
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::Schema;
 
-use crate::aggregate::{Aggregate, Call};
+use crate::aggregate::{Aggregate, AggregateFunction};
 use crate::bits::BLOCK;
 use crate::column::{Column, Data};
 use crate::expr::Program;
@@ -18,7 +18,7 @@ pub struct Columns {
     /// For each key column, the value of each group. -0 and 0 are distinct.
     pub keys: Vec<ArrayRef>,
     /// For each call, the state of each group.
-    pub calls: Vec<Known>,
+    pub functions: Vec<Known>,
     /// The number of groups.
     pub rows: usize,
 }
@@ -56,7 +56,7 @@ impl Columns {
             Known::Float { rows, .. } => rows.len() * 16,
             Known::Ends(ends) => array(ends),
         };
-        self.keys.iter().map(array).sum::<usize>() + self.calls.iter().map(known).sum::<usize>()
+        self.keys.iter().map(array).sum::<usize>() + self.functions.iter().map(known).sum::<usize>()
     }
 }
 
@@ -80,28 +80,32 @@ pub fn each_row(
     };
     let keys = aggregate.keys.iter().map(array).collect::<Result<_, _>>()?;
     let mut program = Program::default();
-    let mut calls = Vec::with_capacity(aggregate.calls.len());
-    for call in &aggregate.calls {
-        calls.push(match call {
-            Call::Rows => Known::Count(vec![1; rows.count()]),
-            Call::Sum(expr) => {
+    let mut functions = Vec::with_capacity(aggregate.functions.len());
+    for function in &aggregate.functions {
+        functions.push(match function {
+            AggregateFunction::Rows => Known::Count(vec![1; rows.count()]),
+            AggregateFunction::Sum(expr) => {
                 let at = program.add(expr, header, columns)?;
                 Known::Sum { sums: Vec::with_capacity(rows.count()), rows: vec![at as u64] }
             }
-            Call::Count(_) | Call::SumFloat(_) => Known::Count(valid(call, columns, rows)?),
-            Call::Least(column) | Call::Greatest(column) => Known::Ends(array(column)?),
+            AggregateFunction::Count(_) | AggregateFunction::SumFloat(_) => {
+                Known::Count(valid(function, columns, rows)?)
+            }
+            AggregateFunction::Least(column) | AggregateFunction::Greatest(column) => {
+                Known::Ends(array(column)?)
+            }
         });
     }
-    sum_up(&mut program, &mut calls, header, rows);
-    for (known, call) in calls.iter_mut().zip(&aggregate.calls) {
-        match call {
-            Call::Sum(_) => {
-                let own = valid(call, columns, rows)?;
+    sum_up(&mut program, &mut functions, header, rows);
+    for (known, function) in functions.iter_mut().zip(&aggregate.functions) {
+        match function {
+            AggregateFunction::Sum(_) => {
+                let own = valid(function, columns, rows)?;
                 if let Known::Sum { rows, .. } = known {
                     *rows = own;
                 }
             }
-            Call::SumFloat(column) => {
+            AggregateFunction::SumFloat(column) => {
                 let sums = floats(header, columns, *column, rows)?;
                 if let Known::Count(rows) = known {
                     *known = Known::Float { sums, rows: std::mem::take(rows) };
@@ -110,19 +114,19 @@ pub fn each_row(
             _ => {}
         }
     }
-    Ok(Columns { keys, calls, rows: rows.count() })
+    Ok(Columns { keys, functions, rows: rows.count() })
 }
 
 /// Computes the program for the rows, and stores the results in the sums that refer to them.
-fn sum_up(program: &mut Program<'_, '_>, calls: &mut [Known], header: &Header, rows: &Rows) {
-    let any = calls.iter().any(|known| matches!(known, Known::Sum { .. }));
+fn sum_up(program: &mut Program<'_, '_>, functions: &mut [Known], header: &Header, rows: &Rows) {
+    let any = functions.iter().any(|known| matches!(known, Known::Sum { .. }));
     for block in (0..header.blocks()).filter(|_| any) {
         let mut mask = [0; BLOCK];
         if rows.mask(block, &mut mask) == 0 {
             continue;
         }
         program.run(block);
-        for known in calls.iter_mut() {
+        for known in functions.iter_mut() {
             let Known::Sum { sums, rows } = known else { continue };
             let mut room = [0; BLOCK];
             let out = program.out(rows[0] as usize).as_wide(&mut room);
@@ -133,9 +137,13 @@ fn sum_up(program: &mut Program<'_, '_>, calls: &mut [Known], header: &Header, r
 }
 
 /// For each row 1 where all columns of a call have a value, else 0.
-fn valid(call: &Call, columns: &[Option<Column<'_>>], rows: &Rows) -> Result<Vec<u64>, Damage> {
+fn valid(
+    function: &AggregateFunction,
+    columns: &[Option<Column<'_>>],
+    rows: &Rows,
+) -> Result<Vec<u64>, Damage> {
     let mut asked = std::collections::BTreeSet::new();
-    call.columns(&mut asked);
+    function.columns(&mut asked);
     let mut out = vec![1; rows.count()];
     for at in asked {
         let unread = Damage::Field { name: "column not read", value: at as u64 };

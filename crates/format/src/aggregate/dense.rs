@@ -9,7 +9,7 @@ use arrow_schema::{DataType, Schema};
 
 use crate::aggregate::columns::{Columns, Known};
 use crate::aggregate::keys::Counted;
-use crate::aggregate::{Aggregate, Call};
+use crate::aggregate::{Aggregate, AggregateFunction};
 use crate::bits::BLOCK;
 use crate::column::{Column, Data};
 use crate::expr::Program;
@@ -42,7 +42,7 @@ struct Key {
 #[derive(Clone, Debug)]
 pub struct Plan {
     keys: Vec<Key>,
-    calls: Vec<Call>,
+    functions: Vec<AggregateFunction>,
     /// Of each call, whether rows without a value must be told apart.
     nullable: Vec<bool>,
     places: usize,
@@ -54,7 +54,7 @@ pub struct Plan {
 pub struct Dense {
     plan: Arc<Plan>,
     rows: Vec<u32>,
-    calls: Vec<Sums>,
+    functions: Vec<Sums>,
     /// The next place to be returned.
     next: usize,
 }
@@ -102,15 +102,19 @@ fn own_span(headers: &[&Header], column: usize) -> u128 {
 
 /// Whether a call can be summed in 64 bits whatever the order, and if so whether rows without a value
 /// must be told apart.
-fn summed(call: &Call, headers: &[&Header]) -> Option<bool> {
+fn summed(function: &AggregateFunction, headers: &[&Header]) -> Option<bool> {
     let has_nulls = |column: usize| {
         headers.iter().any(|header| header.entries.get(column).is_none_or(|own| own.nulls > 0))
     };
-    Some(match call {
-        Call::Rows => false,
-        Call::Count(column) | Call::SumFloat(column) => has_nulls(*column),
-        Call::Least(column) | Call::Greatest(column) => range(headers, *column)?.2,
-        Call::Sum(expr) => {
+    Some(match function {
+        AggregateFunction::Rows => false,
+        AggregateFunction::Count(column) | AggregateFunction::SumFloat(column) => {
+            has_nulls(*column)
+        }
+        AggregateFunction::Least(column) | AggregateFunction::Greatest(column) => {
+            range(headers, *column)?.2
+        }
+        AggregateFunction::Sum(expr) => {
             let mut sum = 0u128;
             for header in headers {
                 let (low, high) = expr.bounds(header)?;
@@ -143,7 +147,7 @@ impl Plan {
             own = own.saturating_mul(own_span(headers, *column));
         }
         let nullable: Option<Vec<bool>> =
-            aggregate.calls.iter().map(|call| summed(call, headers)).collect();
+            aggregate.functions.iter().map(|function| summed(function, headers)).collect();
         let nullable = nullable?;
         let bytes = places.min(PLACES_MAX + 1)
             * (4 + nullable.iter().map(|own| 8 + u128::from(*own) * 4).sum::<u128>());
@@ -151,8 +155,8 @@ impl Plan {
         let is_clustered = own.saturating_mul(CLUSTERED) < places;
         let is_worth_it = places >= PLACES_MIN && !is_sparse && !is_clustered;
         let fits = places <= PLACES_MAX && bytes <= BYTES_MAX;
-        let (calls, places) = (aggregate.calls.clone(), places as usize);
-        fits.then_some(Plan { keys, calls, nullable, places, is_worth_it })
+        let (functions, places) = (aggregate.functions.clone(), places as usize);
+        fits.then_some(Plan { keys, functions, nullable, places, is_worth_it })
     }
 
     /// Whether it is faster than grouping each row group by itself: there are many places, most of them
@@ -166,33 +170,39 @@ impl Dense {
     /// Initial states.
     pub fn new(plan: Arc<Plan>) -> Dense {
         let places = plan.places;
-        let sums = |(call, nullable): (&Call, &bool)| {
+        let sums = |(function, nullable): (&AggregateFunction, &bool)| {
             let rows = if *nullable { vec![0; places] } else { Vec::new() };
             let (mut numbers, mut floats) = (Vec::new(), Vec::new());
-            match call {
-                Call::Rows | Call::Count(_) => {}
-                Call::SumFloat(_) => floats = vec![0.0; places],
-                Call::Sum(_) => numbers = vec![0; places],
-                Call::Least(_) => numbers = vec![i64::MAX; places],
-                Call::Greatest(_) => numbers = vec![i64::MIN; places],
+            match function {
+                AggregateFunction::Rows | AggregateFunction::Count(_) => {}
+                AggregateFunction::SumFloat(_) => floats = vec![0.0; places],
+                AggregateFunction::Sum(_) => numbers = vec![0; places],
+                AggregateFunction::Least(_) => numbers = vec![i64::MAX; places],
+                AggregateFunction::Greatest(_) => numbers = vec![i64::MIN; places],
             }
             Sums { rows, numbers, floats }
         };
-        let calls = plan.calls.iter().zip(&plan.nullable).map(sums).collect();
-        Dense { rows: vec![0; places], calls, next: 0, plan }
+        let functions = plan.functions.iter().zip(&plan.nullable).map(sums).collect();
+        Dense { rows: vec![0; places], functions, next: 0, plan }
     }
 
     /// Merges the states of another one.
     pub fn join(&mut self, other: Dense) {
         self.rows.iter_mut().zip(&other.rows).for_each(|(own, other)| *own += other);
         let plan = Arc::clone(&self.plan);
-        for ((own, other), call) in self.calls.iter_mut().zip(other.calls).zip(&plan.calls) {
+        for ((own, other), function) in
+            self.functions.iter_mut().zip(other.functions).zip(&plan.functions)
+        {
             own.rows.iter_mut().zip(other.rows).for_each(|(own, other)| *own += other);
             own.floats.iter_mut().zip(other.floats).for_each(|(own, other)| *own += other);
             let numbers = own.numbers.iter_mut().zip(other.numbers);
-            match call {
-                Call::Least(_) => numbers.for_each(|(own, other)| *own = other.min(*own)),
-                Call::Greatest(_) => numbers.for_each(|(own, other)| *own = other.max(*own)),
+            match function {
+                AggregateFunction::Least(_) => {
+                    numbers.for_each(|(own, other)| *own = other.min(*own))
+                }
+                AggregateFunction::Greatest(_) => {
+                    numbers.for_each(|(own, other)| *own = other.max(*own))
+                }
                 _ => numbers.for_each(|(own, other)| *own = own.wrapping_add(other)),
             }
         }
@@ -216,32 +226,33 @@ impl Dense {
         }
         let keys = self.plan.keys.iter().map(|key| key.array(schema, &places));
         let keys = keys.collect::<Result<_, _>>()?;
-        let calls = self.plan.calls.iter().zip(&self.calls);
-        let calls = calls.map(|(call, sums)| self.known(call, sums, schema, &places));
-        let calls = calls.collect::<Result<_, _>>()?;
-        Ok(Some(Columns { keys, calls, rows: places.len() }))
+        let functions = self.plan.functions.iter().zip(&self.functions);
+        let functions =
+            functions.map(|(function, sums)| self.known(function, sums, schema, &places));
+        let functions = functions.collect::<Result<_, _>>()?;
+        Ok(Some(Columns { keys, functions, rows: places.len() }))
     }
 
     fn known(
         &self,
-        call: &Call,
+        function: &AggregateFunction,
         sums: &Sums,
         schema: &Schema,
         places: &[usize],
     ) -> Result<Known, Damage> {
         let counts = if sums.rows.is_empty() { &self.rows } else { &sums.rows };
         let rows = || places.iter().map(|place| counts[*place].into()).collect::<Vec<u64>>();
-        Ok(match call {
-            Call::Rows | Call::Count(_) => Known::Count(rows()),
-            Call::Sum(_) => {
+        Ok(match function {
+            AggregateFunction::Rows | AggregateFunction::Count(_) => Known::Count(rows()),
+            AggregateFunction::Sum(_) => {
                 let sums = places.iter().map(|place| sums.numbers[*place].into()).collect();
                 Known::Sum { sums, rows: rows() }
             }
-            Call::SumFloat(_) => {
+            AggregateFunction::SumFloat(_) => {
                 let sums = places.iter().map(|place| sums.floats[*place]).collect();
                 Known::Float { sums, rows: rows() }
             }
-            Call::Least(column) | Call::Greatest(column) => {
+            AggregateFunction::Least(column) | AggregateFunction::Greatest(column) => {
                 let has = |at: usize| counts[places[at]] > 0;
                 let nulls = NullBuffer::new(BooleanBuffer::collect_bool(places.len(), has));
                 let number = |place: &usize| {
@@ -290,7 +301,7 @@ enum Work<'c, 'a> {
 pub struct Prepared<'c, 'a> {
     program: Program<'c, 'a>,
     keys: Vec<Counted<'c, 'a>>,
-    calls: Vec<(Work<'c, 'a>, Vec<&'c Column<'a>>)>,
+    functions: Vec<(Work<'c, 'a>, Vec<&'c Column<'a>>)>,
 }
 
 impl<'c, 'a> Prepared<'c, 'a> {
@@ -314,27 +325,27 @@ impl<'c, 'a> Prepared<'c, 'a> {
             Counted::with(column, key.low, key.span, key.stride).ok_or(other)
         };
         let keys = plan.keys.iter().map(key).collect::<Result<_, _>>()?;
-        let mut calls = Vec::new();
-        for call in &plan.calls {
+        let mut functions = Vec::new();
+        for function in &plan.functions {
             let mut asked = std::collections::BTreeSet::new();
-            call.columns(&mut asked);
+            function.columns(&mut asked);
             let asked = asked.into_iter().map(column).collect::<Result<Vec<_>, _>>()?;
-            let work = match call {
-                Call::Rows | Call::Count(_) => Work::Nothing,
+            let work = match function {
+                AggregateFunction::Rows | AggregateFunction::Count(_) => Work::Nothing,
                 _ if asked.iter().any(|column| matches!(column.data(), Data::Nulls)) => {
                     Work::Nothing
                 }
-                Call::Sum(expr) => Work::Sum(program.add(expr, header, columns)?),
-                Call::SumFloat(at) => {
+                AggregateFunction::Sum(expr) => Work::Sum(program.add(expr, header, columns)?),
+                AggregateFunction::SumFloat(at) => {
                     let is_64 = column(*at)?.kind() == Kind::Float64;
                     Work::Float(ints_of(column(*at)?)?, is_64)
                 }
-                Call::Least(at) => Work::Ends(ints_of(column(*at)?)?, true),
-                Call::Greatest(at) => Work::Ends(ints_of(column(*at)?)?, false),
+                AggregateFunction::Least(at) => Work::Ends(ints_of(column(*at)?)?, true),
+                AggregateFunction::Greatest(at) => Work::Ends(ints_of(column(*at)?)?, false),
             };
-            calls.push((work, asked));
+            functions.push((work, asked));
         }
-        Ok(Prepared { program, keys, calls })
+        Ok(Prepared { program, keys, functions })
     }
 
     /// Adds those rows of a block that `mask` has, `count` of them.
@@ -352,7 +363,7 @@ impl<'c, 'a> Prepared<'c, 'a> {
         }
         let list = &list[..at];
         list.iter().for_each(|row| dense.rows[places[usize::from(*row)] as usize] += 1);
-        for ((work, asked), sums) in self.calls.iter().zip(&mut dense.calls) {
+        for ((work, asked), sums) in self.functions.iter().zip(&mut dense.functions) {
             if sums.rows.is_empty() {
                 work.add(block, list, &places, &self.program, sums);
                 continue;

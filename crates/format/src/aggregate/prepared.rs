@@ -11,7 +11,7 @@ use arrow_schema::{DataType, Schema};
 
 use crate::aggregate::columns::{Columns, Known};
 use crate::aggregate::keys::Keys;
-use crate::aggregate::{Aggregate, Call, Groups, State, join};
+use crate::aggregate::{Aggregate, AggregateFunction, Groups, State, join};
 use crate::bits::{BLOCK, Lane};
 use crate::column::{Column, Data};
 use crate::expr::{Out, Program};
@@ -75,7 +75,7 @@ struct One<'c, 'a> {
 #[derive(Debug)]
 pub struct Prepared<'c, 'a> {
     program: Program<'c, 'a>,
-    calls: Vec<One<'c, 'a>>,
+    functions: Vec<One<'c, 'a>>,
     keys: Option<Keys<'c, 'a>>,
     rows: Vec<u64>,
     columns: &'c [Option<Column<'a>>],
@@ -94,15 +94,16 @@ impl<'c, 'a> Prepared<'c, 'a> {
         columns: &'c [Option<Column<'a>>],
     ) -> Result<Prepared<'c, 'a>, Damage> {
         let mut program = Program::default();
-        let calls = aggregate.calls.iter().map(|call| one(call, header, columns, &mut program));
-        let calls: Vec<One<'c, 'a>> = calls.collect::<Result<_, _>>()?;
+        let functions =
+            aggregate.functions.iter().map(|function| one(function, header, columns, &mut program));
+        let functions: Vec<One<'c, 'a>> = functions.collect::<Result<_, _>>()?;
         let keys = match &aggregate.keys[..] {
             [] => None,
             keys => Some(Keys::new(keys, header, columns)?),
         };
         let mut ready = Prepared {
             program,
-            calls,
+            functions,
             keys,
             rows: Vec::new(),
             columns,
@@ -121,7 +122,7 @@ impl<'c, 'a> Prepared<'c, 'a> {
         // Groups numbered as they appear arrive by the thousand.
         let room = groups.max(self.rows.len() * 2);
         self.rows.resize(room, 0);
-        for one in &mut self.calls {
+        for one in &mut self.functions {
             one.rows.resize(room, 0);
             match one.work {
                 Work::Rows | Work::Count => {}
@@ -195,7 +196,7 @@ impl<'c, 'a> Prepared<'c, 'a> {
         mask: &Mask,
         count: usize,
     ) -> Result<(), Damage> {
-        for one in &mut self.calls {
+        for one in &mut self.functions {
             if one.never {
                 continue;
             }
@@ -220,7 +221,7 @@ impl<'c, 'a> Prepared<'c, 'a> {
         rows: &[u16],
         groups: &[u32; BLOCK],
     ) -> Result<(), Damage> {
-        for one in &mut self.calls {
+        for one in &mut self.functions {
             if one.never {
                 continue;
             }
@@ -274,9 +275,9 @@ impl<'c, 'a> Prepared<'c, 'a> {
             array_of(column, &firsts, data_type)
         };
         let keys = aggregate.keys.iter().map(key).collect::<Result<_, _>>()?;
-        let known = |(one, call): (&One<'_, '_>, &Call)| {
+        let known = |(one, function): (&One<'_, '_>, &AggregateFunction)| {
             let rows = || one.rows[..count].to_vec();
-            Ok(match (&one.work, call) {
+            Ok(match (&one.work, function) {
                 (Work::Rows, _) => Known::Count(self.rows[..count].to_vec()),
                 (Work::Count, _) => Known::Count(rows()),
                 (Work::Sum { .. }, _) => {
@@ -285,7 +286,10 @@ impl<'c, 'a> Prepared<'c, 'a> {
                 (Work::Float { .. }, _) => {
                     Known::Float { sums: one.floats[..count].to_vec(), rows: rows() }
                 }
-                (Work::Ends { ends, .. }, Call::Least(at) | Call::Greatest(at)) => {
+                (
+                    Work::Ends { ends, .. },
+                    AggregateFunction::Least(at) | AggregateFunction::Greatest(at),
+                ) => {
                     let (column, data_type) = column(*at)?;
                     Known::Ends(one.ends_array(ends, column, count, data_type)?)
                 }
@@ -294,26 +298,29 @@ impl<'c, 'a> Prepared<'c, 'a> {
                 }
             })
         };
-        let calls = self.calls.iter().zip(&aggregate.calls).map(known);
-        Ok(Columns { keys, calls: calls.collect::<Result<_, _>>()?, rows: count })
+        let functions = self.functions.iter().zip(&aggregate.functions).map(known);
+        Ok(Columns { keys, functions: functions.collect::<Result<_, _>>()?, rows: count })
     }
 
     fn states(&self, aggregate: &Aggregate, group: usize) -> Vec<State> {
-        let state = |(one, call): (&One<'_, '_>, &Call)| {
+        let state = |(one, function): (&One<'_, '_>, &AggregateFunction)| {
             let rows = one.rows[group];
-            match (&one.work, call) {
+            match (&one.work, function) {
                 (Work::Rows, _) => State::Count(self.rows[group]),
                 (Work::Count, _) => State::Count(rows),
                 (Work::Sum { .. }, _) => State::Sum { sum: one.sums[group], rows },
                 (Work::Float { .. }, _) => State::Float { sum: one.floats[group], rows },
-                (Work::Ends { is_least, .. }, Call::Least(column) | Call::Greatest(column)) => {
+                (
+                    Work::Ends { is_least, .. },
+                    AggregateFunction::Least(column) | AggregateFunction::Greatest(column),
+                ) => {
                     let value = if rows == 0 { None } else { self.end(one, *column, group) };
                     if *is_least { State::Least(value) } else { State::Greatest(value) }
                 }
-                (Work::Ends { .. }, _) => call.nothing(),
+                (Work::Ends { .. }, _) => function.nothing(),
             }
         };
-        self.calls.iter().zip(&aggregate.calls).map(state).collect()
+        self.functions.iter().zip(&aggregate.functions).map(state).collect()
     }
 
     fn end(&self, one: &One<'_, '_>, column: usize, group: usize) -> Option<Value> {
@@ -330,7 +337,7 @@ impl<'c, 'a> Prepared<'c, 'a> {
 }
 
 fn one<'c, 'a>(
-    call: &Call,
+    function: &AggregateFunction,
     header: &Header,
     columns: &'c [Option<Column<'a>>],
     program: &mut Program<'c, 'a>,
@@ -340,15 +347,15 @@ fn one<'c, 'a>(
         columns.get(at).and_then(Option::as_ref).ok_or(unread)
     };
     let other = Damage::Field { name: "kind of a column", value: 0 };
-    let work = match call {
-        Call::Rows => Work::Rows,
-        Call::Count(_) => Work::Count,
-        Call::Sum(expr) => {
+    let work = match function {
+        AggregateFunction::Rows => Work::Rows,
+        AggregateFunction::Count(_) => Work::Count,
+        AggregateFunction::Sum(expr) => {
             let at = program.add(expr, header, columns)?;
             let small = |(low, high): (i128, i128)| low > -SUMMED_IN_64 && high < SUMMED_IN_64;
             Work::Sum { at, narrow: expr.bounds(header).is_some_and(small) }
         }
-        Call::SumFloat(at) => {
+        AggregateFunction::SumFloat(at) => {
             let is_64 = match header.entries.get(*at).map(|entry| entry.kind) {
                 Some(Kind::Float64) => true,
                 Some(Kind::Float32) => false,
@@ -359,7 +366,7 @@ fn one<'c, 'a>(
                 _ => Work::Float { ints: None, is_64 },
             }
         }
-        Call::Least(at) | Call::Greatest(at) => {
+        AggregateFunction::Least(at) | AggregateFunction::Greatest(at) => {
             let ends = match column(*at)?.data() {
                 Data::Nulls => Ends::Nulls,
                 Data::Ints(ints) => Ends::Ints(ints, ints.codes()),
@@ -367,11 +374,11 @@ fn one<'c, 'a>(
                 Data::Int128(wide) => Ends::Int128(wide),
                 Data::Text(text) => Ends::Text(text.reader()),
             };
-            Work::Ends { ends, is_least: matches!(call, Call::Least(_)) }
+            Work::Ends { ends, is_least: matches!(function, AggregateFunction::Least(_)) }
         }
     };
     let mut asked = BTreeSet::new();
-    call.columns(&mut asked);
+    function.columns(&mut asked);
     let asked: Vec<&Column<'a>> = asked.into_iter().map(column).collect::<Result<_, _>>()?;
     let never = asked.iter().any(|column| matches!(column.data(), Data::Nulls));
     let nullable = asked.into_iter().filter(|column| column.has_bits()).collect();

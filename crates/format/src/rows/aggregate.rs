@@ -13,7 +13,7 @@ use super::lane::Lane;
 use super::layout::RowLayout;
 use super::totals::{Block, Totals};
 use crate::aggregate::columns::Columns;
-use crate::aggregate::{Aggregate, Call};
+use crate::aggregate::{Aggregate, AggregateFunction};
 use crate::expr::Expr;
 
 /// Rows of a block.
@@ -35,7 +35,7 @@ pub struct RowAggregate {
     /// Columns whose numbers are looked at, by their places.
     numbers: Vec<usize>,
     program: Program,
-    calls: Vec<Totals>,
+    functions: Vec<Totals>,
     /// `None`: all rows are one group.
     groups: Option<RowGroups>,
     /// How many rows each group has.
@@ -62,18 +62,22 @@ impl RowAggregate {
         let is_key = |column: &usize| {
             kind(column).is_some_and(|kind| kind != Type::Interval) && !has_labels(column)
         };
-        let is_call = |call: &Call| match call {
-            Call::Rows => true,
-            Call::Count(column) => kind(column).is_some(),
-            Call::Sum(expr) => {
+        let is_function = |function: &AggregateFunction| match function {
+            AggregateFunction::Rows => true,
+            AggregateFunction::Count(column) => kind(column).is_some(),
+            AggregateFunction::Sum(expr) => {
                 let mut columns = BTreeSet::new();
                 expr.columns(&mut columns);
                 columns.iter().all(|column| kind(column).is_some_and(is_whole))
             }
-            Call::SumFloat(column) => matches!(kind(column), Some(Type::Float4 | Type::Float8)),
-            Call::Least(column) | Call::Greatest(column) => is_key(column),
+            AggregateFunction::SumFloat(column) => {
+                matches!(kind(column), Some(Type::Float4 | Type::Float8))
+            }
+            AggregateFunction::Least(column) | AggregateFunction::Greatest(column) => {
+                is_key(column)
+            }
         };
-        aggregate.keys.iter().all(is_key) && aggregate.calls.iter().all(is_call)
+        aggregate.keys.iter().all(is_key) && aggregate.functions.iter().all(is_function)
     }
 
     /// An aggregation over no rows yet; [`RowAggregate::knows`] must have accepted it.
@@ -87,15 +91,19 @@ impl RowAggregate {
         let columns = RowColumns::new(layout, &read)?;
         let place = |column: usize| read.binary_search(&column).unwrap_or_default();
         let mut program = Program::default();
-        let call = |call| Totals::new(call, layout, &mut program, &place);
-        let calls = aggregate.calls.iter().map(call).collect();
+        let function = |function| Totals::new(function, layout, &mut program, &place);
+        let functions = aggregate.functions.iter().map(function).collect();
         let keys: Vec<_> = aggregate.keys.iter().map(|key| (*key, place(*key))).collect();
         let mut numbers: BTreeSet<usize> = aggregate.keys.iter().copied().collect();
-        for call in &aggregate.calls {
-            match call {
-                Call::Sum(expr) => Expr::columns(expr, &mut numbers),
-                Call::Least(column) | Call::Greatest(column) => drop(numbers.insert(*column)),
-                Call::Rows | Call::Count(_) | Call::SumFloat(_) => {}
+        for function in &aggregate.functions {
+            match function {
+                AggregateFunction::Sum(expr) => Expr::columns(expr, &mut numbers),
+                AggregateFunction::Least(column) | AggregateFunction::Greatest(column) => {
+                    numbers.insert(*column);
+                }
+                AggregateFunction::Rows
+                | AggregateFunction::Count(_)
+                | AggregateFunction::SumFloat(_) => {}
             }
         }
         let numbers = numbers.into_iter().filter(|column| is_number(layout.types[*column]));
@@ -105,7 +113,7 @@ impl RowAggregate {
             lanes: vec![Lane::default(); read.len()],
             numbers: numbers.map(place).collect(),
             program,
-            calls,
+            functions,
             groups: (!keys.is_empty()).then(|| RowGroups::new(layout, &keys)),
             rows: Vec::new(),
             of_rows: Vec::new(),
@@ -130,7 +138,7 @@ impl RowAggregate {
     }
 
     fn block(&mut self) -> Result<(), RowError> {
-        let RowAggregate { columns, lanes, numbers, program, calls, groups, .. } = self;
+        let RowAggregate { columns, lanes, numbers, program, functions, groups, .. } = self;
         let rows = columns.rows();
         if rows == 0 {
             return Ok(());
@@ -151,7 +159,7 @@ impl RowAggregate {
         program.run(lanes, rows)?;
         let of_rows = groups.as_ref().map(|_| &self.of_rows[..]);
         let block = Block { buffers, lanes, program, groups: of_rows, rows };
-        calls.iter_mut().try_for_each(|call| call.add(&block, count))?;
+        functions.iter_mut().try_for_each(|function| function.add(&block, count))?;
         self.seen.0 += rows as u64;
         columns.clear();
         Ok(())
@@ -182,7 +190,12 @@ impl RowAggregate {
             Some(groups) => groups.finish(&self.layout)?,
             None => Vec::new(),
         };
-        let calls = self.calls.iter_mut().map(|call| call.finish(&self.layout, &rows));
-        Ok(Some(Columns { keys, calls: calls.collect::<Result<_, _>>()?, rows: rows.len() }))
+        let functions =
+            self.functions.iter_mut().map(|function| function.finish(&self.layout, &rows));
+        Ok(Some(Columns {
+            keys,
+            functions: functions.collect::<Result<_, _>>()?,
+            rows: rows.len(),
+        }))
     }
 }

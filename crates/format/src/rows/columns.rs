@@ -26,7 +26,7 @@ struct Step {
 
 /// The step for a row that has all columns and no NULL.
 #[derive(Clone, Copy, Debug)]
-enum Move {
+enum RowStep {
     /// Skips this many bytes; the last of their columns.
     Pass(usize, usize),
     /// Skips a text; its column.
@@ -48,7 +48,7 @@ pub struct RowColumns {
     /// For each column up to the last that is read.
     steps: Vec<Step>,
     /// The same, for rows that lack nothing.
-    moves: Vec<Move>,
+    moves: Vec<RowStep>,
     rows: usize,
     /// The number of rows in the last result, and text bytes of each of its columns: a guess for the next one.
     last: (usize, Vec<usize>),
@@ -168,13 +168,13 @@ impl RowColumns {
     ) -> Result<(), RowError> {
         for at in 0..self.moves.len() {
             match self.moves[at] {
-                Move::Pass(bytes, column) => {
+                RowStep::Pass(bytes, column) => {
                     reader.take(bytes).ok_or(BadRow { column })?;
                 }
-                Move::PassText(column) => {
+                RowStep::PassText(column) => {
                     reader.held().ok_or(BadRow { column })?;
                 }
-                Move::Take(buffer) => {
+                RowStep::Take(buffer) => {
                     if let Err(unread) = self.buffers[buffer].read(&mut reader) {
                         self.unread(buffer, unread, long)?;
                     }
@@ -304,18 +304,18 @@ fn unread_default(column: usize, unread: Unread) -> RowError {
 }
 
 /// Steps without NULL: adjacent unread columns of fixed width are merged into one.
-fn moves(steps: &[Step]) -> Vec<Move> {
+fn moves(steps: &[Step]) -> Vec<RowStep> {
     let mut moves = Vec::new();
     for (column, step) in steps.iter().enumerate() {
         let pass = match (step.buffer, step.kind.width()) {
-            (Some(buffer), _) => Move::Take(buffer),
-            (None, None) => Move::PassText(column),
+            (Some(buffer), _) => RowStep::Take(buffer),
+            (None, None) => RowStep::PassText(column),
             (None, Some(width)) => match moves.last_mut() {
-                Some(Move::Pass(bytes, last)) => {
+                Some(RowStep::Pass(bytes, last)) => {
                     (*bytes, *last) = (*bytes + width, column);
                     continue;
                 }
-                _ => Move::Pass(width, column),
+                _ => RowStep::Pass(width, column),
             },
         };
         moves.push(pass);

@@ -87,7 +87,7 @@ pub struct RowFilter {
 
 /// A filter at work.
 #[derive(Debug)]
-pub struct Asking<'r> {
+pub struct FilterRun<'r> {
     filter: &'r RowFilter,
     items: Vec<Item<'r>>,
 }
@@ -157,12 +157,12 @@ impl RowFilter {
     }
 
     /// Begins to ask rows.
-    pub fn ask(&self) -> Asking<'_> {
-        Asking { filter: self, items: vec![Item::Null; self.columns.len()] }
+    pub fn ask(&self) -> FilterRun<'_> {
+        FilterRun { filter: self, items: vec![Item::Null; self.columns.len()] }
     }
 }
 
-impl<'r> Asking<'r> {
+impl<'r> FilterRun<'r> {
     /// Whether a row passes. `long`: the bytes of those of its values that are in pages of their own, each with
     /// its column; most rows are asked without.
     ///

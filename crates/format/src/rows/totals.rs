@@ -1,4 +1,4 @@
-//! Totals of calls for groups of rows: counts, sums, least and greatest values.
+//! Totals of aggregate functions for groups of rows: counts, sums, least and greatest values.
 
 use arrow_array::ArrayRef;
 use cellar_page::row::Type;
@@ -8,7 +8,7 @@ use super::compute::Program;
 use super::error::RowError;
 use super::lane::{Lane, Numbers};
 use super::layout::RowLayout;
-use crate::aggregate::Call;
+use crate::aggregate::AggregateFunction;
 use crate::aggregate::columns::Known;
 
 /// Numbers below this: thousands of them can be summed in 64 bits.
@@ -65,7 +65,7 @@ pub(super) struct Totals {
 impl Totals {
     /// The initial states; the places of the columns are given.
     pub fn new(
-        call: &Call,
+        call: &AggregateFunction,
         layout: &RowLayout,
         program: &mut Program,
         place: &impl Fn(usize) -> usize,
@@ -75,12 +75,12 @@ impl Totals {
             Work::Ends { column, place: place(column), is_text, is_least }
         };
         let work = match call {
-            Call::Rows => Work::Rows,
-            Call::Count(_) => Work::Count,
-            Call::Sum(expr) => Work::Sum(program.add(expr, place)),
-            Call::SumFloat(column) => Work::Float(place(*column)),
-            Call::Least(column) => ends(*column, true),
-            Call::Greatest(column) => ends(*column, false),
+            AggregateFunction::Rows => Work::Rows,
+            AggregateFunction::Count(_) => Work::Count,
+            AggregateFunction::Sum(expr) => Work::Sum(program.add(expr, place)),
+            AggregateFunction::SumFloat(column) => Work::Float(place(*column)),
+            AggregateFunction::Least(column) => ends(*column, true),
+            AggregateFunction::Greatest(column) => ends(*column, false),
         };
         let mut columns = std::collections::BTreeSet::new();
         call.columns(&mut columns);

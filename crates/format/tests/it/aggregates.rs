@@ -8,7 +8,9 @@ use arrow_schema::{DataType, Field, Schema};
 use cellar_format::aggregate::columns::each_row;
 use cellar_format::aggregate::dense::{self, Dense, Plan};
 use cellar_format::bits::BLOCK;
-use cellar_format::{Aggregate, Call, Expr, Filter, Groups, Key, Predicate, Prepared, Rows};
+use cellar_format::{
+    Aggregate, AggregateFunction, Expr, Filter, Groups, Key, Predicate, Prepared, Rows,
+};
 use proptest::prelude::*;
 
 use crate::naive::{self, put_in, rows_of, same};
@@ -37,10 +39,10 @@ fn equal(found: &Groups, expected: &Groups, of: &Aggregate, how: &str) {
     for (key, states) in expected {
         let own = found.get(key).unwrap_or_else(|| panic!("no group {key:?} of {of:?}, {how}"));
         assert_eq!(own.len(), states.len());
-        for ((own, state), call) in own.iter().zip(states).zip(&of.calls) {
+        for ((own, state), function) in own.iter().zip(states).zip(&of.functions) {
             assert!(
                 same(own, state),
-                "{own:?} is not {state:?}: {call:?} of {key:?}, {of:?}, {how}"
+                "{own:?} is not {state:?}: {function:?} of {key:?}, {of:?}, {how}"
             );
         }
     }
@@ -126,8 +128,8 @@ fn check(of: &Aggregate, conjuncts: &[Predicate], groups: &[Group]) {
     for (key, states) in &expected {
         let own = found.get(key).unwrap_or_else(|| panic!("no group {key:?} of {of:?}"));
         assert_eq!(own.len(), states.len());
-        for ((own, state), call) in own.iter().zip(states).zip(&of.calls) {
-            assert!(same(own, state), "{own:?} is not {state:?}: {call:?} of {key:?}, {of:?}");
+        for ((own, state), function) in own.iter().zip(states).zip(&of.functions) {
+            assert!(same(own, state), "{own:?} is not {state:?}: {function:?} of {key:?}, {of:?}");
         }
     }
     if !of.keys.is_empty() {
@@ -162,13 +164,13 @@ proptest! {
     }
 }
 
-fn every_call(column: usize) -> Vec<Call> {
+fn every_function(column: usize) -> Vec<AggregateFunction> {
     vec![
-        Call::Rows,
-        Call::Count(column),
-        Call::Sum(Expr::Column(column)),
-        Call::Least(column),
-        Call::Greatest(column),
+        AggregateFunction::Rows,
+        AggregateFunction::Count(column),
+        AggregateFunction::Sum(Expr::Column(column)),
+        AggregateFunction::Least(column),
+        AggregateFunction::Greatest(column),
     ]
 }
 
@@ -195,7 +197,7 @@ fn domains_about_the_limits_have_all_their_groups() {
             ));
             let group = [Group::of(&[keys, other])];
             for keys in [vec![0], vec![0, 0], vec![1, 0]] {
-                check(&Aggregate { keys, calls: every_call(1) }, &[], &group);
+                check(&Aggregate { keys, functions: every_function(1) }, &[], &group);
             }
         }
     }
@@ -221,10 +223,10 @@ fn sums_at_the_ends_of_their_numbers_are_right() {
         let group = [Group::of(&[numbers, keys, few])];
         let twice = Expr::Add(Box::new(Expr::Column(0)), Box::new(Expr::Column(0)));
         let square = Expr::Mul(Box::new(Expr::Column(0)), Box::new(Expr::Column(0)));
-        let mut calls = every_call(0);
-        calls.extend([Call::Sum(twice), Call::Sum(square)]);
+        let mut functions = every_function(0);
+        functions.extend([AggregateFunction::Sum(twice), AggregateFunction::Sum(square)]);
         for keys in [vec![], vec![1], vec![2]] {
-            check(&Aggregate { keys, calls: calls.clone() }, &[], &group);
+            check(&Aggregate { keys, functions: functions.clone() }, &[], &group);
         }
     }
 }
@@ -235,8 +237,8 @@ fn sums_beyond_128_bits_lose_the_same_bits_however_they_are_made() {
     let array = PrimitiveArray::<Decimal128Type>::new(rows.into(), None);
     let group = [Group::of(&[Arc::new(array)])];
     assert_eq!(group[0].header.entries[0].sum, None, "it does not fit");
-    check(&Aggregate { keys: vec![], calls: every_call(0) }, &[], &group);
-    check(&Aggregate { keys: vec![0], calls: every_call(0) }, &[], &group);
+    check(&Aggregate { keys: vec![], functions: every_function(0) }, &[], &group);
+    check(&Aggregate { keys: vec![0], functions: every_function(0) }, &[], &group);
 }
 
 #[test]
@@ -248,8 +250,8 @@ fn keys_that_multiply_beyond_128_bits_are_told_apart() {
         ))
     };
     let group = [Group::of(&[column(1), column(2), column(3)])];
-    check(&Aggregate { keys: vec![0, 1, 2], calls: every_call(0) }, &[], &group);
-    check(&Aggregate { keys: vec![0, 1], calls: every_call(2) }, &[], &group);
+    check(&Aggregate { keys: vec![0, 1, 2], functions: every_function(0) }, &[], &group);
+    check(&Aggregate { keys: vec![0, 1], functions: every_function(2) }, &[], &group);
 }
 
 #[test]
@@ -263,7 +265,14 @@ fn a_long_string_of_many_rows_can_be_a_key() {
     let wide = PrimitiveArray::<Decimal128Type>::new(wide.into(), None);
     let group = [Group::of(&[strings, Arc::new(wide)])];
     for keys in [vec![0], vec![0, 1]] {
-        check(&Aggregate { keys, calls: vec![Call::Rows, Call::Greatest(0)] }, &[], &group);
+        check(
+            &Aggregate {
+                keys,
+                functions: vec![AggregateFunction::Rows, AggregateFunction::Greatest(0)],
+            },
+            &[],
+            &group,
+        );
     }
 }
 
@@ -277,8 +286,8 @@ fn many_groups_are_summed_at_places() {
         Group::of(&[Arc::new(a) as ArrayRef, Arc::new(b), Arc::new(c)])
     };
     let groups = [group(-100), group(50), group(50)];
-    let calls = every_call(2);
-    let of = Aggregate { keys: vec![0, 1], calls };
+    let functions = every_function(2);
+    let of = Aggregate { keys: vec![0, 1], functions };
     check(&of, &[], &groups);
     let headers: Vec<_> = groups.iter().map(|group| &group.header).collect();
     assert!(Plan::new(&of, &headers).expect("numbers").is_worth_it());
@@ -287,7 +296,7 @@ fn many_groups_are_summed_at_places() {
     let huge = Int64Array::from_iter_values((0..50).map(|i| i64::MAX - i));
     let key = Int64Array::from_iter_values(0..50);
     let group = Group::of(&[Arc::new(key) as ArrayRef, Arc::new(huge)]);
-    let of = Aggregate { keys: vec![0], calls: vec![Call::Sum(Expr::Column(1))] };
+    let of = Aggregate { keys: vec![0], functions: vec![AggregateFunction::Sum(Expr::Column(1))] };
     assert!(Plan::new(&of, &[&group.header]).is_none());
     check(&of, &[], &[group]);
 }

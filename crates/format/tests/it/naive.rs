@@ -6,7 +6,7 @@ use std::ops::Bound;
 use cellar_format::aggregate::columns::{Columns, Known};
 use cellar_format::value::{f32_of_key, f64_of_key};
 use cellar_format::{
-    Aggregate, Call, Expr, Groups, Key, Kind, Predicate, Relation, State, Test, Value,
+    Aggregate, AggregateFunction, Expr, Groups, Key, Kind, Predicate, Relation, State, Test, Value,
 };
 
 use crate::table::{Group, values_of};
@@ -85,20 +85,20 @@ pub fn passes(predicate: &Predicate, group: &Group, row: usize) -> bool {
 }
 
 /// What a call makes of some rows.
-fn state(call: &Call, group: &Group, rows: &[usize]) -> State {
+fn state(function: &AggregateFunction, group: &Group, rows: &[usize]) -> State {
     let values = |column: &usize| {
         let column = &group.values[*column];
         rows.iter().filter_map(|row| column[*row].clone()).collect::<Vec<Value>>()
     };
-    match call {
-        Call::Rows => State::Count(rows.len() as u64),
-        Call::Count(column) => State::Count(values(column).len() as u64),
-        Call::Sum(expr) => {
+    match function {
+        AggregateFunction::Rows => State::Count(rows.len() as u64),
+        AggregateFunction::Count(column) => State::Count(values(column).len() as u64),
+        AggregateFunction::Sum(expr) => {
             let all: Vec<i128> = rows.iter().filter_map(|row| compute(expr, group, *row)).collect();
             let sum = all.iter().fold(0i128, |sum, one| sum.wrapping_add(*one));
             State::Sum { sum, rows: all.len() as u64 }
         }
-        Call::SumFloat(column) => {
+        AggregateFunction::SumFloat(column) => {
             let is_64 = group.header.entries[*column].kind == Kind::Float64;
             let all = values(column);
             let float = |value: &Value| {
@@ -107,8 +107,8 @@ fn state(call: &Call, group: &Group, rows: &[usize]) -> State {
             };
             State::Float { sum: all.iter().map(float).sum(), rows: all.len() as u64 }
         }
-        Call::Least(column) => State::Least(values(column).into_iter().min()),
-        Call::Greatest(column) => State::Greatest(values(column).into_iter().max()),
+        AggregateFunction::Least(column) => State::Least(values(column).into_iter().min()),
+        AggregateFunction::Greatest(column) => State::Greatest(values(column).into_iter().max()),
     }
 }
 
@@ -129,7 +129,8 @@ pub fn aggregate(aggregate: &Aggregate, group: &Group, rows: &[usize], out: &mut
         parts.entry(key).or_default().push(*row);
     }
     for (key, rows) in parts {
-        let states = aggregate.calls.iter().map(|call| state(call, group, &rows)).collect();
+        let states =
+            aggregate.functions.iter().map(|function| state(function, group, &rows)).collect();
         cellar_format::aggregate::join(out, key, states);
     }
 }
@@ -163,7 +164,7 @@ pub fn asked(conjuncts: &[Predicate]) -> BTreeSet<usize> {
 /// Adds groups that came as columns.
 pub fn put_in(of: &Aggregate, columns: &Columns, out: &mut Groups) {
     let keys: Vec<_> = columns.keys.iter().map(|key| values_of(key)).collect();
-    let ends = columns.calls.iter().map(|known| match known {
+    let ends = columns.functions.iter().map(|known| match known {
         Known::Ends(ends) => values_of(ends),
         _ => Vec::new(),
     });
@@ -179,12 +180,12 @@ pub fn put_in(of: &Aggregate, columns: &Columns, out: &mut Groups) {
             Known::Float { sums, rows } => {
                 State::Float { sum: if rows[row] > 0 { sums[row] } else { 0.0 }, rows: rows[row] }
             }
-            Known::Ends(_) => match of.calls[at] {
-                Call::Greatest(_) => State::Greatest(ends[at][row].clone()),
+            Known::Ends(_) => match of.functions[at] {
+                AggregateFunction::Greatest(_) => State::Greatest(ends[at][row].clone()),
                 _ => State::Least(ends[at][row].clone()),
             },
         };
-        let states = columns.calls.iter().enumerate().map(state).collect();
+        let states = columns.functions.iter().enumerate().map(state).collect();
         cellar_format::aggregate::join(out, key, states);
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use cellar_format::{
-    Aggregate, Call, Expr, KeyFilter, Kind, Like, Predicate, Relation, Test, Value,
+    Aggregate, AggregateFunction, Expr, KeyFilter, Kind, Like, Predicate, Relation, Test, Value,
 };
 
 use crate::naive::whole;
@@ -176,24 +176,24 @@ pub fn predicate(rng: &mut Rng, group: &Group, depth: usize) -> Predicate {
 pub fn aggregate(rng: &mut Rng, groups: &[Group]) -> Aggregate {
     let (group, columns) = (&groups[0], groups[0].values.len());
     let keys = (0..rng.below(4)).map(|_| rng.below(columns)).collect();
-    let call = |rng: &mut Rng| {
+    let function = |rng: &mut Rng| {
         let column = rng.below(columns);
         let is_float = matches!(group.header.entries[column].kind, Kind::Float32 | Kind::Float64);
         match rng.below(7) {
-            0 => Call::Rows,
-            1 => Call::Count(column),
-            2 if is_float => Call::SumFloat(column),
+            0 => AggregateFunction::Rows,
+            1 => AggregateFunction::Count(column),
+            2 if is_float => AggregateFunction::SumFloat(column),
             2..5 => loop {
-                let call = Call::Sum(expr(rng, group, 2));
-                let of = Aggregate { keys: vec![], calls: vec![call.clone()] };
+                let function = AggregateFunction::Sum(expr(rng, group, 2));
+                let of = Aggregate { keys: vec![], functions: vec![function.clone()] };
                 if of.fits(groups.iter().map(|group| &group.header)) {
-                    break call;
+                    break function;
                 }
             },
-            5 => Call::Least(column),
-            _ => Call::Greatest(column),
+            5 => AggregateFunction::Least(column),
+            _ => AggregateFunction::Greatest(column),
         }
     };
-    let calls = (0..1 + rng.below(5)).map(|_| call(rng)).collect();
-    Aggregate { keys, calls }
+    let functions = (0..1 + rng.below(5)).map(|_| function(rng)).collect();
+    Aggregate { keys, functions }
 }

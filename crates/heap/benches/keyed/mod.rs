@@ -1,7 +1,7 @@
 //! A table of rows with a primary key, for benchmarks that find rows by it.
 
 use bytes::Bytes;
-use cellar_heap::locks::{Mode, Patience};
+use cellar_heap::locks::{LockTimeout, Mode};
 use cellar_heap::{Isolation, LoadIndex, RowRef, Store, Transaction};
 use cellar_wait::{Kind, Session, Waits};
 
@@ -42,7 +42,7 @@ pub async fn fill(store: &Store, session: &Session, rows: u64, bytes: usize) {
 }
 
 pub fn begin(store: &Store, session: &Session) -> Transaction {
-    store.begin(session, Isolation::ReadCommitted, Patience::Forever)
+    store.begin(session, Isolation::ReadCommitted, LockTimeout::Forever)
 }
 
 /// Closes the store, opens it again and checks that all rows are there.

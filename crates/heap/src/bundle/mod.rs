@@ -1,6 +1,6 @@
 //! The page changes of one commit: private copies, until the record that describes them is in the log.
 
-mod kept;
+mod retained;
 mod spares;
 
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use crate::change::Change;
 use crate::frames::{Frame, Frames, raw_mut};
 use crate::geometry::Geometry;
-pub(crate) use kept::{ImageLimits, Kept, Older};
+pub(crate) use retained::{ImageLimits, Older, RetainedImages};
 pub(crate) use spares::Spares;
 
 /// Why an operation cannot be done now.
@@ -44,7 +44,7 @@ pub(crate) struct Bundle<'a> {
     store: u64,
     geometry: Geometry,
     frames: &'a Frames,
-    kept: &'a Kept,
+    retained: &'a RetainedImages,
     freed: HashSet<(u32, usize)>,
     pages: SmallVec<[Open; 2]>,
     /// Where each page is, once there are many.
@@ -65,19 +65,19 @@ impl<'a> Bundle<'a> {
     /// An empty one, whose redo takes about so many bytes.
     pub fn new(
         frames: &'a Frames,
-        kept: &'a Kept,
+        retained: &'a RetainedImages,
         geometry: Geometry,
         redo_bytes: usize,
     ) -> Bundle<'a> {
         let (store, body) = (frames.store(), Vec::with_capacity(redo_bytes));
         let (pages, freed, places) = (SmallVec::new(), HashSet::new(), HashMap::new());
         let seen = RefCell::default();
-        Bundle { store, geometry, frames, kept, freed, pages, places, seen, body }
+        Bundle { store, geometry, frames, retained, freed, pages, places, seen, body }
     }
 
     /// Whether a free slot may not be used yet: somebody may still refer to the row that it had.
     pub fn is_resting(&self, page: u32, slot: usize) -> bool {
-        self.kept.is_resting(page, slot) || self.freed.contains(&(page, slot))
+        self.retained.is_resting(page, slot) || self.freed.contains(&(page, slot))
     }
 
     pub fn geometry(&self) -> Geometry {

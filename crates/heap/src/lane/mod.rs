@@ -2,8 +2,8 @@
 //! the work of all that come meanwhile. The lane never waits for a disk, a page or room: if anything is missing
 //! it does nothing and says what, and the caller provides it and tries again.
 
-mod errand;
 mod handover;
+mod request;
 mod write_set;
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use cellar_redo::{Log, Queued, Reservation};
 use event_listener::EventListener;
 use futures_util::future::select;
 
-use crate::bundle::{Bundle, ImageLimits, Kept, Refused, Spares};
+use crate::bundle::{Bundle, ImageLimits, Refused, RetainedImages, Spares};
 use crate::dirty::Dirty;
 use crate::frames::Frames;
 use crate::geometry::Geometry;
@@ -23,9 +23,9 @@ use crate::locks::Held;
 use crate::row_id::RowId;
 use crate::snapshots::Snapshots;
 
-use errand::Desk;
-pub(crate) use errand::{Done, Errand};
 use handover::{Broken, Handover, Leader};
+use request::RequestSlot;
+pub(crate) use request::{Done, LaneRequest};
 pub(crate) use write_set::{Operation, WriteSet, entry_redo_bytes};
 
 /// The kind of a record that is a commit.
@@ -73,7 +73,7 @@ struct Apply {
     geometry: Geometry,
     dirty: Arc<Dirty>,
     snapshots: Arc<Snapshots>,
-    desk: Desk,
+    request_slot: RequestSlot,
     /// Older images in memory.
     images: AtomicUsize,
     /// More than these are to leave it.
@@ -102,21 +102,21 @@ pub(crate) struct LaneParts {
 impl Lane {
     pub fn new(parts: LaneParts) -> Lane {
         let LaneParts { log, frames, geometry, dirty, snapshots, end, images } = parts;
-        let kept = Kept::new(images, Arc::clone(frames.spilled()));
+        let retained = RetainedImages::new(images, Arc::clone(frames.spilled()));
         let apply = Apply {
             log,
             frames,
             geometry,
             dirty,
             snapshots,
-            desk: Desk::default(),
+            request_slot: RequestSlot::default(),
             images: AtomicUsize::new(0),
             images_few: images.most / 2,
             visible: AtomicU64::new(end),
             applied: AtomicU64::new(end),
             applied_end: AtomicU64::new(end),
         };
-        Lane { handover: Handover::new(kept), apply }
+        Lane { handover: Handover::new(retained), apply }
     }
 
     /// Applies a write set: at once if the lane is free, else whoever is in the lane does it.
@@ -133,8 +133,8 @@ impl Lane {
     /// Drops older images that nobody can need any more. Each commit does this too; this is for when none comes.
     pub fn collect(&self) {
         if self.images() > 0 {
-            self.handover.visit(&self.apply, |kept| {
-                kept.collect_all(&self.apply.snapshots, || self.visible());
+            self.handover.visit(&self.apply, |retained| {
+                retained.collect_all(&self.apply.snapshots, || self.visible());
             });
         }
     }
@@ -151,24 +151,24 @@ impl Lane {
 
     /// Is woken when there are so many.
     pub fn listen_many_images(&self) -> EventListener {
-        self.apply.desk.listen_wanted()
+        self.apply.request_slot.listen_wanted()
     }
 
     /// Wakes who listens.
     pub fn notify_many_images(&self) {
-        self.apply.desk.notify_wanted();
+        self.apply.request_slot.notify_wanted();
     }
 
     /// Has a request served as soon as the lane has finished its current work; `None`: the lane has stopped.
     /// There is one request at a time.
-    pub async fn run_errand(&self, errand: Errand) -> Option<Done> {
-        let desk = &self.apply.desk;
-        desk.ask(errand);
+    pub async fn run_request(&self, request: LaneRequest) -> Option<Done> {
+        let request_slot = &self.apply.request_slot;
+        request_slot.ask(request);
         loop {
-            let done = desk.listen_done();
+            let done = request_slot.listen_done();
             // Who leads sees to it in the next pause.
             self.handover.visit(&self.apply, |_| ());
-            if let Some(done) = desk.done() {
+            if let Some(done) = request_slot.done() {
                 return Some(done);
             }
             if self.handover.is_broken() {
@@ -211,37 +211,42 @@ impl Lane {
 }
 
 impl Leader for Apply {
-    type State = Kept;
+    type State = RetainedImages;
     type Work = (WriteSet, Option<Reservation>);
     type Answer = Outcome;
 
-    fn work(&self, kept: &mut Kept, (set, room): Self::Work) -> Outcome {
-        let outcome = self.apply_one(kept, set, room);
+    fn work(&self, retained: &mut RetainedImages, (set, room): Self::Work) -> Outcome {
+        let outcome = self.apply_one(retained, set, room);
         // Not in a pause: that may be for who is woken by this.
-        if kept.images() > self.images_few {
-            self.desk.notify_wanted();
+        if retained.images() > self.images_few {
+            self.request_slot.notify_wanted();
         }
         outcome
     }
 
-    fn pause(&self, kept: &mut Kept) {
+    fn pause(&self, retained: &mut RetainedImages) {
         let visible = || self.visible.load(Ordering::SeqCst);
-        match self.desk.is_asked() {
+        match self.request_slot.is_asked() {
             true => {
-                kept.collect_all(&self.snapshots, visible);
-                self.desk.work(kept, &self.snapshots.horizon(visible));
+                retained.collect_all(&self.snapshots, visible);
+                self.request_slot.work(retained, &self.snapshots.horizon(visible));
             }
-            false => kept.collect(&self.snapshots, visible),
+            false => retained.collect(&self.snapshots, visible),
         }
-        self.images.store(kept.images(), Ordering::Relaxed);
+        self.images.store(retained.images(), Ordering::Relaxed);
     }
 }
 
 impl Apply {
-    fn apply_one(&self, kept: &mut Kept, set: WriteSet, room: Option<Reservation>) -> Outcome {
+    fn apply_one(
+        &self,
+        retained: &mut RetainedImages,
+        set: WriteSet,
+        room: Option<Reservation>,
+    ) -> Outcome {
         let refuse = |set, at, why| Err(Box::new(Refusal { set, at, why }));
         let mut set = set;
-        let mut bundle = Bundle::new(&self.frames, kept, self.geometry, set.redo_bytes());
+        let mut bundle = Bundle::new(&self.frames, retained, self.geometry, set.redo_bytes());
         let mut spares = set.spares.clone();
         let mut rows = Vec::with_capacity(set.operations.len());
         for (at, operation) in set.operations.iter().enumerate() {
@@ -266,11 +271,11 @@ impl Apply {
         for (frame, has_older) in changed.frames {
             self.dirty.note(lsn, &frame);
             if has_older {
-                kept.note(lsn, frame);
+                retained.note(lsn, frame);
             }
         }
         for (page, slot) in changed.freed {
-            kept.note_freed(lsn, page, slot);
+            retained.note_freed(lsn, page, slot);
         }
         // In this order: who sees the commit finds its end.
         self.applied_end.store(appended.end.0, Ordering::SeqCst);

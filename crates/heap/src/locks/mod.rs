@@ -5,7 +5,7 @@
 //! are examined, then those that they wait for, and so on: a request that would close a cycle is refused at once,
 //! with what is in its way.
 
-mod circle;
+mod cycle;
 mod mode;
 mod session;
 mod wait;
@@ -23,7 +23,7 @@ use crate::statistics::Statistics;
 use crate::sync::{Mutex, MutexGuard};
 pub use mode::Mode;
 pub use session::SessionLocks;
-pub use wait::{LockError, Patience};
+pub use wait::{LockError, LockTimeout};
 
 /// What can be locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -126,7 +126,7 @@ impl Drop for Held {
 }
 
 /// What came of asking for a lock.
-pub(crate) enum Asked {
+pub(crate) enum LockOutcome {
     Granted,
     /// Stands in line; `is_held`: and holds it already, less strongly.
     Waits {
@@ -171,12 +171,18 @@ impl Locks {
     }
 
     /// Asks for a lock; stands in line where others have it and `waits`.
-    pub(crate) fn ask(&self, owner: Owner, resource: Resource, mode: Mode, waits: bool) -> Asked {
+    pub(crate) fn ask(
+        &self,
+        owner: Owner,
+        resource: Resource,
+        mode: Mode,
+        waits: bool,
+    ) -> LockOutcome {
         let mut shard = self.shard(place(&resource));
         let line = shard.entry(resource).or_default();
         let held = line.holders.iter().find(|(holder, _)| *holder == owner).map(|(_, mode)| *mode);
         if held.is_some_and(|held| held.covers(mode)) {
-            return Asked::Granted;
+            return LockOutcome::Granted;
         }
         let wanted = held.map_or(mode, |held| held.with(mode));
         // Before the first that waits for what it holds. If all before that place are compatible it need not wait.
@@ -185,20 +191,20 @@ impl Locks {
         let is_next = line.waiters.iter().take(place).all(|waiter| wanted.bears(waiter.mode));
         if is_next && line.may_grant(owner, wanted) {
             line.grant(owner, wanted);
-            return Asked::Granted;
+            return LockOutcome::Granted;
         }
         if !waits {
             let busy = line.blockers(owner, wanted, line.waiters.len());
             if line.is_empty() {
                 shard.remove(&resource);
             }
-            return Asked::Busy(busy);
+            return LockOutcome::Busy(busy);
         }
         let (granted, receiver) = oneshot::channel();
         let waiter = Waiter { owner, mode: wanted, granted };
         line.waiters.insert(place, waiter);
         self.waiting().insert(owner, resource);
-        Asked::Waits { granted: receiver, is_held: held.is_some() }
+        LockOutcome::Waits { granted: receiver, is_held: held.is_some() }
     }
 
     /// Releases a lock.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cellar_io::SharedEnv;
 use cellar_wait::Session;
 
-use super::{Held, LockError, Locks, Mode, Owner, Patience, Resource};
+use super::{Held, LockError, LockTimeout, Locks, Mode, Owner, Resource};
 
 /// How often a session holds one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,13 +57,13 @@ impl SessionLocks {
         &mut self,
         what: (bool, u64),
         (is_shared, in_transaction): (bool, bool),
-        patience: Patience,
+        timeout: LockTimeout,
     ) -> Result<(), LockError> {
         let resource = Resource::Advisory(what.0, what.1);
         let mode = if is_shared { Mode::Share } else { Mode::Exclusive };
         if !self.held.has(&resource, mode) {
             let wanted = (self.held.owner(), resource, mode);
-            self.locks.acquire(&self.env, &self.session, wanted, patience).await?;
+            self.locks.acquire(&self.env, &self.session, wanted, timeout).await?;
             self.held.add(resource, mode);
         }
         let count = self.counts.entry(resource).or_default();

@@ -7,11 +7,11 @@ use cellar_io::{EnvExt, SharedEnv};
 use cellar_wait::{Event, Session};
 use futures_util::future::{Either, select};
 
-use super::{Asked, Locks, Mode, Owner, Resource};
+use super::{LockOutcome, Locks, Mode, Owner, Resource};
 
 /// How long somebody waits for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum LockTimeout {
     /// Not at all: NOWAIT, SKIP LOCKED.
     None,
     /// At most so long.
@@ -32,12 +32,12 @@ pub enum LockError {
         holders: Vec<Owner>,
     },
     /// The wait timed out.
-    #[error("{resource:?} was locked for longer than {patience:?}")]
+    #[error("{resource:?} was locked for longer than {timeout:?}")]
     TimedOut {
         /// What is locked.
         resource: Resource,
         /// How long the wait was.
-        patience: Duration,
+        timeout: Duration,
     },
     /// The holder waits, directly or through others, for the one that asks.
     #[error("deadlock: {resource:?} is held by transaction {holder}, which waits for this one")]
@@ -77,12 +77,13 @@ impl Locks {
         env: &SharedEnv,
         session: &Session,
         (owner, resource, mode): (Owner, Resource, Mode),
-        patience: Patience,
+        timeout: LockTimeout,
     ) -> Result<(), LockError> {
-        let (granted, is_held) = match self.ask(owner, resource, mode, patience != Patience::None) {
-            Asked::Granted => return Ok(()),
-            Asked::Busy(holders) => return Err(LockError::Busy { resource, holders }),
-            Asked::Waits { granted, is_held } => (granted, is_held),
+        let (granted, is_held) = match self.ask(owner, resource, mode, timeout != LockTimeout::None)
+        {
+            LockOutcome::Granted => return Ok(()),
+            LockOutcome::Busy(holders) => return Err(LockError::Busy { resource, holders }),
+            LockOutcome::Waits { granted, is_held } => (granted, is_held),
         };
         let mut place = Place { locks: self, owner, resource, is_held, is_left: false };
         if let Some(holder) = self.leave_circle(owner, resource) {
@@ -99,8 +100,8 @@ impl Locks {
             self.statistics.count(object, |of| of.row_lock_waits += 1);
         }
         let wait = session.begin(event, parameters(resource, mode), env.now().0);
-        let is_granted = match patience {
-            Patience::Until(time) => match select(granted, env.sleep(time)).await {
+        let is_granted = match timeout {
+            LockTimeout::Until(time) => match select(granted, env.sleep(time)).await {
                 Either::Left((granted, _)) => granted.is_ok(),
                 Either::Right(_) => self.leave(owner, resource),
             },
@@ -108,8 +109,8 @@ impl Locks {
         };
         wait.end(env.now().0);
         place.is_left = true;
-        match (is_granted, patience) {
-            (false, Patience::Until(patience)) => Err(LockError::TimedOut { resource, patience }),
+        match (is_granted, timeout) {
+            (false, LockTimeout::Until(timeout)) => Err(LockError::TimedOut { resource, timeout }),
             _ => Ok(()),
         }
     }

@@ -116,7 +116,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::TransactionTooLarge`]; as [`Store::commit`].
-    pub(crate) async fn rehearse(
+    pub(crate) async fn dry_run(
         &self,
         session: &Session,
         changes: Vec<Change>,
@@ -128,6 +128,6 @@ impl Store {
         for change in changes {
             plan.add(change).await?;
         }
-        plan.rehearse(long).await
+        plan.dry_run(long).await
     }
 }

@@ -1,13 +1,11 @@
 //! A store: tables and indexes in one file, and the log that it is recovered from.
 
 mod ahead;
-mod alone;
 mod apply;
 mod build;
 mod checkpoint;
 mod counters;
 mod direct;
-mod foresee;
 mod grow;
 mod list;
 mod load;
@@ -15,11 +13,13 @@ mod long;
 mod objects;
 mod open;
 mod plan;
+mod provision;
 mod read;
 mod scan;
 mod size;
 mod sorted;
 mod spill;
+mod without_log;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +43,6 @@ use crate::statistics::{CacheStatistics, ObjectStatistics};
 use crate::writer::Writer;
 
 pub use crate::header::Header;
-pub use alone::OpenAlone;
 pub use apply::{Change, Key, Outcome};
 pub use build::{BuildIndex, KeyOf, LoadIndex, MayRepeat};
 use checkpoint::Schedule;
@@ -59,6 +58,7 @@ pub use read::View;
 pub(crate) use scan::{Page, Place, Scan};
 pub use size::{Sample, TableSize};
 use spill::Spilling;
+pub use without_log::OpenWithoutLog;
 
 /// Parameters of an open store.
 #[derive(Clone, Debug)]

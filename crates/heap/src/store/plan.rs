@@ -165,9 +165,9 @@ impl<'a> Plan<'a> {
 
     /// Reads and provides what it needs, to find whether it is too large; nothing is done. `long`: pages and bytes
     /// that are to come.
-    pub async fn rehearse(mut self, (pages, bytes): (usize, u64)) -> Result<(), Error> {
+    pub async fn dry_run(mut self, (pages, bytes): (usize, u64)) -> Result<(), Error> {
         self.ensure_known().await?;
-        self.foresee().await?;
+        self.provision().await?;
         self.check_size(pages, bytes)
     }
 
@@ -175,7 +175,7 @@ impl<'a> Plan<'a> {
     pub async fn run(mut self) -> Result<Applied, Error> {
         let mut room = None;
         self.ensure_known().await?;
-        self.foresee().await?;
+        self.provision().await?;
         loop {
             self.check_size(0, 0)?;
             self.is_in_lane = true;
@@ -364,7 +364,7 @@ impl Drop for Plan<'_> {
 /// Pages that may have room and are looked at before a free one is taken.
 const OPEN_TRIES: usize = 8;
 
-/// With so many operations free pages are foreseen.
+/// With so many operations free pages are provided.
 pub(super) const MANY: usize = 100;
 
 /// So many pages a transaction may have, however small the cache is.

@@ -15,7 +15,7 @@ use futures_util::{StreamExt, stream};
 use super::Inner;
 use crate::bundle::Older;
 use crate::error::Error;
-use crate::lane::Errand;
+use crate::lane::LaneRequest;
 use crate::spilled::{SpillError, Spilled, offset_of};
 
 /// Images that are written in one round,
@@ -120,8 +120,8 @@ impl Inner {
     /// Writes older images to the file. Returns how many have left memory.
     async fn spill(&self) -> Option<usize> {
         let spilled = self.pages.frames.spilled();
-        let errand = Errand { wanted: ROUND, ..Errand::default() };
-        let mut found = self.lane.run_errand(errand).await?.found;
+        let request = LaneRequest { wanted: ROUND, ..LaneRequest::default() };
+        let mut found = self.lane.run_request(request).await?.found;
         if found.is_empty() {
             return Some(0);
         }
@@ -133,7 +133,7 @@ impl Inner {
         let (written, failed) = self.write_images(found.into_iter().zip(slots).collect()).await;
         spilled.release_slots(failed);
         let moved = written.len();
-        let done = self.lane.run_errand(Errand { written, wanted: 0 }).await?;
+        let done = self.lane.run_request(LaneRequest { written, wanted: 0 }).await?;
         let unneeded = done.unneeded.len();
         spilled.release_slots(done.unneeded);
         Some(moved - unneeded)

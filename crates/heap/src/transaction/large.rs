@@ -6,7 +6,7 @@ use async_recursion::async_recursion as boxed;
 use super::Transaction;
 use super::load::State;
 use crate::error::Error;
-use crate::locks::{LockError, Mode, Patience, Resource};
+use crate::locks::{LockError, LockTimeout, Mode, Resource};
 use crate::row_id::RowId;
 
 impl Transaction {
@@ -28,7 +28,7 @@ impl Transaction {
             return Ok(());
         }
         let (changes, long) = (self.own.copied(), self.own.long_size());
-        self.store.rehearse(&self.session, changes, long).await
+        self.store.dry_run(&self.session, changes, long).await
     }
 
     /// The tables whose rows it has changed, each with how many rows, most first.
@@ -44,7 +44,7 @@ impl Transaction {
         self.own.give_up(table, indexes);
     }
 
-    /// Locks a row, waiting for it as `patience` says, and locks its table against anything that moves its rows.
+    /// Locks a row, waiting for it as `timeout` says, and locks its table against anything that moves its rows.
     /// Nobody waits for a row while holding that table lock: whoever moves rows usually has some locked that others
     /// wait for, and would in turn wait for these others.
     pub(super) async fn lock_in_table(
@@ -52,18 +52,18 @@ impl Transaction {
         table: u32,
         id: RowId,
         mode: Mode,
-        patience: Patience,
+        timeout: LockTimeout,
     ) -> Result<(), Error> {
         let (row, table) = (Resource::Row(table, id), Resource::Table(table));
         loop {
-            self.lock_within(row, mode, patience).await?;
+            self.lock_within(row, mode, timeout).await?;
             if self.held.has(&table, Mode::RowShare) {
                 return Ok(());
             }
             let before = self.held.mode(&table);
             let wanted = (self.held.owner(), table, Mode::RowShare);
             let (locks, env) = (self.store.locks().clone(), self.store.env().clone());
-            match locks.acquire(&env, &self.session, wanted, Patience::None).await {
+            match locks.acquire(&env, &self.session, wanted, LockTimeout::None).await {
                 Ok(()) => {
                     self.held.add(table, Mode::RowShare);
                     return Ok(());
@@ -73,7 +73,7 @@ impl Transaction {
             }
             // It was locked just now: with others before the table would be too.
             self.held.release(row);
-            locks.acquire(&env, &self.session, wanted, self.patience).await?;
+            locks.acquire(&env, &self.session, wanted, self.timeout).await?;
             locks.weaken(self.held.owner(), table, before);
         }
     }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use cellar_wait::Session;
 
 use crate::error::Error;
-use crate::locks::{Held, Mode, Owner, Patience, Resource, SessionLocks};
+use crate::locks::{Held, LockTimeout, Mode, Owner, Resource, SessionLocks};
 use crate::row_id::{RowId, RowRef};
 use crate::store::{Key, Outcome, Seen, Store, View};
 use entries::Source;
@@ -60,7 +60,7 @@ pub struct Transaction {
     store: Store,
     session: Session,
     isolation: Isolation,
-    patience: Patience,
+    timeout: LockTimeout,
     view: Option<Arc<View>>,
     own: Own,
     held: Held,
@@ -100,18 +100,18 @@ impl Store {
         SessionLocks::new(locks, env, session.clone(), self.next_owner())
     }
 
-    /// Begins a transaction. `patience`: how long it waits for locks.
+    /// Begins a transaction. `timeout`: how long it waits for locks.
     pub fn begin(
         &self,
         session: &Session,
         isolation: Isolation,
-        patience: Patience,
+        timeout: LockTimeout,
     ) -> Transaction {
         Transaction {
             store: self.clone(),
             session: session.clone(),
             isolation,
-            patience,
+            timeout,
             view: None,
             own: Own::default(),
             held: Held::new(Arc::clone(self.locks()), self.next_owner()),
@@ -129,8 +129,8 @@ impl Transaction {
     }
 
     /// How long it waits for the locks that come next; returns how long it waited so far.
-    pub fn set_patience(&mut self, patience: Patience) -> Patience {
-        std::mem::replace(&mut self.patience, patience)
+    pub fn set_lock_timeout(&mut self, timeout: LockTimeout) -> LockTimeout {
+        std::mem::replace(&mut self.timeout, timeout)
     }
 
     /// Begins a statement: under READ COMMITTED it sees what is committed now. If this transaction has locked something
@@ -180,7 +180,7 @@ impl Transaction {
         row: RowRef,
         mode: Mode,
     ) -> Result<Option<Bytes>, Error> {
-        if let Some(known) = self.lock_known(table, row, mode, self.patience).await? {
+        if let Some(known) = self.lock_known(table, row, mode, self.timeout).await? {
             return Ok(known);
         }
         let locked = self.lock_stored(table, row, mode, self.isolation == Isolation::Snapshot);
@@ -199,7 +199,7 @@ impl Transaction {
         row: RowRef,
         mode: Mode,
     ) -> Result<LockedRow, Error> {
-        match self.lock_known(table, row, mode, self.patience).await? {
+        match self.lock_known(table, row, mode, self.timeout).await? {
             Some(bytes) => Ok(LockedRow { bytes, is_changed: false }),
             None => self.lock_stored(table, row, mode, true).await,
         }
@@ -217,7 +217,7 @@ impl Transaction {
         row: RowRef,
         mode: Mode,
     ) -> Result<LockedRow, Error> {
-        match self.lock_known(table, row, mode, Patience::None).await? {
+        match self.lock_known(table, row, mode, LockTimeout::None).await? {
             Some(bytes) => Ok(LockedRow { bytes, is_changed: false }),
             None => self.lock_stored(table, row, mode, true).await,
         }
@@ -229,10 +229,10 @@ impl Transaction {
         table: u32,
         row: RowRef,
         mode: Mode,
-        patience: Patience,
+        timeout: LockTimeout,
     ) -> Result<Option<Option<Bytes>>, Error> {
         let RowRef::Stored(id) = row else { return self.row(table, row).await.map(Some) };
-        self.lock_in_table(table, id, mode, patience).await?;
+        self.lock_in_table(table, id, mode, timeout).await?;
         Ok(self.own.changes().row(table, row))
     }
 
@@ -292,20 +292,20 @@ impl Transaction {
     /// [`Error::Lock`].
     #[boxed]
     pub async fn lock(&mut self, resource: Resource, mode: Mode) -> Result<(), Error> {
-        self.lock_within(resource, mode, self.patience).await
+        self.lock_within(resource, mode, self.timeout).await
     }
 
     async fn lock_within(
         &mut self,
         resource: Resource,
         mode: Mode,
-        patience: Patience,
+        timeout: LockTimeout,
     ) -> Result<(), Error> {
         if self.held.has(&resource, mode) {
             return Ok(());
         }
         let what = (self.held.owner(), resource, mode);
-        self.store.locks().acquire(self.store.env(), &self.session, what, patience).await?;
+        self.store.locks().acquire(self.store.env(), &self.session, what, timeout).await?;
         self.held.add(resource, mode);
         if matches!(resource, Resource::Table(_)) && !mode.bears(Mode::RowExclusive) {
             self.saw_all();

@@ -135,7 +135,7 @@ impl View {
         keys: Option<&KeysOf<'_>>,
         read: &Read<'_>,
     ) -> Result<Report, Error> {
-        self.verify_knowing(session, tables, Known { keys, longs: None }, read).await
+        self.verify_with(session, tables, Known { keys, longs: None }, read).await
     }
 
     /// The same; where the long values of rows are known each is followed from its row, and pages that none leads to
@@ -144,7 +144,7 @@ impl View {
     /// # Errors
     /// As [`View::verify`].
     #[boxed]
-    pub async fn verify_knowing<'a>(
+    pub async fn verify_with<'a>(
         &'a self,
         session: &'a Session,
         tables: &'a [TableOf],

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use cellar_heap::locks::{Mode, Patience, Resource};
+use cellar_heap::locks::{LockTimeout, Mode, Resource};
 use cellar_heap::{Error, Isolation, Key, ObjectKind, RowKey, RowRef, Store, TableOf, Transaction};
 use cellar_io::sim::Rng;
 use cellar_wait::Session;
@@ -17,7 +17,7 @@ const CATALOG: u32 = 1;
 const EXTENT: u64 = SMALL.extent_pages as u64 * 8192;
 
 fn begin(store: &Store, session: &Session) -> Transaction {
-    store.begin(session, Isolation::ReadCommitted, Patience::Forever)
+    store.begin(session, Isolation::ReadCommitted, LockTimeout::Forever)
 }
 
 fn row(number: u32) -> Bytes {
@@ -143,7 +143,7 @@ fn an_old_table_is_there_for_who_saw_it() {
     let rig = Rig::new(100, 4 << 20, 1 << 20);
     rig.run(async {
         let (store, session) = set_up(&rig).await;
-        let mut reader = store.begin(&session, Isolation::Snapshot, Patience::Forever);
+        let mut reader = store.begin(&session, Isolation::Snapshot, LockTimeout::Forever);
         assert_eq!(named(&mut reader).await.1, 10);
         let lsn = exchange(&store, &session, 20, 3).await.unwrap();
         assert!(store.oldest_view() <= lsn, "somebody sees the old one");

@@ -1,6 +1,6 @@
 //! Counters: values that nobody gets twice, also after a crash.
 
-use cellar_heap::locks::Patience;
+use cellar_heap::locks::LockTimeout;
 use cellar_heap::{Error, Isolation};
 use cellar_io::EnvExt;
 
@@ -48,7 +48,7 @@ fn a_value_of_a_transaction_is_lost_with_it_and_given_once() {
                     let mut given = Vec::new();
                     for round in 0..50 {
                         let mut transaction =
-                            store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+                            store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
                         given.push(transaction.take(COUNTER, -2).await.unwrap());
                         match round % 2 {
                             0 => transaction.rollback(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_heap::locks::{Mode, Patience};
+use cellar_heap::locks::{LockTimeout, Mode};
 use cellar_heap::{Change, Error, Isolation, Key, Opened, RowId, RowRef, Store};
 use cellar_io::{DeviceExt, Durability, EnvExt, Io};
 use cellar_wait::{Event, Session};
@@ -51,7 +51,7 @@ fn a_slot_is_not_used_again_while_somebody_may_know_its_row() {
     rig.run(async {
         let (store, session) = with_table(&rig).await;
         let old = add(&store, &session, 1, 100).await;
-        let mut first = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+        let mut first = store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
         first.begin_statement().await.unwrap();
         assert!(first.row(TABLE, RowRef::Stored(old)).await.unwrap().is_some());
         let delete = Change::Delete { table: TABLE, id: old, keys: Vec::new() };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cellar_heap::locks::Patience;
+use cellar_heap::locks::LockTimeout;
 use cellar_heap::{
     Change, Geometry, Inspection, Isolation, Key, NewStore, create, inspect, inspect_page,
 };
@@ -256,7 +256,7 @@ async fn fill(rig: &Rig) {
             store.commit(&session, vec![grown]).await.unwrap();
         }
     }
-    let mut transaction = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+    let mut transaction = store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
     let page = transaction.put_long(TABLE, vec![b'x'; 20_000].into()).await.unwrap();
     let long = row::encode(&[Value::Overflow { page, length: 20_000 }]);
     transaction.insert(TABLE, long.into(), Vec::new()).await.unwrap();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_heap::locks::{LockError, Mode, Patience};
+use cellar_heap::locks::{LockError, LockTimeout, Mode};
 use cellar_heap::{Change, Error, Isolation, Key, RowId, RowKey, RowRef, Store, Transaction};
 use cellar_io::{EnvExt, SharedEnv};
 
@@ -50,7 +50,7 @@ fn with_two(seed: u64, test: impl AsyncFnOnce(At)) {
         let session = two.rig.session();
         store.create_table(&session, TABLE).await.unwrap();
         store.create_index(&session, INDEX).await.unwrap();
-        let mut setup = store.begin(&session, ReadCommitted, Patience::Forever);
+        let mut setup = store.begin(&session, ReadCommitted, LockTimeout::Forever);
         for name in ["x", "y"] {
             setup.insert(TABLE, row(10), vec![key(name)]).await.unwrap();
         }
@@ -64,12 +64,12 @@ fn with_two(seed: u64, test: impl AsyncFnOnce(At)) {
 
 impl At {
     fn begin(&self, isolation: Isolation) -> Transaction {
-        self.begin_with(isolation, Patience::Forever)
+        self.begin_with(isolation, LockTimeout::Forever)
     }
 
-    fn begin_with(&self, isolation: Isolation, patience: Patience) -> Transaction {
+    fn begin_with(&self, isolation: Isolation, timeout: LockTimeout) -> Transaction {
         let session = self.waits.session("client", cellar_wait::Kind::User);
-        self.store.begin(&session, isolation, patience)
+        self.store.begin(&session, isolation, timeout)
     }
 
     async fn set(&self, transaction: &mut Transaction, at: RowRef, to: u64) -> Result<(), Error> {
@@ -92,7 +92,7 @@ fn g0_writes_of_two_transactions_do_not_interleave() {
     with_two(1, async |at| {
         let mut first = at.begin(ReadCommitted);
         at.set(&mut first, at.x, 11).await.unwrap();
-        let mut second = at.begin_with(ReadCommitted, Patience::None);
+        let mut second = at.begin_with(ReadCommitted, LockTimeout::None);
         let busy = at.set(&mut second, at.x, 12).await;
         let holder = first.number();
         let is_busy = matches!(&busy, Err(Error::Lock(LockError::Busy { holders, .. })) if *holders == [holder]);
@@ -292,7 +292,7 @@ fn a_lock_is_waited_for_no_longer_than_was_said() {
         let mut first = at.begin(ReadCommitted);
         at.set(&mut first, at.x, 1).await.unwrap();
         let time = Duration::from_millis(30);
-        let mut second = at.begin_with(ReadCommitted, Patience::Until(time));
+        let mut second = at.begin_with(ReadCommitted, LockTimeout::Until(time));
         let before = at.env.now();
         let late = at.set(&mut second, at.x, 2).await;
         assert!(matches!(late, Err(Error::Lock(LockError::TimedOut { .. }))), "{late:?}");
@@ -300,7 +300,7 @@ fn a_lock_is_waited_for_no_longer_than_was_said() {
         assert!(waited >= time && waited < time * 2, "{waited:?}");
         // Who was given up does not stand in the way.
         first.commit().await.unwrap();
-        let mut third = at.begin_with(ReadCommitted, Patience::None);
+        let mut third = at.begin_with(ReadCommitted, LockTimeout::None);
         at.set(&mut third, at.x, 3).await.unwrap();
     });
 }

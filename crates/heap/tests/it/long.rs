@@ -1,7 +1,7 @@
 //! Long values: in pages of their own, versioned and freed as rows are.
 
 use bytes::Bytes;
-use cellar_heap::locks::{Mode, Patience, Resource};
+use cellar_heap::locks::{LockTimeout, Mode, Resource};
 use cellar_heap::{Change, Error, Isolation, RowRef, Store, TableOf, Transaction};
 use cellar_page::row::{self, Type, Value};
 use cellar_wait::Session;
@@ -15,7 +15,7 @@ fn value(seed: u8, length: usize) -> Bytes {
 }
 
 fn begin(store: &Store, session: &Session) -> Transaction {
-    store.begin(session, Isolation::ReadCommitted, Patience::Forever)
+    store.begin(session, Isolation::ReadCommitted, LockTimeout::Forever)
 }
 
 /// A row of a long value.
@@ -67,7 +67,7 @@ fn long_values_survive_a_crash_and_are_seen_by_old_snapshots() {
         let (store, replayed) = rig.open().await.unwrap();
         assert!(replayed.commits > 0);
         let session = rig.session();
-        let mut old = store.begin(&session, Isolation::Snapshot, Patience::Forever);
+        let mut old = store.begin(&session, Isolation::Snapshot, LockTimeout::Forever);
         for (seed, length) in lengths.into_iter().enumerate() {
             assert_eq!(read(&mut old, ids[seed]).await, value(seed as u8, length), "{length}");
         }
@@ -188,7 +188,7 @@ fn a_table_is_not_emptied_under_a_value_that_is_put_into_it() {
         store.create_table(&session, TABLE).await.unwrap();
         let mut putting = begin(&store, &session);
         putting.put_long(TABLE, value(1, 50_000)).await.unwrap();
-        let mut other = store.begin(&session, Isolation::ReadCommitted, Patience::None);
+        let mut other = store.begin(&session, Isolation::ReadCommitted, LockTimeout::None);
         let busy = other.lock(Resource::Table(TABLE), Mode::AccessExclusive).await;
         assert_eq!(busy.unwrap_err().number(), 54);
         // Though nobody has looked: what is given back is not the new table's.

@@ -98,7 +98,7 @@ fn rows_keys_and_numbers_that_cannot_be_are_refused_and_the_store_goes_on() {
         let mut own = store.begin(
             &session,
             cellar_heap::Isolation::ReadCommitted,
-            cellar_heap::locks::Patience::Forever,
+            cellar_heap::locks::LockTimeout::Forever,
         );
         let error = own.put_long(TABLE, Bytes::from(vec![0; (64 << 20) + 1])).await.unwrap_err();
         told(&error, 70206, "too long");

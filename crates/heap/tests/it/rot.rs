@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cellar_diskgroup::Group;
-use cellar_heap::locks::Patience;
+use cellar_heap::locks::LockTimeout;
 use cellar_heap::{Change, Error, Finding, Isolation, Key, RowId, Store, TableOf, View};
 use cellar_io::{Buffer, Device, Io};
 use cellar_page::row::{self, Value};
@@ -40,7 +40,7 @@ fn long() -> Bytes {
 async fn fill(store: &Store, session: &Session) -> u32 {
     store.create_table(session, TABLE).await.unwrap();
     store.create_index(session, INDEX).await.unwrap();
-    let mut transaction = store.begin(session, Isolation::ReadCommitted, Patience::Forever);
+    let mut transaction = store.begin(session, Isolation::ReadCommitted, LockTimeout::Forever);
     let page = transaction.put_long(TABLE, long()).await.unwrap();
     let named = Value::Overflow { page, length: LONG as u32 };
     let row_of_it = Bytes::from(row::encode(&[Value::Int4(1), named]));

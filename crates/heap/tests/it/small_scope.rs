@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_heap::locks::Patience;
+use cellar_heap::locks::LockTimeout;
 use cellar_heap::{Error, Isolation, Key, RowKey, RowRef, Store, TableOf, Transaction};
 use cellar_io::sim::Snapshot;
 use cellar_wait::Session;
@@ -124,7 +124,8 @@ impl Open {
         if op == Op::Checkpoint {
             return self.store.checkpoint().await;
         }
-        let begin = || self.store.begin(&self.session, Isolation::ReadCommitted, Patience::Forever);
+        let begin =
+            || self.store.begin(&self.session, Isolation::ReadCommitted, LockTimeout::Forever);
         let transaction = self.transaction.get_or_insert_with(begin);
         let row = |name: u8| bytes(name, self.now[&name]);
         let gone = |name: u8| key(name, before[&name].version);
@@ -163,7 +164,8 @@ impl Machine {
             store.create_index(&session, INDEX).await.unwrap();
             store.close().await.unwrap();
             let mut open = Open::new(&rig, &Rows::new()).await;
-            let mut filler = open.store.begin(&session, Isolation::ReadCommitted, Patience::None);
+            let mut filler =
+                open.store.begin(&session, Isolation::ReadCommitted, LockTimeout::None);
             let long = Row { length: FILLER, version: 0 };
             filler.insert(TABLE, bytes(b'F', long), key(b'F', 0)).await.unwrap();
             filler.commit().await.unwrap();

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cellar_heap::locks::{Mode, Patience};
+use cellar_heap::locks::{LockTimeout, Mode};
 use cellar_heap::{
     Error, Isolation, Key, RangeScan, RowKey, RowRef, StatementView, Store, TableScan, Transaction,
 };
@@ -167,7 +167,7 @@ fn a_view_is_the_store_with_the_transactions_own_changes_and_stays() {
             let (store, session) = set_up(&rig).await;
             let mut model = Model::new();
             for _ in 0..3 {
-                let mut own = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+                let mut own = store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
                 let (mut kept, mut savepoint) = (Vec::new(), None);
                 for _ in 0..8 {
                     own.begin_statement().await.unwrap();
@@ -190,7 +190,8 @@ fn a_view_is_the_store_with_the_transactions_own_changes_and_stays() {
                     check(&view, &then, &mut rng).await;
                 }
                 // What was its own has places now.
-                let mut reader = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+                let mut reader =
+                    store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
                 let all = (Bound::Unbounded, Bound::Unbounded);
                 let entries = reader.entries(INDEX, all, false, usize::MAX).await.unwrap();
                 assert_eq!(entries.len(), model.len());
@@ -208,12 +209,12 @@ fn parts_are_scanned_in_tasks_beside_changes_by_the_same_statement() {
     let mut rng = Rng::stream(50, 31);
     rig.run(async {
         let (store, session) = set_up(&rig).await;
-        let mut own = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+        let mut own = store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
         for number in 0..600 {
             own.insert(TABLE, row(number, &mut rng), vec![key(number)]).await.unwrap();
         }
         own.commit().await.unwrap();
-        let mut own = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+        let mut own = store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
         let view = own.statement().await.unwrap();
         let tasks: Vec<_> = parts_of(&view, 4)
             .into_iter()
@@ -262,7 +263,7 @@ fn few_rows_of_its_own_are_in_one_part_in_their_order() {
     let mut rng = Rng::stream(52, 31);
     rig.run(async {
         let (store, session) = set_up(&rig).await;
-        let mut own = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+        let mut own = store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
         let mut wanted = Vec::new();
         for number in 0..40 {
             let id = own.insert(TABLE, row(number, &mut rng), vec![key(number)]).await.unwrap();
@@ -287,13 +288,13 @@ fn a_range_reads_no_more_than_is_asked_for() {
     rig.options.cache_pages = 64;
     rig.run(async {
         let (store, session) = set_up(&rig).await;
-        let mut own = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+        let mut own = store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
         for number in 0..20_000 {
             let keys = vec![key(number)];
             own.insert(TABLE, Bytes::from(vec![7; 20]), keys).await.unwrap();
             if number % 500 == 499 {
                 own.commit().await.unwrap();
-                own = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+                own = store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
             }
         }
         drop(own);
@@ -304,7 +305,7 @@ fn a_range_reads_no_more_than_is_asked_for() {
             let of = |name| all.iter().filter(move |at| at.event.name() == name);
             of("db file sequential read").map(|at| at.count).sum::<u64>()
         };
-        let mut own = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+        let mut own = store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
         for backwards in [false, true] {
             let view = own.statement().await.unwrap();
             let before = reads();
@@ -324,11 +325,11 @@ fn long_values_are_seen_as_when_the_view_was_taken() {
     rig.run(async {
         let (store, session) = set_up(&rig).await;
         let value = |fill: u8| Bytes::from(vec![fill; 30_000]);
-        let mut own = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+        let mut own = store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
         let first = own.put_long(TABLE, value(1)).await.unwrap();
         own.insert(TABLE, Bytes::from(vec![0; 8]), vec![key(1)]).await.unwrap();
         own.commit().await.unwrap();
-        let mut own = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+        let mut own = store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
         let second = own.put_long(TABLE, value(2)).await.unwrap();
         let view = own.statement().await.unwrap();
         own.free_long(TABLE, first).await.unwrap();
@@ -350,7 +351,7 @@ fn a_row_that_is_locked_says_whether_the_statement_sees_another() {
     let mut rng = Rng::stream(53, 31);
     rig.run(async {
         let (store, session) = set_up(&rig).await;
-        let begin = || store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+        let begin = || store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
         let mut own = begin();
         for number in 0..4 {
             own.insert(TABLE, row(number, &mut rng), vec![key(number)]).await.unwrap();
@@ -393,7 +394,7 @@ fn a_key_that_is_taken_tells_whose_it_is() {
     let mut rng = Rng::stream(54, 31);
     rig.run(async {
         let (store, session) = set_up(&rig).await;
-        let begin = || store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+        let begin = || store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
         let mut own = begin();
         own.insert(TABLE, row(1, &mut rng), vec![key(1)]).await.unwrap();
         let stored = RowRef::Stored(own.commit().await.unwrap().rows[0].unwrap());
@@ -422,7 +423,7 @@ fn a_view_may_be_used_anywhere() {
     let rig = Rig::new(55, 4 << 20, 4 << 20);
     rig.run(async {
         let (store, session) = set_up(&rig).await;
-        let mut own = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+        let mut own = store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
         own.insert(TABLE, Bytes::from(vec![1; 10]), vec![key(1)]).await.unwrap();
         let view = own.statement().await.unwrap();
         is_shared(&view);
@@ -438,7 +439,7 @@ fn a_view_may_be_used_anywhere() {
         is_sent(&scan);
         is_shared(&batch);
         assert_eq!(batch.len(), 1);
-        let unknown = store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+        let unknown = store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
         let view = { unknown }.statement().await.unwrap();
         assert!(matches!(view.scan(INDEX), Err(Error::WrongObject { object: INDEX, .. })));
         let all = (Bound::Unbounded, Bound::Unbounded);

@@ -2,7 +2,7 @@
 //! what is waited for, whatever leaves the cache meanwhile.
 
 use bytes::Bytes;
-use cellar_heap::locks::{Mode, Patience};
+use cellar_heap::locks::{LockTimeout, Mode};
 use cellar_heap::{
     Change, Isolation, Key, LoadIndex, ObjectStatistics, RowId, RowKey, RowRef, Store,
 };
@@ -196,7 +196,7 @@ fn waits_for_rows_and_keys_are_counted_where_they_are() {
     let rig = Rig::new(5, 4 << 20, 1 << 20);
     rig.run(async {
         let (store, session, ids) = with_rows(&rig, 20).await;
-        let begin = || store.begin(&session, Isolation::ReadCommitted, Patience::Forever);
+        let begin = || store.begin(&session, Isolation::ReadCommitted, LockTimeout::Forever);
         let (mut first, mut second) = (begin(), begin());
         first.lock_row(TABLE, RowRef::Stored(ids[3]), Mode::Exclusive).await.unwrap();
         let unique = |number| vec![RowKey { key: key(number), is_unique: true }];

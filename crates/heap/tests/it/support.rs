@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cellar_heap::{
-    Error, Geometry, Growth, NewStore, OpenAlone, OpenStore, Opened, Options, Reader, Replayed,
-    SpillFile, Store,
+    Error, Geometry, Growth, NewStore, OpenStore, OpenWithoutLog, Opened, Options, Reader,
+    Replayed, SpillFile, Store,
 };
 use cellar_io::sim::{Sim, SimDisk, SimDiskOptions};
 use cellar_io::{Device, IoFuture};
@@ -163,7 +163,7 @@ impl Rig {
     pub async fn open_alone(&self, gives_log_up: bool) -> Result<Option<Reader>, Error> {
         let (env, waits) = (self.sim.env(), self.waits.clone());
         let (device, options) = (Arc::clone(&self.data) as _, self.options.clone());
-        Store::open_alone(OpenAlone { env, waits, device, options, gives_log_up }).await
+        Store::open_alone(OpenWithoutLog { env, waits, device, options, gives_log_up }).await
     }
 
     pub async fn open_read_only(&self) -> Result<(Reader, Replayed), Error> {

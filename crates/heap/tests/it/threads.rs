@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_heap::locks::{Mode, Patience};
+use cellar_heap::locks::{LockTimeout, Mode};
 use cellar_heap::{
     Change, Error, Geometry, Isolation, Key, NewStore, OpenStore, Options, RowId, RowRef, Store,
 };
@@ -113,7 +113,7 @@ async fn add_to_both(
     session: &Session,
     [first, second]: [RowId; 2],
 ) -> Result<(), Error> {
-    let mut own = store.begin(session, Isolation::ReadCommitted, Patience::Forever);
+    let mut own = store.begin(session, Isolation::ReadCommitted, LockTimeout::Forever);
     for id in [first.min(second), first.max(second)] {
         let at = RowRef::Stored(id);
         let before = own.lock_row(TABLE, at, Mode::Exclusive).await?.unwrap();

@@ -1,7 +1,7 @@
 //! The check of long values: what is changed of their pages behind the store's back is found, by the page.
 
 use bytes::Bytes;
-use cellar_heap::locks::Patience;
+use cellar_heap::locks::LockTimeout;
 use cellar_heap::{Finding, Isolation, Known, LongValue, RowId, Store, TableOf};
 use cellar_page::row::{self, Type, Value};
 use cellar_page::{HEADER_BYTES, Kind, PAGE_BYTES, PageRef, Raw, seal};
@@ -24,7 +24,7 @@ fn longs_of(table: u32, bytes: &[u8]) -> Option<Vec<LongValue>> {
 }
 
 async fn put(store: &Store, session: &Session, length: usize) -> (RowId, u32) {
-    let mut transaction = store.begin(session, Isolation::ReadCommitted, Patience::Forever);
+    let mut transaction = store.begin(session, Isolation::ReadCommitted, LockTimeout::Forever);
     let value = Bytes::from(vec![length as u8; length]);
     let page = transaction.put_long(TABLE, value).await.unwrap();
     let named = Value::Overflow { page, length: length as u32 };
@@ -37,7 +37,7 @@ async fn put(store: &Store, session: &Session, length: usize) -> (RowId, u32) {
 async fn check(store: &Store, session: &Session) -> [Vec<Finding>; 2] {
     let tables = [TableOf { table: TABLE, indexes: Vec::new() }];
     let (view, longs) = (store.view(), Known { keys: None, longs: Some(&longs_of) });
-    let known = view.verify_knowing(session, &tables, longs, &|_| ()).await.unwrap();
+    let known = view.verify_with(session, &tables, longs, &|_| ()).await.unwrap();
     let unknown = view.verify(session, &tables, None).await.unwrap();
     assert_eq!(known.rows, unknown.rows);
     if known.findings.is_empty() {

@@ -29,8 +29,8 @@ pub use foreign::Reference;
 pub use labels::{EnumType, Label, enum_of_form, form_of_enum};
 pub use oid::array_of;
 pub use rights::{
-    Change, Class, Dependent, EVERYBODY, Grant, Grants, PUBLIC_OWNER, PUBLIC_OWNER_OID, Rights,
-    Who, changed, default_grants,
+    Change, Class, Dependent, EVERYBODY, Grant, Grants, PUBLIC_OWNER, PUBLIC_OWNER_OID, Principal,
+    Rights, changed, default_grants,
 };
 pub use role::{Membership, OWNER, OWNER_OID, Role};
 pub use row_table::{

@@ -349,7 +349,7 @@ pub fn changed(grants: &[Grant], owner: u32, change: Change) -> Result<Vec<Grant
 
 /// The role on whose behalf something is done, with the roles whose rights it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who {
+pub struct Principal {
     /// The number of the role.
     pub oid: u32,
     /// It may do everything.
@@ -358,7 +358,7 @@ pub struct Who {
     pub roles: BTreeSet<u32>,
 }
 
-impl Who {
+impl Principal {
     /// Whether it has the rights of a role.
     pub fn is_like(&self, role: u32) -> bool {
         self.is_superuser || self.roles.contains(&role)
@@ -475,7 +475,7 @@ impl Table {
     }
 
     /// What somebody may do with it.
-    pub fn rights_of(&self, who: &Who) -> Rights {
+    pub fn rights_of(&self, who: &Principal) -> Rights {
         match who.is_superuser {
             true => Rights(u16::MAX),
             false => who.rights(&self.granted()),
@@ -483,13 +483,13 @@ impl Table {
     }
 
     /// What somebody may do with a column of it, by what is granted on it and on the column.
-    pub fn column_rights(&self, column: &str, who: &Who) -> Rights {
+    pub fn column_rights(&self, column: &str, who: &Principal) -> Rights {
         let own = self.grants.columns.get(column).map_or(Rights::NONE, |own| who.rights(own));
         self.rights_of(who).and(own)
     }
 
     /// Whether somebody may do something with any column of it.
-    pub fn has_right_on_some(&self, wanted: Rights, who: &Who) -> bool {
+    pub fn has_right_on_some(&self, wanted: Rights, who: &Principal) -> bool {
         let columns = self.grants.columns.values();
         self.rights_of(who).has_any(wanted)
             || columns.into_iter().any(|own| who.rights(own).has_any(wanted))
@@ -503,13 +503,13 @@ impl Table {
 
 impl Catalog {
     /// Who a role is, with all whose rights it has; `None`: there is no such role.
-    pub fn who(&self, role: &str) -> Option<Who> {
+    pub fn who(&self, role: &str) -> Option<Principal> {
         let (oid, known) = self.role(role)?;
-        Some(Who { oid, is_superuser: known.is_superuser, roles: self.roles_of(oid, true) })
+        Some(Principal { oid, is_superuser: known.is_superuser, roles: self.roles_of(oid, true) })
     }
 
     /// The same by its number.
-    pub fn who_is(&self, oid: u32) -> Option<Who> {
+    pub fn who_is(&self, oid: u32) -> Option<Principal> {
         self.who(self.role_name(oid)?)
     }
 

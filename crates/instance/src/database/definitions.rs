@@ -129,13 +129,13 @@ impl Definitions {
     }
 
     /// What is defined now.
-    pub fn mark(&self) -> Defined {
+    pub fn savepoint(&self) -> Defined {
         Defined(self.inner().draft.clone())
     }
 
     /// Restores the definitions as of a mark, and nothing else.
-    pub fn back_to(&self, mark: &Defined) {
-        self.inner().draft.clone_from(&mark.0);
+    pub fn back_to(&self, savepoint: &Defined) {
+        self.inner().draft.clone_from(&savepoint.0);
     }
 
     /// Changes the catalog for this transaction. Its names are [locked](Definitions::lock_names) first, and

@@ -15,7 +15,7 @@ use async_recursion::async_recursion as boxed;
 use cellar_diskgroup::Group;
 use cellar_io::EnvExt;
 use cellar_storage::Progress;
-use cellar_storage::redo::LogUser;
+use cellar_storage::redo::LogClient;
 use cellar_storage::request::NewLogfile;
 
 use super::Database;
@@ -122,7 +122,7 @@ impl Database {
     /// From the stub on.
     pub(super) async fn finish_takeover(&self, now: &Catalog) -> Result<()> {
         self.heap.expect_new(true);
-        let user = Arc::new(self.heap.clone()) as Arc<dyn LogUser>;
+        let user = Arc::new(self.heap.clone()) as Arc<dyn LogClient>;
         self.storage.redo().open_for(Some(user)).await?;
         self.fill_heap(now).await
     }

@@ -32,7 +32,7 @@ const SOCKET: &str = "cellar.sock";
 /// How long [`Directory::enter`] tries: a killed process may hold the lock until the kernel has
 /// closed its rings.
 /// A process that only looks answers nobody, and may have to wait for a disk to return its label.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+pub const TIMEOUT: Duration = Duration::from_secs(40);
 
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
@@ -251,7 +251,7 @@ impl Directory {
         Client::connect(&self.inside(SOCKET), &self.path.join(SOCKET))
     }
 
-    /// Takes the lock, or reaches its holder; keeps trying for `patience` ([`PATIENCE`] in production).
+    /// Takes the lock, or reaches its holder; keeps trying for `patience` ([`TIMEOUT`] in production).
     ///
     /// # Errors
     /// 70101 if the lock stayed taken and nobody answered, and those of

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use cellar_heap::Error as HeapError;
-use cellar_heap::locks::{LockError, Patience, SessionLocks};
+use cellar_heap::locks::{LockError, LockTimeout, SessionLocks};
 use cellar_wait::Session;
 
 use super::transaction::Transaction;
@@ -60,8 +60,8 @@ impl AdvisoryLocks {
         mode: AdvisoryMode,
         most: Option<Duration>,
     ) -> Result<()> {
-        let patience = most.map_or(Patience::Forever, Patience::Until);
-        self.ask(key, mode, patience).await.map_err(|error| from_heap(HeapError::Lock(error)))
+        let timeout = most.map_or(LockTimeout::Forever, LockTimeout::Until);
+        self.ask(key, mode, timeout).await.map_err(|error| from_heap(HeapError::Lock(error)))
     }
 
     /// Locks a number if nobody is in the way; returns whether it did.
@@ -70,7 +70,7 @@ impl AdvisoryLocks {
     /// None that is known.
     #[boxed]
     pub async fn try_lock(&mut self, key: AdvisoryKey, mode: AdvisoryMode) -> Result<bool> {
-        match self.ask(key, mode, Patience::None).await {
+        match self.ask(key, mode, LockTimeout::None).await {
             Ok(()) => Ok(true),
             Err(LockError::Busy { .. }) => Ok(false),
             Err(error) => Err(from_heap(HeapError::Lock(error))),
@@ -81,10 +81,10 @@ impl AdvisoryLocks {
         &mut self,
         key: AdvisoryKey,
         mode: AdvisoryMode,
-        patience: Patience,
+        timeout: LockTimeout,
     ) -> std::result::Result<(), LockError> {
         let how = (mode.is_shared, mode.in_transaction);
-        self.0.lock((key.is_pair, key.number), how, patience).await
+        self.0.lock((key.is_pair, key.number), how, timeout).await
     }
 
     /// Releases one lock of the session; returns whether the session held it.

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
-use cellar_heap::locks::{Mode, Patience, Resource};
+use cellar_heap::locks::{LockTimeout, Mode, Resource};
 use cellar_heap::{
     Error as HeapError, Isolation, Key, LocksOf, LongValue, RowKey, RowRef, Transaction, View,
 };
@@ -112,7 +112,7 @@ impl CatalogStore for HeapCatalog {
             let store = self.0.store()?;
             let session = self.0.session();
             // A transaction that has locked a name waits for the turn that this change has: nobody may wait for it.
-            let change = store.begin(&session, Isolation::ReadCommitted, Patience::None);
+            let change = store.begin(&session, Isolation::ReadCommitted, LockTimeout::None);
             self.0.commit_change(change, now, next).await.map(drop)
         })
     }

@@ -196,7 +196,7 @@ impl Heap {
         let read = |bytes: u64| progress(bytes, total);
         let keys = knows.map(|_| &keys_of_row as &cellar_heap::KeysOf<'_>);
         let longs = knows.map(|_| &longs_of_row as &cellar_heap::LongsOf<'_>);
-        let report = view.verify_knowing(session, &tables, Known { keys, longs }, &read).await;
+        let report = view.verify_with(session, &tables, Known { keys, longs }, &read).await;
         let report = report.map_err(from_heap)?;
         let mut wrong = sorted(&report.findings, &names);
         if let Some(last) = wrong.last_mut() {

@@ -6,10 +6,10 @@ mod catalog_rows;
 mod check;
 mod error;
 mod file;
-mod fresh;
 mod images;
+mod incomplete_objects;
 mod load;
-mod log_user;
+mod log_client;
 mod removal;
 mod sequence;
 mod statistics;
@@ -38,14 +38,14 @@ pub(crate) use catalog_rows::{HeapCatalog, check_names};
 pub use check::{KeysOfRow, KnowsRows, LongsOfRow, RowReader, RowsChecked, WrongRows};
 pub(crate) use error::from_heap;
 pub use file::HEAP_PATH;
-use fresh::{Fresh, Leaving};
+use incomplete_objects::{IncompleteObjects, Leaving};
 pub use load::MayShare;
 use removal::Removal;
 pub(crate) use removal::{Making, remove_number};
 pub(crate) use transaction::Moved;
 pub use transaction::{
-    Begin, ChangeError, Entries, IndexKey, LockedRow, Mark, RowLock, Rows, Scan, Shares, Statement,
-    TableLock, TableSize, Transaction,
+    Begin, ChangeError, Entries, IndexKey, LockedRow, RowLock, Rows, Savepoint, Scan, Shares,
+    Statement, TableLock, TableSize, Transaction,
 };
 
 /// Bytes of a page.
@@ -81,7 +81,7 @@ struct Inner {
     /// Whether there may be no file yet: it is made with the next opening then.
     is_new: Mutex<bool>,
     removal: Mutex<Removal>,
-    fresh: Fresh,
+    incomplete: IncompleteObjects,
 }
 
 /// The heap of a database, open or not. Clones are the same.
@@ -118,7 +118,7 @@ impl Heap {
             state: Mutex::default(),
             is_new: Mutex::new(false),
             removal: Mutex::default(),
-            fresh: Fresh::default(),
+            incomplete: IncompleteObjects::default(),
         }))
     }
 
@@ -186,7 +186,7 @@ impl Heap {
     pub fn reading(&self, session: &Session) -> Option<Statement> {
         match &*self.state() {
             State::ReadOnly(reader) | State::Ahead(reader, _) => {
-                let statement = Statement::of(reader.statement(session), self.0.fresh.clone());
+                let statement = Statement::of(reader.statement(session), self.0.incomplete.clone());
                 Some(match reader.is_ahead() {
                     true => statement.without_indexes(),
                     false => statement,
@@ -217,23 +217,23 @@ impl Heap {
 
     /// These lose their names by a commit that begins.
     fn leaving(&self, objects: &BTreeSet<u32>) -> Leaving {
-        self.0.fresh.leave(objects)
+        self.0.incomplete.leave(objects)
     }
 
     /// A table or index has all rows for whoever sees the commit at this LSN.
     fn is_filled(&self, object: u32, lsn: u64) {
-        self.0.fresh.add(object, lsn + 1);
+        self.0.incomplete.add(object, lsn + 1);
     }
 
     /// Whether a commit that is under way takes the name from a table or index: it may have done so already.
     pub(crate) fn is_leaving(&self, object: u32) -> bool {
-        self.0.fresh.is_leaving(object)
+        self.0.incomplete.is_leaving(object)
     }
 
     /// An index has all rows from now on.
     pub(crate) fn is_built(&self, index: u32) -> Result<()> {
         let point = self.store()?.newest().point();
-        self.0.fresh.add(index, point);
+        self.0.incomplete.add(index, point);
         Ok(())
     }
 

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
-use cellar_heap::locks::{LockError, Mode, Patience, Resource};
+use cellar_heap::locks::{LockError, LockTimeout, Mode, Resource};
 use cellar_heap::{
-    Error as HeapError, Isolation, Key, LocksOf, RangeScan, RowBatch, RowKey, RowRef, Savepoint,
-    StatementView, TableScan, TableShares,
+    Error as HeapError, Isolation, Key, LocksOf, RangeScan, RowBatch, RowKey, RowRef,
+    Savepoint as HeapSavepoint, StatementView, TableScan, TableShares,
 };
 use cellar_wait::Session;
 
 use super::catalog_rows::{keep_name, lock_name};
-use super::fresh::{Fresh, Leaving};
+use super::incomplete_objects::{IncompleteObjects, Leaving};
 use super::{Heap, from_heap};
 use crate::catalog::{Catalog, Index, RowTable};
 use crate::error::{Error, Result};
@@ -114,28 +114,28 @@ impl TableLock {
 }
 
 /// A guard: until it is dropped the transaction waits for no lock, even if the caller gives up half-way.
-struct AtOnce<'a>(&'a mut cellar_heap::Transaction, Patience);
+struct AtOnce<'a>(&'a mut cellar_heap::Transaction, LockTimeout);
 
 impl AtOnce<'_> {
     fn of(transaction: &mut cellar_heap::Transaction) -> AtOnce<'_> {
-        let before = transaction.set_patience(Patience::None);
+        let before = transaction.set_lock_timeout(LockTimeout::None);
         AtOnce(transaction, before)
     }
 }
 
 impl Drop for AtOnce<'_> {
     fn drop(&mut self) {
-        self.0.set_patience(self.1);
+        self.0.set_lock_timeout(self.1);
     }
 }
 
 /// A savepoint among the changes of a transaction.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark(Savepoint);
+pub struct Savepoint(HeapSavepoint);
 
 /// A transaction. Dropping it rolls it back.
 #[derive(Debug)]
-pub struct Transaction(pub(super) cellar_heap::Transaction, Fresh);
+pub struct Transaction(pub(super) cellar_heap::Transaction, IncompleteObjects);
 
 /// What a statement reads: the tables as they were when it began, with the changes of its own
 /// transaction. Clones read the same.
@@ -143,7 +143,7 @@ pub struct Transaction(pub(super) cellar_heap::Transaction, Fresh);
 pub struct Statement {
     view: StatementView,
     /// What came to have its rows meanwhile; `None`: no index is gone by, as it may lack rows that are there.
-    fresh: Option<Fresh>,
+    incomplete: Option<IncompleteObjects>,
 }
 
 impl Heap {
@@ -156,9 +156,9 @@ impl Heap {
             true => Isolation::Snapshot,
             false => Isolation::ReadCommitted,
         };
-        let patience = begin.lock_timeout.map_or(Patience::Forever, Patience::Until);
-        let begun = self.store()?.begin(session, isolation, patience);
-        Ok(Transaction(begun, self.0.fresh.clone()))
+        let timeout = begin.lock_timeout.map_or(LockTimeout::Forever, LockTimeout::Until);
+        let begun = self.store()?.begin(session, isolation, timeout);
+        Ok(Transaction(begun, self.0.incomplete.clone()))
     }
 }
 
@@ -186,7 +186,7 @@ impl Heap {
         let leaving = self.leaving(&moved.left);
         let Transaction(mut transaction, _) = transaction;
         // It has the turn to change the catalog, for which they wait who have what it would wait for.
-        transaction.set_patience(Patience::None);
+        transaction.set_lock_timeout(LockTimeout::None);
         let (locks, lsn) = self.commit_change(transaction, &now, &next).await?;
         moved.filled.into_iter().for_each(|object| self.is_filled(object, lsn));
         Ok((locks, leaving))
@@ -288,7 +288,7 @@ impl Transaction {
 
     /// How long it waits for a lock from now on; `None`: as long as it takes.
     pub fn set_lock_timeout(&mut self, time: Option<Duration>) {
-        self.0.set_patience(time.map_or(Patience::Forever, Patience::Until));
+        self.0.set_lock_timeout(time.map_or(LockTimeout::Forever, LockTimeout::Until));
     }
 
     /// Whether all its statements see what was committed when the first began.
@@ -522,13 +522,13 @@ impl Transaction {
     }
 
     /// A savepoint to which the changes that follow can be undone.
-    pub fn mark(&self) -> Mark {
-        Mark(self.0.savepoint())
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint(self.0.savepoint())
     }
 
     /// Undoes the changes since; locks stay.
-    pub fn back_to(&mut self, mark: Mark) {
-        self.0.rollback_to(mark.0);
+    pub fn back_to(&mut self, savepoint: Savepoint) {
+        self.0.rollback_to(savepoint.0);
     }
 
     /// Commits: durable when it returns.
@@ -598,23 +598,27 @@ impl Shares {
 }
 
 impl Statement {
-    pub(super) fn of(view: StatementView, fresh: Fresh) -> Statement {
-        Statement { view, fresh: Some(fresh) }
+    pub(super) fn of(view: StatementView, incomplete: IncompleteObjects) -> Statement {
+        Statement { view, incomplete: Some(incomplete) }
     }
 
     /// The same, which goes by no index.
     pub(super) fn without_indexes(self) -> Statement {
-        Statement { fresh: None, ..self }
+        Statement { incomplete: None, ..self }
     }
 
     /// Whether a table has all visible rows: not if it was rewritten after this statement's snapshot.
     pub fn has_all_rows(&self, table: &RowTable) -> bool {
-        self.fresh.as_ref().is_none_or(|fresh| fresh.is_whole(table.object, self.view.point()))
+        self.incomplete
+            .as_ref()
+            .is_none_or(|incomplete| incomplete.is_whole(table.object, self.view.point()))
     }
 
     /// Whether an index has all visible rows: not if it was built after this statement's snapshot.
     pub fn has_whole(&self, index: &Index) -> bool {
-        self.fresh.as_ref().is_some_and(|fresh| fresh.is_whole(index.object, self.view.point()))
+        self.incomplete
+            .as_ref()
+            .is_some_and(|incomplete| incomplete.is_whole(index.object, self.view.point()))
     }
 
     /// Divides a table among so many tasks.

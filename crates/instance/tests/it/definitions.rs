@@ -53,7 +53,7 @@ async fn define(database: &Database) -> (Definitions, Transaction) {
     add(&definitions, &mut own, &inside, 0..4).await;
     assert!(definitions.lock_schema(&mut own, "gone").await.unwrap().is_empty());
     definitions.drop_schema("gone").unwrap();
-    let (rows, defined) = (own.mark(), definitions.mark());
+    let (rows, defined) = (own.savepoint(), definitions.savepoint());
     definitions.create_table(&mut own, &of, plain_table("back")).await.unwrap();
     add(&definitions, &mut own, "back", 0..5).await;
     definitions.drop_other("columns").unwrap();

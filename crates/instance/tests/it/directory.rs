@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use cellar_instance::Error;
-use cellar_instance::directory::{Client, Directory, Entered, Handler, PATIENCE, Server};
+use cellar_instance::directory::{Client, Directory, Entered, Handler, Server, TIMEOUT};
 use cellar_instance::wire::{Frame, Hello, Request};
 
 use crate::env::{block_on, pause, threads};
@@ -100,7 +100,7 @@ fn whoever_comes_second_talks_to_the_first() {
     let mode = std::fs::metadata(path.join("cellar.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let other = Directory::open(&path).unwrap();
-    let Entered::Client(mut client) = block_on(other.enter(&threads(), PATIENCE)).unwrap() else {
+    let Entered::Client(mut client) = block_on(other.enter(&threads(), TIMEOUT)).unwrap() else {
         panic!("the lock is taken");
     };
     assert_eq!(client.hello().pid, std::process::id());
@@ -154,7 +154,7 @@ fn a_lock_without_an_answer_is_waited_for_and_then_told() {
     assert_eq!((error.number(), error.sqlstate()), (70101, "55006"));
     let who = format!("process {}", std::process::id());
     assert!(error.to_string().contains(&who), "{error}");
-    let waiting = thread::spawn(move || block_on(directory.enter(&env, PATIENCE)).unwrap());
+    let waiting = thread::spawn(move || block_on(directory.enter(&env, TIMEOUT)).unwrap());
     pause(Duration::from_millis(100));
     drop(lock);
     assert!(matches!(waiting.join().unwrap(), Entered::Holder(_)));

@@ -15,7 +15,7 @@ use cellar_io::sched::{ScheduleOptions, Scheduled};
 use cellar_io::sim::{Sim, SimDisk, SimDiskOptions};
 use cellar_io::{Device, DeviceExt, Durability, Io, SharedEnv};
 use cellar_storage::OpenMode;
-use cellar_storage::disks::{Below, Disks, InForce, OpenDisk, Sought};
+use cellar_storage::disks::{Below, Disks, EffectiveModes, OpenDisk, PatternMatches};
 use cellar_storage::request::{DiskRequest, GroupRequest};
 use cellar_storage::{InitDisk, InitSpec};
 use cellar_wait::Waits;
@@ -37,7 +37,7 @@ impl Disks for SimDisks {
         Ok(OpenDisk {
             path: path.to_owned(),
             scheduled: Arc::new(scheduled),
-            in_force: InForce { engine: "sync".into(), direct: true, remarks: Vec::new() },
+            in_force: EffectiveModes { engine: "sync".into(), direct: true, remarks: Vec::new() },
             below: Below::default(),
         })
     }
@@ -46,13 +46,13 @@ impl Disks for SimDisks {
         Ok(())
     }
 
-    fn find(&self, patterns: &[String]) -> Sought {
+    fn find(&self, patterns: &[String]) -> PatternMatches {
         let matches = |path: &Path, pattern: &str| match pattern.strip_suffix("/*") {
             Some(folder) => path.parent() == Some(Path::new(folder)),
             None => path == Path::new(pattern),
         };
         let found = self.all.keys().filter(|path| patterns.iter().any(|p| matches(path, p)));
-        Sought { paths: found.cloned().collect(), problems: Vec::new() }
+        PatternMatches { paths: found.cloned().collect(), problems: Vec::new() }
     }
 }
 

@@ -52,7 +52,7 @@ impl Source {
         }
     }
 
-    pub(super) fn in_force(&self) -> Clock {
+    pub(super) fn effective(&self) -> Clock {
         if self.counter.is_some() { Clock::Counter } else { Clock::System }
     }
 }

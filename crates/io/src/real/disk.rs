@@ -14,9 +14,9 @@ use crate::device::{Device, Discard, Durability, Geometry, Io, IoFuture, check_r
 use crate::error::{IoError, IoErrorKind, Op};
 
 use super::alone::Alone;
+use super::effective::EffectiveAccess;
 use super::engine::{Call, Engine, Memory, Ticket, Work};
 use super::errno::kind_of;
-use super::in_force::InForce;
 use super::raw;
 use super::watch::{Identity, Watch};
 
@@ -39,12 +39,12 @@ pub struct RealDisk {
     /// For a durable write that is alone.
     pub(super) alone: Alone,
     pub(super) watch: Arc<Watch>,
-    pub(super) in_force: InForce,
+    pub(super) effective: EffectiveAccess,
 }
 
 impl std::fmt::Debug for RealDisk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RealDisk({}, {})", self.geometry.name, self.in_force)
+        write!(f, "RealDisk({}, {})", self.geometry.name, self.effective)
     }
 }
 
@@ -72,8 +72,8 @@ impl Future for Answer<'_> {
 
 impl RealDisk {
     /// The engine and the access that are in force, and why.
-    pub fn in_force(&self) -> &InForce {
-        &self.in_force
+    pub fn effective(&self) -> &EffectiveAccess {
+        &self.effective
     }
 
     /// The identity of the disk.

@@ -18,9 +18,9 @@ use crate::error::{IoError, IoErrorKind, Op};
 
 use super::alone::Alone;
 use super::disk::RealDisk;
+use super::effective::{EffectiveAccess, EngineChoice};
 use super::engine::Engine;
 use super::errno::kind_of;
-use super::in_force::{EngineChoice, InForce};
 use super::probe::block_of;
 use super::raw;
 use super::runtime::RealEnv;
@@ -145,7 +145,7 @@ fn open(
         memory_alignment: shape.memory_alignment,
         alone: Alone::new(env.clock_source()),
         watch,
-        in_force: InForce { engine: chosen, direct, remarks },
+        effective: EffectiveAccess { engine: chosen, direct, remarks },
     }))
 }
 

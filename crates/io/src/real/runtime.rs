@@ -107,7 +107,7 @@ impl Runtime {
 impl RealEnv {
     /// Which clock is in force.
     pub fn clock(&self) -> Clock {
-        self.clock.in_force()
+        self.clock.effective()
     }
 
     /// The tokio runtime below, for libraries that want one.

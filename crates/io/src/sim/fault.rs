@@ -87,7 +87,7 @@ impl Faults {
 
 /// A place where a lost or misdirected write left something else than a sound disk would hold.
 #[derive(Clone, Debug)]
-pub struct Injury {
+pub struct WriteDamage {
     /// Where, in bytes.
     pub offset: u64,
     /// What a sound disk would hold there.
@@ -188,8 +188,8 @@ impl SimDisk {
     }
 
     /// Where lost and misdirected writes left something wrong since this was asked last.
-    pub fn take_injuries(&self) -> Vec<Injury> {
-        std::mem::take(&mut self.lock().injuries)
+    pub fn take_write_damage(&self) -> Vec<WriteDamage> {
+        std::mem::take(&mut self.lock().damages)
     }
 
     /// Reads so far that were answered from elsewhere with something other than what is here.

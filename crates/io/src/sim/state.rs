@@ -7,7 +7,7 @@ use std::task::Waker;
 use bytes::Bytes;
 
 use super::disk::SimDiskOptions;
-use super::fault::{Faults, Injury};
+use super::fault::{Faults, WriteDamage};
 use super::image::{Entry, Fate, Image, Payload};
 use super::rng::Rng;
 use crate::buffer::Buffer;
@@ -78,7 +78,7 @@ pub(super) struct State {
     pub(super) tears: bool,
     pub(super) torn: u64,
     pub(super) disorder: [u64; 2],
-    pub(super) injuries: Vec<Injury>,
+    pub(super) damages: Vec<WriteDamage>,
     pub(super) wrong_answers: u64,
 }
 
@@ -102,7 +102,7 @@ impl State {
             tears: false,
             torn: 0,
             disorder: [0; 2],
-            injuries: Vec::new(),
+            damages: Vec::new(),
             wrong_answers: 0,
         }
     }
@@ -245,8 +245,8 @@ impl State {
         let mut found = vec![(offset, should.clone(), here(offset))];
         found.extend(to.map(|to| (to, here(to), should)));
         let misdirected = to.is_some();
-        let injury = |(offset, should, is)| Injury { offset, should, is, misdirected };
-        self.injuries.extend(found.into_iter().map(injury));
+        let damage = |(offset, should, is)| WriteDamage { offset, should, is, misdirected };
+        self.damages.extend(found.into_iter().map(damage));
     }
 
     /// A write for which there is no room has stored its beginning.

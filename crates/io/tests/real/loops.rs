@@ -49,7 +49,7 @@ fn loop_devices_of_both_sectors_work_on_every_engine() {
         let runtime = runtime();
         let disk = open_disk(runtime.real_env(), &device.0, &OpenOptions::default()).unwrap();
         assert_eq!(disk.geometry().logical_sector, sector);
-        assert!(disk.in_force().direct && disk.identity().is_block);
+        assert!(disk.effective().direct && disk.identity().is_block);
         assert_eq!(disk.geometry().size, 16 << 20);
         let refused = OpenOptions { sector: Some(512), ..Default::default() };
         let outcome = open_disk(runtime.real_env(), &device.0, &refused);

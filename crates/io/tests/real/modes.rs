@@ -37,7 +37,7 @@ fn child() {
     let runtime = runtime();
     let options = OpenOptions { engine, access, ..OpenOptions::default() };
     let disk = open(&runtime, Path::new(path), &options).expect("the parent made it");
-    println!("in force: {}", disk.in_force());
+    println!("in force: {}", disk.effective());
     runtime.block_on(async {
         for n in 0..REQUESTS {
             let offset = (n << 16) as u64;

@@ -122,7 +122,7 @@ pub fn exercise_on_every_engine(path: &std::path::Path, sector: Option<u32>) {
         for access in ACCESSES {
             let options = OpenOptions { engine, access, sector, ..OpenOptions::default() };
             let disk = open(&runtime, path, &options).unwrap();
-            assert_eq!(disk.in_force().engine, engine, "{:?}", disk.in_force().remarks);
+            assert_eq!(disk.effective().engine, engine, "{:?}", disk.effective().remarks);
             let sector = disk.geometry().logical_sector as usize;
             runtime.block_on(exercise(&*disk, sector));
             // The same from a task, so that it runs on a worker.
@@ -265,8 +265,8 @@ fn a_full_file_system_says_so() {
         .map(|engine| {
             let options = OpenOptions { engine: *engine, ..Default::default() };
             let disk = open(&runtime, &path, &options).unwrap();
-            assert!(!disk.in_force().direct, "tmpfs is memory, whatever flags it takes");
-            assert!(disk.in_force().to_string().contains("tmpfs"));
+            assert!(!disk.effective().direct, "tmpfs is memory, whatever flags it takes");
+            assert!(disk.effective().to_string().contains("tmpfs"));
             let data = bytes(1, 4 << 20);
             runtime.block_on(disk.write_at(Io::SCAN, 0, data, Durability::Cached)).unwrap_err()
         })

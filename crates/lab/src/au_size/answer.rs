@@ -78,8 +78,8 @@ impl Measured {
         figures.iter().any(Option::is_some).then_some(figures)
     }
 
-    /// The AU of [`BASE`] outside, the others inside, as multiples of the first, for disks that rotate or
-    /// might rotate.
+    /// [`BASE`] on the outer tracks and the other AUs on the inner ones, as multiples of the former, for
+    /// disks that rotate or might.
     fn place(&self, options: &Options) -> Option<Figures> {
         if self.column == Column::Model && !self.turns {
             return None;

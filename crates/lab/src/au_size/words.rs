@@ -6,7 +6,7 @@ use crate::column::Column;
 use crate::place::{DEPTH_MAX, Sharing};
 use crate::run::{Arm, Noise, Verdict};
 
-/// A difference between AUs that is negligible.
+/// A negligible difference between AUs.
 const SAME: f64 = 0.03;
 /// The spread of equal runs above which no conclusion is drawn.
 const UNCLEAR: f64 = 0.1;

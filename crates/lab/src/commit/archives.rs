@@ -13,8 +13,8 @@ const WRITE: usize = 1 << 20;
 /// Archives begin and end at a multiple of this many bytes.
 const BLOCK: u64 = 4096;
 
-/// The archive store. It needs only a device: the map of archives is kept in memory,
-/// so that an archive lives as long as this does.
+/// The archive store. It needs only a device: the map of archives is in memory, so
+/// archives live only as long as the store.
 pub(crate) struct Archives {
     device: Arc<dyn Device>,
     state: Arc<Mutex<State>>,
@@ -28,7 +28,7 @@ struct State {
 }
 
 impl State {
-    /// Allocates `length` bytes at `at`: archives that lie there are lost.
+    /// Takes a range of bytes: archives that overlap it are lost.
     fn take(&mut self, taken: &Range<u64>) {
         let hit = |start: u64, end: u64| start < taken.end && taken.start < end;
         self.published.retain(|_, (start, length)| !hit(*start, *start + *length));
@@ -119,8 +119,7 @@ impl Archive {
         self.device.write_at(Io::BACKGROUND, at, data, Durability::Cached).await
     }
 
-    /// It does not fit after the previous one: it restarts at the start of the device, with what
-    /// it had.
+    /// Moves an archive that does not fit after the previous one to the start of the device.
     async fn restart(&mut self) -> Result<(), IoError> {
         let from = std::mem::take(&mut self.start);
         lock(&self.state).take(&(0..self.written));

@@ -77,7 +77,7 @@ impl Areas {
         Ok(whole.wipe().await?)
     }
 
-    /// Reads of 1 MiB over the data, starting at the part of reader `which` of this many.
+    /// Endless 1 MiB reads over the data, from the part of reader `which` of `readers` on.
     pub(crate) fn scan(&self, which: usize, readers: usize) -> impl Iterator<Item = u64> + use<> {
         let steps = (self.data / STEP).max(1);
         let (from, start) = (steps * which as u64 / readers.max(1) as u64, self.groups());

@@ -7,12 +7,12 @@ use cellar_wait::Histogram;
 use super::Done;
 use crate::run::{Raw, median};
 
-/// The parts of a commit, in order; together they are all of it.
+/// The parts of a commit, in order; they add up to its whole time.
 pub(crate) const PARTS: [&str; 8] =
     ["space", "queue", "slot", "form", "first", "quorum", "order", "wake"];
 
-/// Buckets of a histogram of writes, as in an AWR report: name, and the first millisecond
-/// beyond it.
+/// Buckets of a histogram of writes, as in an AWR report: name and exclusive upper bound in
+/// milliseconds.
 pub(crate) const BUCKETS: [(&str, f64); 8] = [
     ("<1ms", 1.0),
     ("<2ms", 2.0),
@@ -31,7 +31,7 @@ fn millis(nanos: Option<u64>) -> f64 {
     nanos.unwrap_or(0) as f64 / 1e6
 }
 
-/// Mean, median, 99 of 100, and the longest, in milliseconds.
+/// Mean, median, 99th percentile and maximum, in milliseconds.
 fn of_waits(out: &mut Figured, name: &str, waits: &Histogram) {
     if waits.count() == 0 {
         return;

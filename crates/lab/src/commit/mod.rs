@@ -1,4 +1,4 @@
-//! Redo log on media, committed to in the ways that experiments compare, with a concurrent archiver and
+//! A redo log on media and the commit loads that experiments compare, with a concurrent archiver and
 //! scans.
 
 mod archives;
@@ -26,11 +26,11 @@ use crate::control::{Control as Watch, go_on};
 use crate::error::LabError;
 use crate::place::Disk;
 
-/// The kind of the lab's records; nobody reads them.
+/// The kind of the lab's records, which are never read.
 const KIND: u8 = 1;
-/// The interval at which the checkpoint follows the end of the log.
+/// The interval between checkpoints at the end of the log.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(2);
-/// Buffer for waiting records: a commit of a megabyte must not wait for it.
+/// The log buffer: so large that a 1 MB commit never waits for space in it.
 const LOG_BUFFER: usize = 128 << 20;
 
 /// The plan of a log.
@@ -48,7 +48,7 @@ pub(crate) struct Plan {
     pub(crate) archive: Option<usize>,
     /// Concurrent scans of the first disk, each with one read of 1 MiB in flight.
     pub(crate) scans: usize,
-    /// The time for which sessions commit.
+    /// How long the sessions commit.
     pub(crate) time: Duration,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Crew {
     pub(crate) sessions: usize,
     /// Record size in bytes.
     pub(crate) bytes: usize,
-    /// Time between commits, varied at random from half to one and a half times; zero: a tight loop.
+    /// Time between commits, randomized from half to one and a half times; zero: a tight loop.
     pub(crate) think: Duration,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Crew {
 pub(crate) struct CrewDone {
     pub(crate) name: &'static str,
     pub(crate) commits: u64,
-    /// The parts of the time of all its commits.
+    /// The total time of its commits, by part.
     pub(crate) parts: [Duration; 8],
     /// `log file sync`.
     pub(crate) sync: Histogram,
@@ -129,7 +129,7 @@ impl Bench {
         Bench { env, disks, areas, stop: control.flag(), noise }
     }
 
-    /// Creates a log as planned, runs the crews on it, and ends it.
+    /// Creates a log as planned, runs the crews on it, and closes it.
     pub(crate) async fn run(&self, plan: &Plan, crews: &[Crew]) -> Result<Done, LabError> {
         go_on(&self.stop)?;
         let waits = Waits::new();
@@ -141,7 +141,7 @@ impl Bench {
         });
         let ran = self.work(&log, &waits, plan, crews, &beside).await;
         beside.over.store(true, Ordering::Relaxed);
-        // That wakes the archiver too.
+        // Also wakes the archiver.
         let closed = log.close().await;
         let archived = match archiver {
             Some(archiver) => archiver.await.ok_or(LabError::Stopped).and_then(|ended| ended),
@@ -152,7 +152,7 @@ impl Bench {
         archived.map(|()| done)
     }
 
-    /// Releases the disks, without any marks.
+    /// Removes all traces from the disks.
     pub(crate) async fn wipe(&self) -> Result<(), LabError> {
         for disk in &self.disks {
             self.areas.wipe(disk).await?;
@@ -253,7 +253,7 @@ impl Bench {
 /// State shared by the tasks other than sessions.
 #[derive(Clone, Default)]
 struct Beside {
-    /// It is over, or cannot continue: then all end.
+    /// The load is over or cannot continue: all tasks end.
     over: Arc<AtomicBool>,
     /// Bytes of archives.
     archived: Arc<AtomicU64>,
@@ -303,8 +303,8 @@ struct Job {
 }
 
 impl Job {
-    /// Thinks: at random half to one and a half times the crew's time, at first up to
-    /// once the time. Not beyond the end, which would count as time without commits.
+    /// Waits half to one and a half times the crew's think time, at random; at first up to
+    /// once. Never past the end, which would count as time without commits.
     async fn think(&self, is_first: bool) {
         let nanos = u64::try_from(self.crew.think.as_nanos()).unwrap_or(u64::MAX);
         if nanos > 0 {
@@ -333,7 +333,7 @@ impl Job {
     }
 }
 
-/// Archives finished groups until it is over.
+/// Archives finished groups until the log closes.
 async fn archive(log: Log, store: Archives, beside: Beside) -> Result<(), LabError> {
     loop {
         let archived = match log.archivable().await {
@@ -364,7 +364,7 @@ async fn checkpoint(log: Log, env: SharedEnv, beside: Beside) -> Result<(), LabE
     Ok(())
 }
 
-/// Reads 1 MiB after another; returns the number of bytes until the end.
+/// Reads 1 MiB at a time until the end; returns the bytes read.
 async fn scan(
     env: &dyn Env,
     device: &dyn cellar_io::Device,

@@ -46,7 +46,7 @@ pub(super) fn bars(run: &Run, arms: &[Arm], columns: &[(usize, Vec<usize>)]) -> 
     if most_of(None) <= 0.0 {
         return String::new();
     }
-    // Times are of files of several sizes: on one axis the larger would hide the others.
+    // Times are for files of different sizes: on one axis the longest would dwarf the rest.
     let own = columns.len() > 1 && arms.iter().all(|arm| arm.unit == "s");
     let mut body = String::new();
     let (mut y, mut last) = (0.0, usize::MAX);

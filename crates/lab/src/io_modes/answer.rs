@@ -102,7 +102,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The I/O engine.
-    pub(super) fn in_force(self, at: At<'a>) -> Option<&'a str> {
+    pub(super) fn effective(self, at: At<'a>) -> Option<&'a str> {
         self.note(at, "in force")
     }
 
@@ -146,8 +146,8 @@ impl<'a> Rows<'a> {
         noise
     }
 
-    /// Speeds of a setting and of all others with the same access path, sorted: equal runs combined
-    /// tell more.
+    /// Sorted speeds of all settings with the same access path as this one: pooling equal runs
+    /// adds precision.
     fn pooled(self, at: At<'a>) -> Vec<f64> {
         let Some(way) = self.way(at) else { return Vec::new() };
         let equal = self.places(at.load).into_iter().filter(|other| self.way(*other) == Some(way));
@@ -156,8 +156,8 @@ impl<'a> Rows<'a> {
         speeds
     }
 
-    /// The speed of a setting relative to `none`, each combined with its equals, and its
-    /// verdict: none within the noise, or if the middle halves of both overlap.
+    /// The speed of a setting relative to `none`, each pooled with its equals, and the verdict:
+    /// not distinguishable within the noise, or if the middle halves of both overlap.
     pub(super) fn times_none(self, at: At<'a>) -> Option<(f64, Verdict)> {
         let none = self.pooled(At { name: "none", layout: LAYOUTS[0], again: false, ..at });
         let this = self.pooled(at);
@@ -173,7 +173,7 @@ impl<'a> Rows<'a> {
         Some((times, told))
     }
 
-    /// Largest difference between rounds, as a part of the median.
+    /// The range over the rounds, as a fraction of the median.
     fn spread(self, at: At<'a>) -> f64 {
         let values = self.each(at, speed);
         let (low, high) =

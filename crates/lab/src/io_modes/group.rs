@@ -55,7 +55,7 @@ pub(super) async fn make(
         file.write_at(Io::SCAN, at, part, Durability::Cached).await?;
     }
     file.flush(Io::COMMIT).await?;
-    // The name keeps the file while nobody has it open.
+    // Its name keeps the file while it is not open.
     group.publish(&file, FILE, false).await?;
     drop(file);
     Ok(group.dismount().await?)

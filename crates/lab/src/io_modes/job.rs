@@ -25,7 +25,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Bytes of redo, up to a multiple of 4096.
+    /// Redo bytes, rounded up to 4096.
     pub(super) fn redo_bytes(self) -> u64 {
         (self.rows * REDO_BYTES).next_multiple_of(4096)
     }

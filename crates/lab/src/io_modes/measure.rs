@@ -84,7 +84,7 @@ pub fn measure(dir: &Path, options: &Options, control: &Control<'_>) -> Result<M
     Ok(measured)
 }
 
-/// A scratch file, all of it written: a hole would measure the file system.
+/// A fully written scratch file: holes would measure the file system.
 fn written(dir: &Path, what: &str, bytes: u64) -> Result<Scratch, LabError> {
     let scratch = Scratch::new(dir, what, bytes)?;
     let unit = work::unit();
@@ -102,7 +102,7 @@ fn written(dir: &Path, what: &str, bytes: u64) -> Result<Scratch, LabError> {
     }
 }
 
-/// The smallest legal write past the page cache, in bytes.
+/// The smallest legal direct write, in bytes.
 fn sector(runtime: &Runtime, file: &Path) -> Result<u64, LabError> {
     let options = OpenOptions { access: Access::Direct, ..OpenOptions::default() };
     let disk = open_disk(runtime.real_env(), file, &options)?;
@@ -176,12 +176,12 @@ impl Bench<'_> {
                 figures.insert("aio_reserved".to_owned(), added as f64);
             }
             figures.extend(timings(&done));
-            let way = Way { engine: rig.in_force.engine, direct: rig.in_force.direct };
-            let in_force = rig.in_force.to_string();
+            let way = Way { engine: rig.effective.engine, direct: rig.effective.direct };
+            let effective = rig.effective.to_string();
             let asynch = if way.engine == EngineChoice::Sync { "ASYNC_OFF" } else { "ASYNC_ON" };
             runtime.block_on(rig.close())?;
             let mark = if setting.again { "'" } else { "" };
-            let notes = [("in force", in_force), ("asynch_io", asynch.to_owned())];
+            let notes = [("in force", effective), ("asynch_io", asynch.to_owned())];
             let raw = Raw {
                 column: Column::Here,
                 round,
@@ -195,7 +195,7 @@ impl Bench<'_> {
         })
     }
 
-    /// The system calls of a load by name. strace's output is in `dir` for that time.
+    /// The system calls of a load by name. strace's output is in `dir` meanwhile.
     fn traced(
         &self,
         dir: &Path,

@@ -29,8 +29,8 @@ const fn again(setting: Setting) -> Setting {
     Setting { again: true, ..setting }
 }
 
-/// All compared settings. Six of the first eight are two things under three names each, so
-/// they include equal runs; settings that occur only once are measured again.
+/// All compared settings. Six of the first eight are two access paths under three names each:
+/// equal runs. Settings that occur only once are measured again.
 pub(super) const SETTINGS: [Setting; 12] = [
     setting(FilesystemIo::None, true, "none"),
     setting(FilesystemIo::Asynch, true, "asynch"),

@@ -195,7 +195,7 @@ pub(super) fn remarks(
             remarks.push((if i == 0 { label.to_owned() } else { String::new() }, text));
         }
     };
-    under("In force", in_force(rows));
+    under("In force", effective(rows));
     under(
         "strace",
         match &measured.untraced {
@@ -244,12 +244,12 @@ fn kernel_aio(rows: Rows<'_>) -> Option<String> {
 }
 
 /// The settings that are equivalent.
-fn in_force(rows: Rows<'_>) -> Vec<String> {
+fn effective(rows: Rows<'_>) -> Vec<String> {
     let Some(load) = rows.loads().first().copied() else { return Vec::new() };
     let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
     for (name, _) in NAMES {
         for layout in LAYOUTS {
-            let Some(kind) = rows.in_force(At::first(load, name, layout)) else { continue };
+            let Some(kind) = rows.effective(At::first(load, name, layout)) else { continue };
             let at = At::first(load, name, layout);
             let kind = match rows.note(at, "asynch_io") {
                 Some(asynch) => format!("{kind} ({asynch})"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_diskgroup::Group;
-use cellar_io::real::{EngineChoice, InForce, OpenOptions, Runtime, io_mode, open_disk};
+use cellar_io::real::{EffectiveAccess, EngineChoice, OpenOptions, Runtime, io_mode, open_disk};
 use cellar_io::sched::{ScheduleOptions, Scheduled};
 use cellar_io::{Buffer, Device, DeviceExt, Durability, Io, SharedEnv};
 use futures_util::StreamExt;
@@ -53,7 +53,7 @@ pub(super) struct Done {
 }
 
 impl Done {
-    /// The wait that `part` of 100 waits do not exceed, in nanoseconds.
+    /// A percentile of the waits (`part` of 100), in nanoseconds.
     pub(super) fn percentile(&self, part: usize) -> u64 {
         let mut waits = self.waits.clone();
         waits.sort_unstable();
@@ -81,7 +81,7 @@ pub(super) struct Rig {
     device: Arc<dyn Device>,
     group: Option<Group>,
     /// The I/O engine.
-    pub in_force: InForce,
+    pub effective: EffectiveAccess,
     unit: Bytes,
     block: Bytes,
     size: u64,
@@ -93,18 +93,18 @@ pub(super) fn open(
     runtime: &Runtime,
     path: &Path,
     setting: &Setting,
-) -> Result<(Arc<dyn Device>, InForce), LabError> {
+) -> Result<(Arc<dyn Device>, EffectiveAccess), LabError> {
     let (mode, access) = io_mode(setting.options, setting.asynch, false);
     // `disk_io_engine` chooses among the asynchronous ones.
     let engine = if mode == EngineChoice::Sync { mode } else { setting.engine };
     let options = OpenOptions { engine, access, ..OpenOptions::default() };
     let disk = open_disk(runtime.real_env(), path, &options)?;
-    let in_force = disk.in_force().clone();
+    let effective = disk.effective().clone();
     let options = ScheduleOptions::default();
-    Ok((Arc::new(Scheduled::new(disk, runtime.env(), options, None)), in_force))
+    Ok((Arc::new(Scheduled::new(disk, runtime.env(), options, None)), effective))
 }
 
-/// Noise of the largest write.
+/// Noise for the largest write.
 pub(super) fn unit() -> Bytes {
     let noise = noise(LOG_UNIT as usize);
     Buffer::copy_of(&noise, noise.len()).freeze()
@@ -117,7 +117,7 @@ impl Rig {
         target: &Target<'_>,
         setting: &Setting,
     ) -> Result<Rig, LabError> {
-        let (disk, in_force) = open(runtime, target.path, setting)?;
+        let (disk, effective) = open(runtime, target.path, setting)?;
         let env = runtime.env();
         let (device, group) = if target.in_group {
             let (group, file) = runtime.block_on(group::open(&env, &disk))?;
@@ -129,7 +129,7 @@ impl Rig {
         let block = unit.slice(..BLOCK as usize);
         let size = target.bytes;
         let stride = stride(size / BLOCK);
-        Ok(Rig { env, device, group, in_force, unit, block, size, stride })
+        Ok(Rig { env, device, group, effective, unit, block, size, stride })
     }
 
     /// Dismounts the group, if there is one.
@@ -221,8 +221,8 @@ impl Rig {
     }
 }
 
-/// A step through `blocks` that visits each once and never its neighbour: the golden ratio of them,
-/// or the next above without a common divisor.
+/// A stride that visits each of `blocks` once, never two neighbours in a row: their golden section,
+/// or the next number above that is coprime to `blocks`.
 fn stride(blocks: u64) -> u64 {
     let wanted = (blocks as f64 * 0.618_034) as u64;
     (wanted.max(1)..).find(|s| common_divisor(*s, blocks) <= 1).unwrap_or(1)

@@ -16,8 +16,8 @@ use crate::error::LabError;
 use crate::sample::Done;
 use crate::table_scan::scanner::Scanner;
 
-/// Whether these are the bytes that were written there. The group has checked the checksum of each
-/// block; this check shows that they are the right blocks.
+/// Checks that these are the bytes written at `offset`. The group has verified the checksum of each
+/// block; this shows that they are the right blocks.
 pub(super) fn check(buffer: &[u8], offset: u64) -> Result<(), LabError> {
     for (i, block) in buffer.chunks_exact(STAMPED).enumerate() {
         let at = offset + (i * STAMPED) as u64;
@@ -164,7 +164,7 @@ impl Reader {
     }
 }
 
-/// Bytes that were read and verified.
+/// Returns the bytes read and verified.
 async fn validate(group: &Group, file: &File) -> Result<u64, LabError> {
     let findings = group.validate(&[file.number()], Copies::Primary, &|_| {}).await?;
     if findings.is_bad() {

@@ -15,7 +15,7 @@ use crate::run::{
 };
 use crate::sample::Sample;
 
-/// A share of the best rate at which more depth is not worthwhile.
+/// The share of the best rate at which more depth is not worthwhile.
 const ENOUGH: f64 = 0.97;
 
 impl Measured {
@@ -343,7 +343,7 @@ fn finding(options: &Options, main: &Measured, arms: &[Arm], rows: &[DepthRow]) 
     text + &depth_needed(rows, noise.spread)
 }
 
-/// Reading less than this takes so little time that its rate says little.
+/// Smaller files are read too quickly for a meaningful rate.
 const FILE_MIN: u64 = 512 << 20;
 
 /// A summary in one sentence.

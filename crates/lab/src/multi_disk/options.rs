@@ -173,11 +173,11 @@ impl Options {
         if self.layouts.is_empty() {
             return refuse("layout", "\"\"".to_owned(), LAYOUT);
         }
-        // Eight scans of a half are whole reads of 1 MiB.
+        // Eight scans of half the file then read whole MiBs.
         if self.file_bytes < 64 << 20 || !self.file_bytes.is_multiple_of(16 << 20) {
             return refuse("size", self.file_bytes.to_string(), SIZE);
         }
-        // Half of it is whole row groups.
+        // Half a table is then whole row groups.
         let table = self.table_bytes;
         if table > 0 && (table < 8 << 20 || !table.is_multiple_of(2 << 20)) {
             return refuse("table", table.to_string(), TABLE);

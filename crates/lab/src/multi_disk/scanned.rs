@@ -1,4 +1,4 @@
-//! The arm of a table that a cell scans.
+//! The `table` arm: a table scanned by a cell.
 
 use super::{Layout, Measured, Options, SCAN_DEPTH};
 use crate::column::Column;

@@ -16,7 +16,7 @@ pub struct Given {
     /// The path as given.
     pub path: PathBuf,
     pub(crate) facts: DiskFacts,
-    /// The kernel's name of the device that it is, or that contains its file.
+    /// The kernel's name for the device that it is, or that contains its file.
     pub(crate) block: Option<String>,
     /// The device that finally moves the bytes: for a loop device, the one below its file.
     pub(crate) bottom: Option<String>,
@@ -76,8 +76,8 @@ impl Given {
 /// Checks the given disks, before anything is written: by the same rules as `cellar init`.
 ///
 /// # Errors
-/// A disk that is in use, that has contents and is not given up by its serial number in `erase`,
-/// or that is given twice; a serial number of none of them.
+/// A disk in use, a non-empty one whose serial number is not in `erase`, or one given twice; a
+/// serial number that none of them has.
 pub fn check(paths: &[PathBuf], erase: &[String]) -> Result<Vec<Given>, LabError> {
     let disks = paths.iter().map(|p| Given::look(p)).collect::<Result<Vec<_>, _>>()?;
     let serial = |disk: &Given| if disk.is_file { None } else { disk.facts.serial.clone() };
@@ -118,7 +118,7 @@ pub fn check(paths: &[PathBuf], erase: &[String]) -> Result<Vec<Given>, LabError
     Ok(disks)
 }
 
-/// The advice for a disk without a serial number to give it up by.
+/// The advice for a disk without a serial number for `--erase`.
 fn without_serial(disk: &Given, of_group: bool) -> String {
     let path = shell::path(&disk.path);
     if of_group {

@@ -48,7 +48,7 @@ enum Source {
 #[derive(Default)]
 struct Seen {
     disks: Vec<Given>,
-    in_force: Vec<String>,
+    effective: Vec<String>,
     busy: Vec<String>,
 }
 
@@ -118,8 +118,8 @@ impl<'a> Here<'a> {
         let sector = self.sector.max(given.facts.logical_sector.unwrap_or(0).min(4096));
         let options = OpenOptions { sector: Some(sector), ..options };
         let disk = open_disk(self.runtime.real_env(), path, &options)?;
-        let in_force = disk.in_force();
-        self.buffered.fetch_or(!in_force.direct, Ordering::Relaxed);
+        let effective = disk.effective();
+        self.buffered.fetch_or(!effective.direct, Ordering::Relaxed);
         let block = given.block.clone();
         let size = disk.geometry().size;
         if size < bytes {
@@ -127,7 +127,7 @@ impl<'a> Here<'a> {
             return Err(LabError::Small { path, size, needed: bytes });
         }
         let mut seen = self.seen();
-        seen.in_force.push(in_force.to_string());
+        seen.effective.push(effective.to_string());
         seen.disks.push(given);
         drop(seen);
         let device: Arc<dyn Device> = match self.shape(number) {
@@ -257,9 +257,9 @@ impl Place for Here<'_> {
             each.truncate(1);
         }
         let first = (!each.is_empty()).then(|| format!("; {}", each.join(" and ")));
-        let mut in_force = seen.in_force.clone();
-        in_force.dedup();
-        let in_force = in_force.join("; ");
+        let mut effective = seen.effective.clone();
+        effective.dedup();
+        let effective = effective.join("; ");
         let shape =
             if self.shapes.iter().any(Option::is_some) { "; slowed to a model" } else { "" };
         let idle = match seen.busy.is_empty() {
@@ -280,7 +280,7 @@ impl Place for Here<'_> {
             format!(". NOTHING THERE IS DURABLE: {kind} is memory, and its figures are of memory")
         });
         format!(
-            "{what}{}, {in_force}{shape}, {idle}{sharing}{in_memory}",
+            "{what}{}, {effective}{shape}, {idle}{sharing}{in_memory}",
             first.unwrap_or_default()
         )
     }

@@ -49,7 +49,7 @@ pub(crate) fn path(dir: &Path, what: &str) -> PathBuf {
 pub(crate) fn prepare(dir: &Path, needed: u64) -> Result<(), LabError> {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if is_left(&entry.path()) {
-            // A file of unknown origin stays.
+            // One that cannot be removed stays.
             let _ = std::fs::remove_file(entry.path());
         }
     }
@@ -69,7 +69,7 @@ fn is_left(path: &Path) -> bool {
     if Path::new("/proc").join(process.to_string()).exists() {
         return false;
     }
-    // In another container it may have another pid: it holds a lock on the files it uses.
+    // A process in another container may have another pid here, but it locks its files.
     File::open(path)
         .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
 }

@@ -1,5 +1,5 @@
-//! A disk in memory that stores the lab's writes compactly: of a block of the lab's own
-//! content only its stamp, of any other block everything.
+//! An in-memory disk that stores writes compactly: only the stamp of a block with the lab's
+//! own content, all of any other block.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -154,7 +154,7 @@ impl Device for Thin {
                 let mut tail = disk.split_off(&first);
                 disk.append(&mut tail.split_off(&behind));
             }
-            // What remains is sectors of blocks that stay.
+            // The rest are sectors of blocks that stay.
             for (at, end) in [(offset, first.min(end)), (behind.max(first), end)] {
                 if at < end {
                     let zeros = Bytes::from(vec![0; (end - at) as usize]);

@@ -1,4 +1,4 @@
-//! `redo-block-size`: is it the block of the log or the format of the disk that makes 4096 faster?
+//! `redo-block-size`: is 4096 faster because of the log's block size or the disk's format?
 //!
 //! A post compared a log in blocks of 512 on a disk formatted to sectors of 512 with a log in blocks
 //! of 4096 on the same disk formatted to 4096: both changed at once. This experiment also measures the arm
@@ -158,7 +158,7 @@ pub struct Measured {
     raw: Vec<Raw>,
 }
 
-/// Duration sufficient for a model.
+/// Rounds sufficient for a model.
 const MODEL_ROUNDS: u32 = 3;
 /// The arm of a model with the other explanation.
 const OTHER: &str = "large, the other explanation";
@@ -199,7 +199,7 @@ pub fn measure<P: Place>(
     options.check()?;
     let mut rig = Rig::new(place, count, options, control)?;
     let measured = (1..=options.rounds).try_for_each(|round| rig.round(round));
-    // In any case.
+    // Even after a failure.
     let wiped = place.run(rig.bench.wipe());
     measured.and(wiped)?;
     Ok(Measured {
@@ -263,7 +263,7 @@ impl<'a, P: Place> Rig<'a, P> {
                 self.control.tell(&what, done, total);
             }
         }
-        // Only the time differs between these two.
+        // An A/A pair: the same work at different times.
         for arm in ["a", "a'"] {
             if let Some(layout) = first {
                 self.row(round, arm, Work::Small, layout)?;

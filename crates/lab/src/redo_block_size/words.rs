@@ -8,7 +8,7 @@ use crate::run::{Noise, Verdict, verdict};
 /// The spread of equal runs above which no conclusion is drawn.
 const UNCLEAR: f64 = 0.3;
 
-/// The variation from random commit times between measurements, which is not significant.
+/// Insignificant variation between measurements, as commit times are random.
 const NOTHING: f64 = 0.05;
 
 /// Transactions a second of the post: redo a second divided by redo of each.

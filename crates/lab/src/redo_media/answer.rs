@@ -64,7 +64,7 @@ impl Measured {
 }
 
 /// Compares measured with published figures. The answer is about `here` if measured, else about
-/// else about the model.
+/// the model.
 ///
 /// # Panics
 /// If there is neither.

@@ -169,7 +169,7 @@ pub struct Measured {
     raw: Vec<Raw>,
 }
 
-/// Duration sufficient for a model.
+/// Rounds sufficient for a model.
 const MODEL_ROUNDS: u32 = 3;
 /// The arm of a model with one write in flight at a time, as a log writer process does.
 const ONE_AT_A_TIME: &str = "one at a time";
@@ -213,7 +213,7 @@ pub fn measure<P: Place>(
     let bench = Bench::new(place.env(), disks, areas, options.record, control);
     let mut rig = Rig { place, options, control, bench, raw: Vec::new() };
     let measured = (1..=options.rounds).try_for_each(|round| rig.round(round));
-    // In any case.
+    // Even after a failure.
     let wiped = place.run(rig.bench.wipe());
     measured.and(wiped)?;
     Ok(Measured {
@@ -262,7 +262,7 @@ impl<P: Place> Rig<'_, P> {
                 self.control.tell(&what, done, total);
             }
         }
-        // Only the time differs between these two.
+        // An A/A pair: the same work at different times.
         for arm in ["a", "a'"] {
             self.row(round, arm, Layout::Disk, first, self.options.in_flight)?;
         }

@@ -172,7 +172,7 @@ impl Default for Options {
     }
 }
 
-/// A list of words, each once.
+/// A comma-separated list without duplicates.
 fn list<T: PartialEq>(text: &str, one: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
     let all: Vec<T> = text.split(',').map(|word| one(word.trim())).collect::<Option<_>>()?;
     let twice = all.iter().enumerate().any(|(i, own)| all[..i].contains(own));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::table_scan::ask::Asked;
+use crate::table_scan::ask::QueryRun;
 
 pub(super) const ELIGIBLE: &str = "cell physical IO bytes eligible for predicate offload";
 pub(super) const SAVED: &str = "cell physical IO bytes saved by storage index";
@@ -21,7 +21,7 @@ pub(super) const WAITED: &str = "cell smart table scan, ns";
 pub(super) const ELAPSED: &str = "elapsed, ns";
 
 /// The counters of one query.
-pub(super) fn all(asked: &Asked, offload: bool) -> BTreeMap<String, f64> {
+pub(super) fn all(asked: &QueryRun, offload: bool) -> BTreeMap<String, f64> {
     let totals = &asked.totals;
     let mut counted = vec![
         (ELIGIBLE, totals.eligible_bytes),

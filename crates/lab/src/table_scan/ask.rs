@@ -26,7 +26,7 @@ pub(crate) struct Cell {
 }
 
 /// The result.
-pub(crate) struct Asked {
+pub(crate) struct QueryRun {
     /// From the query to the whole answer.
     pub(crate) nanos: u64,
     pub(crate) totals: Totals,
@@ -37,13 +37,13 @@ pub(crate) struct Asked {
 }
 
 impl Cell {
-    /// Runs it with offload: the cell filters and sums. Without: it returns all rows, of the columns
-    /// that the query names, and the consumer does.
+    /// With offload, the cell filters and sums. Without, it returns all rows of the columns that the
+    /// query names, and the consumer filters and sums.
     pub(crate) async fn ask(
         &self,
         question: &Arc<Question>,
         offload: bool,
-    ) -> Result<Asked, LabError> {
+    ) -> Result<QueryRun, LabError> {
         let waits = Waits::new();
         let session = waits.session("lab", Kind::User);
         let scanned = Scanned { segment: &self.segment, depth: self.depth, session };
@@ -78,6 +78,6 @@ impl Cell {
         let seen = waits.totals();
         let seen = seen.iter().find(|total| total.event == Event::CELL_SMART_TABLE_SCAN);
         let (waits, wait_nanos) = seen.map_or((0, 0), |total| (total.count, total.nanos));
-        Ok(Asked { nanos, totals: stats.totals(), waits, wait_nanos, answer })
+        Ok(QueryRun { nanos, totals: stats.totals(), waits, wait_nanos, answer })
     }
 }

@@ -138,7 +138,7 @@ impl Consumer {
                 Known::Sum { sums, rows } => Ok(if rows[row] > 0 { sums[row] } else { 0 }),
                 other => Err(LabError::Answer(format!("{other:?}"))),
             };
-            let numbers = columns.calls.iter().map(number).collect::<Result<_, _>>()?;
+            let numbers = columns.functions.iter().map(number).collect::<Result<_, _>>()?;
             self.join(key, numbers);
         }
         Ok(())

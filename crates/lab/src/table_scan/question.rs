@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellar_cell::{DynamicFilter, Output, Request, Segment};
-use cellar_format::{Aggregate, Call, Expr, Predicate, Test, Value};
+use cellar_format::{Aggregate, AggregateFunction, Expr, Predicate, Test, Value};
 use cellar_wait::{Event, Session};
 
 use super::table::{self, column};
@@ -177,7 +177,7 @@ impl Question {
         }
     }
 
-    /// The scan without: all rows, of the columns that the query names.
+    /// The scan without offload: all rows of the columns in the query.
     pub(crate) fn plain(&self, scan: &Scanned<'_>) -> Request {
         let columns = self.columns();
         let schema = table::schema(&columns);
@@ -187,13 +187,13 @@ impl Question {
     fn output(&self) -> Output {
         match &self.wanted {
             Wanted::Groups { keys, sums } => {
-                let call = |sum: &Sum| match sum {
-                    Sum::Rows => Call::Rows,
-                    Sum::Of(expr) => Call::Sum(expr.clone()),
+                let function = |sum: &Sum| match sum {
+                    Sum::Rows => AggregateFunction::Rows,
+                    Sum::Of(expr) => AggregateFunction::Sum(expr.clone()),
                 };
-                let calls = sums.iter().map(call).collect();
+                let functions = sums.iter().map(function).collect();
                 let whole = table::schema(&(0..column::COUNT).collect::<Vec<_>>());
-                Output::Groups(Aggregate { keys: keys.clone(), calls }, whole)
+                Output::Groups(Aggregate { keys: keys.clone(), functions }, whole)
             }
             Wanted::Rows { columns } | Wanted::Greatest { columns, .. } => {
                 Output::Rows { columns: columns.clone(), schema: table::schema(columns) }

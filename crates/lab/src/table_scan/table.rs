@@ -36,7 +36,7 @@ pub(crate) mod column {
 
 /// Number of the table and of its segment.
 const OWNER: Owner = Owner { table: 7, segment: 1 };
-/// Rows of the first row group to try, as in the product.
+/// Rows to try in the first row group, as in the product.
 const FIRST_ROWS: usize = 32 * 1024;
 /// Row groups built concurrently: a fixed number, so that the result is always the same.
 const AT_ONCE: usize = 4;
@@ -134,7 +134,7 @@ impl Part {
         (from + at) as i32
     }
 
-    /// Its columns. The same rows whoever generates them, and whatever was generated before.
+    /// Its columns: the same whichever task generates them, and in whatever order.
     fn arrays(self) -> Vec<ArrayRef> {
         // Far apart: rows of neighbouring parts are independent.
         let mut chance = Chance(Chance(Chance(self.seed).next() ^ self.first).next());
@@ -258,7 +258,7 @@ impl Writer<'_> {
     async fn write_all(&mut self, pieces: Vec<(u64, Vec<u8>)>) -> Result<(), LabError> {
         let end = pieces.iter().map(|(at, bytes)| at + bytes.len() as u64).max().unwrap_or(0);
         if end > self.room {
-            // More than requested, so that this happens rarely.
+            // In large steps, so that this is rare.
             self.room = end.next_multiple_of(ROOM);
             self.file.allocate(self.room).await?;
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use cellar_io::real::{Runtime, RuntimeOptions};
 use cellar_lab::experiments::find;
-use cellar_lab::{Asked, Control, Head, LabError, Raw, Request, Run};
+use cellar_lab::{Invocation, Control, Head, LabError, Raw, Request, Run};
 
 /// Where the child below puts its run.
 const CHILD: &str = "CELLAR_IO_MODES_CHILD";
@@ -14,7 +14,7 @@ const CHILD: &str = "CELLAR_IO_MODES_CHILD";
 fn run(dir: &Path, options: &[(&str, &str)]) -> Result<Run, LabError> {
     let runtime = Runtime::new(&RuntimeOptions::default()).unwrap();
     let options = options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-    let asked = Asked { options, dir: Some(dir.to_owned()), ..Asked::default() };
+    let asked = Invocation { options, dir: Some(dir.to_owned()), ..Invocation::default() };
     let progress = &|_: &str, done: u64, all: u64| assert!(done <= all);
     let control = Control::new(progress, Arc::default());
     let request =

@@ -67,7 +67,7 @@ pub fn file(env: &Arc<RealEnv>, dir: &Path, access: Access) -> (String, Arc<dyn 
     let path = dir.join("file");
     prepare(&path);
     let disk = open_disk(env, &path, &OpenOptions { access, ..OpenOptions::default() }).unwrap();
-    (format!("{name} ({})", disk.in_force()), disk)
+    (format!("{name} ({})", disk.effective()), disk)
 }
 
 /// A loop device; detached when dropped.

@@ -26,7 +26,7 @@ pub const COMMITTERS: u32 = 4;
 const AFTER_DEATH: Duration = Duration::from_millis(60);
 const AFTER_RECORDED: Duration = Duration::from_millis(10);
 /// The time limit for recording a death.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Real files, opened once.
 pub struct Disks {
@@ -161,7 +161,7 @@ impl Trial {
         let survivors: Vec<usize> = numbers.into_iter().filter(|m| *m != victim).collect();
         let mut checked = self.recover(&survivors, bytes_max, &acks).await;
         if recorded.is_none() && checked.1.is_none() {
-            checked.1 = Some(format!("its death was not recorded within {PATIENCE:?}"));
+            checked.1 = Some(format!("its death was not recorded within {TIMEOUT:?}"));
         }
         let (lost, problem) = checked;
         Outcome { acknowledged, lost, gap, gap_before, slowest, recorded, problem }
@@ -210,7 +210,7 @@ impl Trial {
     async fn recorded(&self, running: &Running, victim: usize, died: Instant) -> Option<Duration> {
         let env = &self.disks.env;
         let mut recorded = None;
-        while recorded.is_none() && env.now() < died.plus(PATIENCE) {
+        while recorded.is_none() && env.now() < died.plus(TIMEOUT) {
             env.sleep(Duration::from_millis(1)).await;
             let data = running.control.data().await.unwrap();
             if data.is_some_and(|(data, _)| !data.media[victim].state.is_active()) {

@@ -193,8 +193,8 @@ impl Log {
         let failed = |error: IoError| Error::Archive { archive: name.clone(), error };
         let standing = files.iter().map(|_| Standing::Whole).collect();
         let (env, session) = (Arc::clone(&inner.env), inner.session.clone());
-        let patience = inner.options.write_timeout;
-        let mut reader = Reader::new(env, session, control.block_size, files, patience);
+        let read_timeout = inner.options.write_timeout;
+        let mut reader = Reader::new(env, session, control.block_size, files, read_timeout);
         let mut out = Packer::new(&control, sequence, end);
         let mut walk = Walk::new(control, standing)?;
         reader.go(walk.places().into_iter().take(1));

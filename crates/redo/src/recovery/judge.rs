@@ -67,7 +67,7 @@ pub(crate) async fn judge(
     given: &[Medium],
     returning: &[String],
     env: &SharedEnv,
-    patience: Duration,
+    read_timeout: Duration,
 ) -> Result<Vec<Judged>, Error> {
     if let Some(unknown) = returning.iter().find(|r| control.media.iter().all(|m| m.name != **r)) {
         return Err(Error::NoMedium { medium: unknown.clone() });
@@ -82,7 +82,7 @@ pub(crate) async fn judge(
         .collect();
     let mut all: BTreeMap<usize, Judged> = BTreeMap::new();
     let start = env.now();
-    let (soon, last) = (start.plus(patience), start.plus(patience * LAST));
+    let (soon, last) = (start.plus(read_timeout), start.plus(read_timeout * LAST));
     let mut answered = false;
     while !open.is_empty() {
         // As with blocks: somebody must answer, so there is more time.

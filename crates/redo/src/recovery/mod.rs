@@ -115,8 +115,8 @@ impl Recovery {
         check(&data)?;
         options.check(data.block_size)?;
         begin(&mut data);
-        let patience = options.write_timeout;
-        let judged = judge::judge(&data, &media, &returning, &env, patience).await?;
+        let read_timeout = options.write_timeout;
+        let judged = judge::judge(&data, &media, &returning, &env, read_timeout).await?;
         let standing: Vec<Standing> = judged.iter().map(|j| j.standing).collect();
         let read = |j: &Judged| match j.standing {
             Standing::Whole | Standing::Stale | Standing::Returning => j.files.clone(),
@@ -124,7 +124,7 @@ impl Recovery {
         };
         let files = judged.iter().map(read).collect();
         let (reader_env, waits, size) = (Arc::clone(&env), session.clone(), data.block_size);
-        let mut reader = Reader::new(reader_env, waits, size, files, patience);
+        let mut reader = Reader::new(reader_env, waits, size, files, read_timeout);
         let records = Assembler::new(data.checkpoint);
         let bad_headers = judged.iter().map(|j| j.bad_headers).sum();
         let walk = Walk::new(data, standing)?;

@@ -100,7 +100,7 @@ pub(crate) struct Reader {
     pub files: Vec<Files>,
     /// A medium that has not answered by then is not read any more, if another has answered. If
     /// none has, they are waited for [`LAST`] times as long.
-    pub patience: Duration,
+    pub read_timeout: Duration,
     /// Media that are not read any more.
     pub late: BTreeSet<usize>,
     places: VecDeque<Place>,
@@ -113,10 +113,19 @@ impl Reader {
         session: Session,
         block_size: u32,
         files: Vec<Files>,
-        patience: Duration,
+        read_timeout: Duration,
     ) -> Reader {
         let (places, ahead) = (VecDeque::new(), VecDeque::new());
-        Reader { env, session, block_size, files, patience, late: BTreeSet::new(), places, ahead }
+        Reader {
+            env,
+            session,
+            block_size,
+            files,
+            read_timeout,
+            late: BTreeSet::new(),
+            places,
+            ahead,
+        }
     }
 
     /// Reads these blocks next; what was read ahead is dropped.
@@ -140,8 +149,8 @@ impl Reader {
             && let Some(place) = self.places.pop_front()
         {
             let (files, env) = (self.files_of(place.group), Arc::clone(&self.env));
-            let (block_size, patience) = (u64::from(self.block_size), self.patience);
-            let read = async move { read_all(&files, &env, place, block_size, patience).await };
+            let (block_size, read_timeout) = (u64::from(self.block_size), self.read_timeout);
+            let read = async move { read_all(&files, &env, place, block_size, read_timeout).await };
             self.ahead.push_back(self.env.run("redo read", read));
         }
         let handle = self.ahead.pop_front()?;
@@ -173,7 +182,7 @@ async fn read_all(
     env: &SharedEnv,
     place: Place,
     block_size: u64,
-    patience: Duration,
+    read_timeout: Duration,
 ) -> ReadBlocks {
     let offset = offset_of(place.blocks.start - place.first, block_size);
     let length = (place.blocks.end - place.blocks.start) * block_size;
@@ -187,7 +196,7 @@ async fn read_all(
             .collect();
     let mut media: Vec<Column> = files.iter().map(|_| Column::default()).collect();
     let start = env.now();
-    let (soon, last) = (start.plus(patience), start.plus(patience * LAST));
+    let (soon, last) = (start.plus(read_timeout), start.plus(read_timeout * LAST));
     let mut answered = false;
     while !reads.is_empty() {
         // Somebody must answer; for that there is more time.

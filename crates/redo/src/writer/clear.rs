@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::writer::log::{Inner, Log};
-use crate::writer::state::{Full, Health, MediumAt, State};
+use crate::writer::state::{Health, MediumAt, MustWait, State};
 use async_recursion::async_recursion as boxed;
 
 /// The result of checking a group that is to be cleared.
@@ -60,7 +60,7 @@ impl State {
         }
         let lost = match self.is_free(place) {
             Ok(()) => None,
-            Err(Full::Archive) => {
+            Err(MustWait::Archive) => {
                 let (group, oldest) = self.oldest_unarchived().unwrap_or((number, sequence));
                 if !unarchived {
                     return Err(Error::NotArchived { group: number, sequence });
@@ -78,7 +78,7 @@ impl State {
                 let medium = self.media.iter().find(joins).map(|m| m.name.clone());
                 return Err(Error::MediumBusy { medium: medium.unwrap_or_default() });
             }
-            Err(Full::Checkpoint | Full::Buffer) => {
+            Err(MustWait::Checkpoint | MustWait::Buffer) => {
                 return Err(Error::GroupNeeded { group: number });
             }
         };

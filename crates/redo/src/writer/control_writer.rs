@@ -278,20 +278,20 @@ impl Inner {
             let task = Box::pin(Arc::clone(self).write_headers_of(writes));
             self.env.spawn("redo headers", task);
         }
-        let patience = self.options.exposure_age;
-        let limit = Instant(since).plus(patience);
+        let read_timeout = self.options.exposure_age;
+        let limit = Instant(since).plus(read_timeout);
         loop {
             let listener = self.control_written.listen();
             let waited = self.env.now().since(Instant(since));
             let done = |state: &mut State| {
-                state.poisoned.is_some() || state.headers_done(&ids, waited, patience)
+                state.poisoned.is_some() || state.headers_done(&ids, waited, read_timeout)
             };
             if self.with(done) {
                 return;
             }
             let look = self.env.now().plus(self.options.heartbeat_after);
             let timer =
-                self.env.sleep_until(if waited >= patience { look } else { look.min(limit) });
+                self.env.sleep_until(if waited >= read_timeout { look } else { look.min(limit) });
             if let Either::Right(_) = select(listener, timer).await {
                 self.with(|state| state.check_media(&self.options, self.now()));
             }

@@ -20,7 +20,7 @@ use crate::writer::control_writer::header_of;
 use crate::writer::log::{Inner, Log};
 use crate::writer::op::write_durably;
 use crate::writer::queue::Sizes;
-use crate::writer::state::{Full, GroupAt, State};
+use crate::writer::state::{GroupAt, MustWait, State};
 
 /// A log needs a second group to go on to while the first waits for its checkpoint.
 const GROUPS_MIN: usize = 2;
@@ -277,8 +277,8 @@ impl State {
         }
         match self.is_free(place) {
             Ok(()) => Ok(place),
-            Err(Full::Archive) => Err(Error::NotArchived { group, sequence }),
-            Err(Full::Checkpoint | Full::Buffer) => Err(Error::GroupNeeded { group }),
+            Err(MustWait::Archive) => Err(Error::NotArchived { group, sequence }),
+            Err(MustWait::Checkpoint | MustWait::Buffer) => Err(Error::GroupNeeded { group }),
         }
     }
 
@@ -288,7 +288,7 @@ impl State {
             _ if place == self.current => GroupStatus::Current,
             0 => GroupStatus::Unused,
             _ if next => GroupStatus::Next,
-            _ if self.is_free(place) == Err(Full::Checkpoint) => GroupStatus::Active,
+            _ if self.is_free(place) == Err(MustWait::Checkpoint) => GroupStatus::Active,
             _ => GroupStatus::Inactive,
         }
     }

@@ -34,7 +34,7 @@ impl Inner {
                 env.sleep(pause).await;
                 let late = env.now().since(before).saturating_sub(pause);
                 match inner.upgrade() {
-                    Some(inner) if inner.keep_house(late) => {}
+                    Some(inner) if inner.run_maintenance(late) => {}
                     _ => return,
                 }
             }
@@ -44,7 +44,7 @@ impl Inner {
 
     /// Checks once; the timer fired this much later than it should. Returns whether there will be
     /// something to check again.
-    fn keep_house(self: &Arc<Inner>, late: Duration) -> bool {
+    fn run_maintenance(self: &Arc<Inner>, late: Duration) -> bool {
         let now = self.now();
         let mut settled = Vec::new();
         let look = self.with(|state| {

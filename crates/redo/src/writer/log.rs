@@ -80,18 +80,18 @@ pub(crate) struct Inner {
     pub synch: Synch,
     /// Nobody can lead now; whoever makes it possible again leads.
     is_busy: AtomicBool,
-    pub company: Company,
+    pub group_commit: GroupCommit,
 }
 
 /// Whether others commit too, so that a committer that lets them go first can write for them.
 #[derive(Default)]
-pub(crate) struct Company {
+pub(crate) struct GroupCommit {
     is_there: AtomicBool,
     /// This many committers do not let others go first, because doing so took long and nobody came.
     in_haste: AtomicU32,
 }
 
-impl Company {
+impl GroupCommit {
     /// Whether a committer lets the tasks that are ready go before it leads.
     pub fn goes_first(&self) -> bool {
         let fewer = |haste: u32| haste.checked_sub(1);
@@ -159,7 +159,7 @@ impl Inner {
             finished: Event::new(),
             synch: Synch::default(),
             is_busy: AtomicBool::new(false),
-            company: Company::default(),
+            group_commit: GroupCommit::default(),
         })
     }
 
@@ -185,7 +185,7 @@ impl Inner {
         state.archiver_waits &= !finished;
         let has_left = std::mem::take(&mut state.has_left);
         self.is_busy.store(state.is_busy(&self.options), Ordering::Release);
-        self.company.is_there.store(state.has_company(), Ordering::Relaxed);
+        self.group_commit.is_there.store(state.has_company(), Ordering::Relaxed);
         drop(state);
         if has_left {
             self.control_written.notify(usize::MAX);

@@ -232,8 +232,8 @@ impl Log {
         });
         let standing = standing.collect();
         let (env, session) = (Arc::clone(&inner.env), inner.session.clone());
-        let patience = inner.options.write_timeout;
-        let mut reader = Reader::new(env, session, control.block_size, files, patience);
+        let read_timeout = inner.options.write_timeout;
+        let mut reader = Reader::new(env, session, control.block_size, files, read_timeout);
         let mut walk = Walk::new(control, standing)?;
         reader.go(walk.places());
         let mut run = Run::default();

@@ -9,7 +9,7 @@ use crate::lsn::{Abn, Lsn};
 use crate::on_disk::block::{BLOCK_HEADER, HEARTBEAT, SWITCH};
 use crate::on_disk::record::{RECORD_HEADER, RecordHeader};
 use crate::options::Options;
-use crate::writer::state::{Full, State};
+use crate::writer::state::{MustWait, State};
 use crate::writer::unit::{Chunk, OpenUnit, Shared};
 
 /// Where a record is, and what its committer waits on.
@@ -51,22 +51,22 @@ impl State {
         header: RecordHeader,
         body: &Bytes,
         turn: Option<u64>,
-    ) -> Result<Placed, Full> {
+    ) -> Result<Placed, MustWait> {
         self.check_turn(turn)?;
         let length = RECORD_HEADER + body.len();
         let waiting = self.queued_bytes + self.reserved.bytes;
         if waiting > 0 && waiting + length > sizes.log_buffer {
-            return Err(Full::Buffer);
+            return Err(MustWait::Buffer);
         }
         self.find_room(sizes, length)?;
         Ok(self.place(sizes, header, body))
     }
 
     /// Nobody overtakes those in line.
-    pub fn check_turn(&self, turn: Option<u64>) -> Result<(), Full> {
+    pub fn check_turn(&self, turn: Option<u64>) -> Result<(), MustWait> {
         match self.line.front().copied() == turn || self.line.is_empty() {
             true => Ok(()),
-            false => Err(Full::Buffer),
+            false => Err(MustWait::Buffer),
         }
     }
 
@@ -228,7 +228,7 @@ impl State {
     }
 
     /// Whether `length` bytes fit beside what is reserved, assigning groups ahead as needed.
-    fn find_room(&mut self, sizes: &Sizes, length: usize) -> Result<(), Full> {
+    fn find_room(&mut self, sizes: &Sizes, length: usize) -> Result<(), MustWait> {
         let bytes = |blocks: u64| blocks as u128 * sizes.payload as u128;
         let wanted = length as u128 + bytes(self.reserved.blocks);
         let end = self.groups[self.current].end();
@@ -246,7 +246,7 @@ impl State {
 
     /// Whether this many more blocks can be kept free, likewise. The open unit may be written as it is;
     /// even an empty one takes a block.
-    pub fn find_blocks(&mut self, sizes: &Sizes, blocks: u64) -> Result<(), Full> {
+    pub fn find_blocks(&mut self, sizes: &Sizes, blocks: u64) -> Result<(), MustWait> {
         let mut left = self.blocks_left(sizes);
         while left < self.reserved.blocks + blocks {
             let group = self.assign_next()?;
@@ -276,9 +276,9 @@ impl State {
     }
 
     /// Puts the group that has waited longest after those that are being written or assigned.
-    pub fn assign_next(&mut self) -> Result<usize, Full> {
+    pub fn assign_next(&mut self) -> Result<usize, MustWait> {
         let last = self.next.back().copied().unwrap_or(self.current);
-        let Some(group) = self.oldest_unused() else { return Err(Full::Checkpoint) };
+        let Some(group) = self.oldest_unused() else { return Err(MustWait::Checkpoint) };
         self.is_free(group)?;
         let (sequence, first) = (self.groups[last].sequence + 1, self.groups[last].end());
         let next = &mut self.groups[group];
@@ -297,17 +297,17 @@ impl State {
     }
 
     /// Whether nobody needs what is in a group.
-    pub fn is_free(&self, group: usize) -> Result<(), Full> {
+    pub fn is_free(&self, group: usize) -> Result<(), MustWait> {
         let at = &self.groups[group];
         if at.sequence == 0 {
             return Ok(());
         }
         let needed = self.checkpoint.min(self.pin.unwrap_or(u64::MAX));
         if needed < at.end() || self.tracked.iter().any(|unit| unit.group == group) {
-            return Err(Full::Checkpoint);
+            return Err(MustWait::Checkpoint);
         }
         match self.control.archiving && self.archived < at.sequence {
-            true => Err(Full::Archive),
+            true => Err(MustWait::Archive),
             false => Ok(()),
         }
     }

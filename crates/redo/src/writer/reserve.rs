@@ -15,7 +15,7 @@ use crate::on_disk::record::{RECORD_HEADER, RecordHeader};
 use crate::writer::commit::Queued;
 use crate::writer::log::{Inner, Log};
 use crate::writer::queue::Sizes;
-use crate::writer::state::{Full, State};
+use crate::writer::state::{MustWait, State};
 
 /// What is kept free for records that are still to come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,11 +129,16 @@ impl Drop for Reservation {
 
 impl State {
     /// Keeps room free, or says what is missing. Nobody overtakes those in line.
-    fn reserve(&mut self, sizes: &Sizes, wanted: Reserved, turn: Option<u64>) -> Result<(), Full> {
+    fn reserve(
+        &mut self,
+        sizes: &Sizes,
+        wanted: Reserved,
+        turn: Option<u64>,
+    ) -> Result<(), MustWait> {
         self.check_turn(turn)?;
         let waiting = self.queued_bytes + self.reserved.bytes;
         if waiting > 0 && waiting + wanted.bytes > sizes.log_buffer {
-            return Err(Full::Buffer);
+            return Err(MustWait::Buffer);
         }
         self.find_blocks(sizes, wanted.blocks)?;
         self.reserved.add(wanted);

@@ -9,7 +9,7 @@ use cellar_wait::{Event as WaitEvent, Session};
 
 use crate::error::Error;
 use crate::writer::log::Inner;
-use crate::writer::state::{Full, GroupAt, State};
+use crate::writer::state::{GroupAt, MustWait, State};
 
 /// The share of the ring from which on commits are delayed.
 const PACE_FROM: (u128, u128) = (4, 5);
@@ -40,11 +40,11 @@ impl Inner {
     pub async fn in_turn<T>(
         self: &Arc<Self>,
         session: &Session,
-        take: impl Fn(&mut State, Option<u64>) -> Result<T, Full> + Send + Sync,
+        take: impl Fn(&mut State, Option<u64>) -> Result<T, MustWait> + Send + Sync,
     ) -> Result<T, Error> {
         self.pace(session).await;
         let mut turn = Turn { inner: self, number: None };
-        let mut wait: Option<(Full, cellar_wait::Wait<'_>)> = None;
+        let mut wait: Option<(MustWait, cellar_wait::Wait<'_>)> = None;
         loop {
             // Room may be made between the look and the wait: listen first, but not at first.
             let listener = turn.number.map(|_| self.room.listen());
@@ -77,11 +77,11 @@ impl Inner {
     }
 }
 
-fn event_of(full: Full) -> WaitEvent {
+fn event_of(full: MustWait) -> WaitEvent {
     match full {
-        Full::Buffer => WaitEvent::LOG_BUFFER_SPACE,
-        Full::Checkpoint => WaitEvent::LOG_FILE_SWITCH_CHECKPOINT_INCOMPLETE,
-        Full::Archive => WaitEvent::LOG_FILE_SWITCH_ARCHIVING_NEEDED,
+        MustWait::Buffer => WaitEvent::LOG_BUFFER_SPACE,
+        MustWait::Checkpoint => WaitEvent::LOG_FILE_SWITCH_CHECKPOINT_INCOMPLETE,
+        MustWait::Archive => WaitEvent::LOG_FILE_SWITCH_ARCHIVING_NEEDED,
     }
 }
 
@@ -125,17 +125,17 @@ impl State {
     }
 
     /// Who needs a group that was written.
-    fn owed(&self, group: &GroupAt) -> Option<Full> {
+    fn owed(&self, group: &GroupAt) -> Option<MustWait> {
         if self.checkpoint < group.end() {
-            return Some(Full::Checkpoint);
+            return Some(MustWait::Checkpoint);
         }
         let owed = self.control.archiving && self.archived < group.sequence;
-        owed.then_some(Full::Archive)
+        owed.then_some(MustWait::Archive)
     }
 
     /// How long a committer is delayed, and for whom. The delay grows with the square of the use above 80
     /// %: hardly noticeable at first, and the whole of `max` where nothing is left.
-    pub fn pace(&self, max: Duration) -> Option<(Duration, Full)> {
+    pub fn pace(&self, max: Duration) -> Option<(Duration, MustWait)> {
         if max.is_zero() || self.poisoned.is_some() {
             return None;
         }
@@ -147,7 +147,7 @@ impl State {
         let delay = max.as_nanos() * over * over / (whole * whole);
         let oldest = self.groups.iter().filter(|group| group.sequence > 0 && !group.dropped);
         let oldest = oldest.min_by_key(|group| group.sequence)?;
-        let full = self.owed(oldest).unwrap_or(Full::Checkpoint);
+        let full = self.owed(oldest).unwrap_or(MustWait::Checkpoint);
         Some((Duration::from_nanos(u64::try_from(delay).unwrap_or(u64::MAX)), full))
     }
 

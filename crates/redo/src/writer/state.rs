@@ -150,7 +150,7 @@ impl GroupAt {
 
 /// Why a committer must wait before its record is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Full {
+pub(crate) enum MustWait {
     Buffer,
     Checkpoint,
     Archive,

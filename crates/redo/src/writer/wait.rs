@@ -51,14 +51,14 @@ impl<'a> Waiting<'a> {
     /// Once, where others commit too.
     fn lets_others_go_first(&mut self) -> bool {
         match self.first {
-            First::Not if self.ops.is_empty() && self.inner.company.goes_first() => {
+            First::Not if self.ops.is_empty() && self.inner.group_commit.goes_first() => {
                 self.first = First::Others(self.inner.now());
                 true
             }
             First::Others(since) => {
                 self.first = First::Done;
                 if self.unit.committers() <= 1 && self.inner.now().saturating_sub(since) > IN_VAIN {
-                    self.inner.company.stayed_away();
+                    self.inner.group_commit.stayed_away();
                 }
                 false
             }

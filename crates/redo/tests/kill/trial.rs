@@ -29,7 +29,7 @@ use crate::record::Chance;
 use crate::shape::{Place, Shape, memory};
 
 /// A life that does not come to where it is to be killed by then hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default)]
@@ -382,7 +382,7 @@ impl Trial {
         when: When,
         lines: &mut Vec<String>,
     ) -> Result<(), String> {
-        let mut until = Instant::now() + PATIENCE;
+        let mut until = Instant::now() + TIMEOUT;
         let (mut began, mut commits, mut set) = (None, 0, false);
         loop {
             match told.recv_timeout(until.saturating_duration_since(Instant::now())) {

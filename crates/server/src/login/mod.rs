@@ -15,7 +15,7 @@ use crate::wire::backend::Out;
 use crate::wire::frames::Frames;
 
 /// How long a client may take to prove who it is: somebody may have to type a password.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is known of the database, and what is counted there.
 pub(crate) struct Known<'a> {
@@ -53,11 +53,11 @@ async fn prove(
     let decision = known.access.decide(asks, known.catalog, known.now)?;
     let Decision { role, proof } = decision;
     if let Some(proof) = proof {
-        let attempt = timeout(PATIENCE, known.access.attempts().begin(asks.peer)).await;
+        let attempt = timeout(TIMEOUT, known.access.login_throttle().begin(asks.peer)).await;
         let attempt = attempt.map_err(|_| Ended::Gone)?;
         let endpoint = asks.encrypted.and_then(|own| own.endpoint.as_ref());
         let work = scram::proved(frames, out, &proof.verifier, endpoint);
-        let proved = timeout(PATIENCE, work).await.unwrap_or(Err(Ended::Gone));
+        let proved = timeout(TIMEOUT, work).await.unwrap_or(Err(Ended::Gone));
         // A client that disconnects without an answer, as psql does to ask for a password, has not
         // failed.
         if !(proved? && proof.is_of_somebody) {

@@ -140,9 +140,9 @@ impl Session {
         let before = left.told;
         let columns = match is_told {
             true => columns(left.schema(), formats)?,
-            false => self.tell_columns(&Arc::clone(left.schema()), formats)?,
+            false => self.send_columns(&Arc::clone(left.schema()), formats)?,
         };
-        self.tell_rows(left, &columns, most.unwrap_or(usize::MAX)).await?;
+        self.send_rows(left, &columns, most.unwrap_or(usize::MAX)).await?;
         Ok(left.told - before)
     }
 

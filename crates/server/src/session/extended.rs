@@ -137,7 +137,7 @@ impl Session {
                 let statement = self.statement_named(name)?;
                 self.out.parameters(&statement.types);
                 let schema = self.columns_of(&statement);
-                self.tell_description(schema, &[])
+                self.send_description(schema, &[])
             }
             Target::Portal(name) => {
                 let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
@@ -146,7 +146,7 @@ impl Session {
                     State::Open(left) => Some(Arc::clone(left.schema())),
                     State::Bound | State::Done => self.columns_of(&statement),
                 };
-                self.tell_description(schema, &formats)
+                self.send_description(schema, &formats)
             }
         }
     }
@@ -164,9 +164,9 @@ impl Session {
         }
     }
 
-    fn tell_description(&mut self, schema: Option<SchemaRef>, formats: &[i16]) -> Done {
+    fn send_description(&mut self, schema: Option<SchemaRef>, formats: &[i16]) -> Done {
         match schema {
-            Some(schema) => drop(self.tell_columns(&schema, formats)?),
+            Some(schema) => drop(self.send_columns(&schema, formats)?),
             None => self.out.plain(b'n'),
         }
         Ok(())
@@ -243,7 +243,7 @@ impl Session {
             Given::Rows(mut left) => {
                 if prepared.columns().is_none() {
                     // Nobody could know before that there are rows.
-                    self.tell_columns(left.schema(), &portal.formats)?;
+                    self.send_columns(left.schema(), &portal.formats)?;
                 }
                 self.go_on(&mut left, &portal.formats, tag, most).await?;
                 portal.state = State::Open(left);
@@ -251,10 +251,10 @@ impl Session {
             Given::Refused(_, error) => return Err(Session::failed(&error, sql)),
             Given::Copied(copied) => {
                 let count = self.copy_out(copied).await?;
-                self.tell_done(tag, Some(count), Vec::new());
+                self.send_done(tag, Some(count), Vec::new());
             }
-            Given::Filled(count) => self.tell_filled(count),
-            Given::Done(count, notices) => self.tell_done(tag, count, notices),
+            Given::Filled(count) => self.send_filled(count),
+            Given::Done(count, notices) => self.send_done(tag, count, notices),
         }
         self.note_transaction(tag).await;
         Ok(())
@@ -263,9 +263,9 @@ impl Session {
     async fn go_on(&mut self, left: &mut Left, formats: &[i16], tag: &str, most: usize) -> Done {
         let columns = columns(left.schema(), formats)?;
         let before = left.told;
-        match self.tell_rows(left, &columns, most).await? {
+        match self.send_rows(left, &columns, most).await? {
             true => self.out.plain(b's'),
-            false => self.tell_done(tag, Some(left.told - before), Vec::new()),
+            false => self.send_done(tag, Some(left.told - before), Vec::new()),
         }
         Ok(())
     }

@@ -283,7 +283,7 @@ impl Session {
 }
 
 /// Waits until the client has gone. What it was sent before its last Sync goes out first.
-async fn told_and_gone(frames: &mut Frames, out: &mut Out) -> Ended {
+async fn send_and_close(frames: &mut Frames, out: &mut Out) -> Ended {
     match out.flush_awaited().await {
         Ok(()) => frames.gone().await,
         Err(error) => error.into(),
@@ -308,7 +308,7 @@ async fn watched<T>(
     let ended = tokio::select! {
         biased;
         told = &mut work => return Ok(told),
-        ended = told_and_gone(frames, out) => ended,
+        ended = send_and_close(frames, out) => ended,
         () = stop.at_least(Phase::Stopping) => Refusal::new(
             "57P01",
             "terminating connection due to administrator command",

@@ -99,40 +99,40 @@ impl Session {
     pub(super) async fn tell(&mut self, answer: Answer, tag: &str) -> Done {
         match given(answer)? {
             Given::Rows(mut left) => {
-                let columns = self.tell_columns(left.schema(), &[])?;
-                self.tell_rows(&mut left, &columns, usize::MAX).await?;
+                let columns = self.send_columns(left.schema(), &[])?;
+                self.send_rows(&mut left, &columns, usize::MAX).await?;
                 self.out.complete(&tag_with(tag, Some(left.told)));
             }
             Given::Refused(mut left, error) => {
-                let columns = self.tell_columns(left.schema(), &[])?;
-                self.tell_rows(&mut left, &columns, usize::MAX).await?;
+                let columns = self.send_columns(left.schema(), &[])?;
+                self.send_rows(&mut left, &columns, usize::MAX).await?;
                 return Err(error.into());
             }
             Given::Copied(copied) => {
                 let count = self.copy_out(copied).await?;
                 self.out.complete(&tag_with(tag, Some(count)));
             }
-            Given::Filled(count) => self.tell_filled(count),
-            Given::Done(count, notices) => self.tell_done(tag, count, notices),
+            Given::Filled(count) => self.send_filled(count),
+            Given::Done(count, notices) => self.send_done(tag, count, notices),
         }
         Ok(())
     }
 
     /// Reports that a table was made from a query.
-    pub(super) fn tell_filled(&mut self, count: Option<u64>) {
+    pub(super) fn send_filled(&mut self, count: Option<u64>) {
         let tag = if count.is_some() { "SELECT" } else { "CREATE TABLE AS" };
-        self.tell_done(tag, count, Vec::new());
+        self.send_done(tag, count, Vec::new());
     }
 
     /// Reports the end of a statement that returns no rows.
-    pub(super) fn tell_done(&mut self, tag: &str, count: Option<u64>, notices: Vec<String>) {
+    pub(super) fn send_done(&mut self, tag: &str, count: Option<u64>, notices: Vec<String>) {
         for notice in notices {
             self.out.said(&Said::notice(notice));
         }
         self.out.complete(&tag_with(tag, count));
     }
 
-    pub(super) fn tell_columns(
+    pub(super) fn send_columns(
         &mut self,
         schema: &Arc<Schema>,
         formats: &[i16],
@@ -143,7 +143,7 @@ impl Session {
     }
 
     /// Sends rows, at most `most` of them; returns whether there may be more.
-    pub(super) async fn tell_rows(
+    pub(super) async fn send_rows(
         &mut self,
         left: &mut Left,
         columns: &[Column],

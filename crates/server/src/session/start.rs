@@ -24,7 +24,7 @@ use crate::wire::frames::Frames;
 use crate::wire::startup::{self, First, MINOR, Startup};
 
 /// How long a client may take to say what it wants.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A session that was let in; `None`: the connection is over.
 pub(super) async fn begun(
@@ -33,10 +33,11 @@ pub(super) async fn begun(
     peer: &Peer,
     shared: &Arc<Shared>,
 ) -> Option<Session> {
-    let asked = tokio::time::timeout(PATIENCE, asked((&mut frames, &mut out), peer, shared)).await;
-    let (startup, encrypted) = match asked {
-        Ok(Ok(asked)) => asked?,
-        Ok(Err(Ended::Refused(refusal))) => return told(out, &refusal).await,
+    let client_request =
+        tokio::time::timeout(TIMEOUT, client_request((&mut frames, &mut out), peer, shared)).await;
+    let (startup, encrypted) = match client_request {
+        Ok(Ok(client_request)) => client_request?,
+        Ok(Err(Ended::Refused(refusal))) => return send_refusal(out, &refusal).await,
         // There is nobody to tell.
         Ok(Err(_)) | Err(_) => return None,
     };
@@ -50,7 +51,7 @@ pub(super) async fn begun(
     let admitted = let_in.and_then(|role| Ok((place(shared)?, role)));
     let (place, role) = match admitted {
         Ok(admitted) => admitted,
-        Err(Ended::Refused(refusal)) => return told(out, &refusal).await,
+        Err(Ended::Refused(refusal)) => return send_refusal(out, &refusal).await,
         Err(_) => return None,
     };
     frames.let_in();
@@ -61,15 +62,15 @@ pub(super) async fn begun(
     let program = startup.settings.get("application_name").map_or("client", String::as_str);
     let account = shared.database.instance().sessions().user(program, &role);
     if let Err(refusal) = check_connections(shared, &role) {
-        return told(out, &refusal).await;
+        return send_refusal(out, &refusal).await;
     }
     let engine = match engine(shared, (&account, &role), &startup).await {
         Ok(engine) => engine,
-        Err(refusal) => return told(out, &refusal).await,
+        Err(refusal) => return send_refusal(out, &refusal).await,
     };
     let process = i32::try_from(account.sid()).unwrap_or(i32::MAX);
     let Some(kept) = shared.keys.keep(process, engine.canceller()) else {
-        return told(out, &Refusal::new("58000", "the system has no random bytes")).await;
+        return send_refusal(out, &Refusal::new("58000", "the system has no random bytes")).await;
     };
     let stop = Stop::new(shared.phase.clone());
     heed_orders(&account, &engine, &kept, &stop);
@@ -146,7 +147,7 @@ fn place(shared: &Shared) -> Result<OwnedSemaphorePermit, Refusal> {
     })
 }
 
-async fn told(mut out: Out, refusal: &Refusal) -> Option<Session> {
+async fn send_refusal(mut out: Out, refusal: &Refusal) -> Option<Session> {
     out.said(&Said::fatal(refusal));
     // A client that reads nothing is not waited for.
     let _ = tokio::time::timeout(super::LAST_WORDS, out.end()).await;
@@ -155,7 +156,7 @@ async fn told(mut out: Out, refusal: &Refusal) -> Option<Session> {
 
 /// What the client wants, and whether the connection is encrypted; `None`: it wanted no session, and its
 /// request is done.
-async fn asked(
+async fn client_request(
     (frames, out): (&mut Frames, &mut Out),
     peer: &Peer,
     shared: &Arc<Shared>,

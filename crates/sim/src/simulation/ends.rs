@@ -24,7 +24,7 @@ pub fn leftovers<'a>(w: &'a World, open: &RefCell<Vec<std::rc::Rc<Open>>>) -> Ve
     steps
 }
 
-/// Deletes every file: all space is freed.
+/// Deletes every file; all space must be freed.
 pub async fn everything_goes(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<Open>>>) {
     open.borrow_mut().clear();
     let paths: Vec<String> =

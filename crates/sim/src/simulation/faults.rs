@@ -1,5 +1,5 @@
 //! Every kind of fault in turn. One disk at a time is bad, so the others have everything; the
-//! power may go at any moment, and tears sectors.
+//! power may fail at any moment, and tears sectors.
 
 use cellar_diskgroup::{BadPlace, DiskInfo, DiskStatus, FoundDisk, OnlineHow};
 use cellar_io::sim::Snapshot;
@@ -19,13 +19,13 @@ pub struct Bad {
     rng: RefCell<Rng>,
     /// The disk that is bad.
     disk: Cell<Option<usize>>,
-    /// It acknowledges as durable what is not.
+    /// It acknowledges writes as durable that are not.
     lies: Cell<bool>,
     /// It did so in this mount, before it failed.
     lied: Cell<bool>,
-    /// It has an earlier content: on return it must be copied anew.
+    /// It holds an earlier image: it returns by a full copy.
     anew: Cell<bool>,
-    /// An earlier content of a disk, from a time when nothing was mounted.
+    /// An earlier image of a disk, taken while nothing was mounted.
     image: RefCell<Option<(usize, Snapshot)>>,
     /// The disk is an older image of itself, which must be detected.
     stale: Cell<Option<usize>>,
@@ -137,7 +137,7 @@ pub async fn read_everything(w: &World, group: &Group) {
     }
 }
 
-/// An older image is not used.
+/// Counts whether an older image was detected.
 fn told_of_the_image(w: &World, bad: &Bad, group: &Group) {
     let Some(disk) = bad.stale.take() else { return };
     let found = group.disks().into_iter().find(|d| index_of(d) == Some(disk) || d.path.is_none());
@@ -149,15 +149,15 @@ fn told_of_the_image(w: &World, bad: &Bad, group: &Group) {
     });
 }
 
-/// The bad disk is repaired, brought back, and its contents are corrected.
+/// Repairs the bad disk, brings it back, and corrects its contents.
 pub async fn make_whole(w: &World, bad: &Bad, group: &Group) {
     if let Some(disk) = bad.disk.get() {
         let device = &w.rig.disks[disk];
-        // A disk must not return with a lost cache that nobody noticed.
+        // A disk must not return with an unnoticed cache loss.
         group.probe_disks().await;
         group.env().sleep(Duration::from_secs(1)).await;
         if device.hung_requests() > 0 && bad.below(2) == 0 {
-            // It executes its requests late, perhaps when it was opened again and holds newer data.
+            // It executes its requests late, perhaps once it is open again and holds newer data.
             let late = [2000, 30_000][bad.below(2) as usize];
             device.unhang_late(1 + bad.below(late));
             w.rotten.set(true);
@@ -174,7 +174,7 @@ pub async fn make_whole(w: &World, bad: &Bad, group: &Group) {
             come_back(w, bad, group, &gone).await;
         }
         group.wait_returned().await.expect("it returns");
-        // A disk that hung may leave even now.
+        // A disk that hung may still leave.
         group.env().sleep(Duration::from_secs(40)).await;
         if group.disks().iter().all(|d| d.in_sync && d.status.is_in_sync()) {
             break;
@@ -189,7 +189,7 @@ pub async fn make_whole(w: &World, bad: &Bad, group: &Group) {
     bad.anew.set(false);
     bad.lied.set(false);
     if bad.lies.replace(false) {
-        // No power cut came: what it held back was stored in the end.
+        // No power cut came: the data held back was stored after all.
         w.count(|s| s.of(Fault::FlushLie).harmless += 1);
     }
     if let (Some(moves), true) = (&w.moves, w.rotten.get()) {
@@ -220,7 +220,7 @@ async fn come_back(w: &World, bad: &Bad, group: &Group, gone: &DiskInfo) {
                 w.count(|s| s.diverged += 1);
                 how.force = true;
             }
-            // It lied, and lost even its label; or it is the image of a disk that was replaced since.
+            // It lied, and lost even its label; or it is the image of a disk replaced since.
             Err(error @ Error::DiskUnusable { number: 15075, .. })
                 if bad.lied.get() || bad.anew.get() =>
             {
@@ -238,7 +238,7 @@ async fn come_back(w: &World, bad: &Bad, group: &Group, gone: &DiskInfo) {
     }
 }
 
-/// Perhaps a fault, or its end, during other work.
+/// Perhaps starts or ends a fault during other work.
 pub async fn alter(w: &World, group: &Group) {
     let Some(bad) = w.bad.as_ref().filter(|_| w.mode == Mode::Faults) else { return };
     if bad.below(w.rarely(4)) > 0 {
@@ -290,7 +290,7 @@ fn jump(w: &World, bad: &Bad) {
     }
 }
 
-/// One disk is bad from now on.
+/// Makes one disk bad.
 async fn spoil(w: &World, bad: &Bad, moves: &Moves, group: &Group, disk: usize) {
     let device = &w.rig.disks[disk];
     let what = bad.below(9);
@@ -339,7 +339,7 @@ async fn spoil(w: &World, bad: &Bad, moves: &Moves, group: &Group, disk: usize) 
     }
 }
 
-/// The disk holds back what it acknowledges as flushed, and may lose it when it fails.
+/// Makes the disk acknowledge flushes but hold the data back; a failure may lose it.
 async fn lie_for_a_while(w: &World, bad: &Bad, group: &Group, disk: usize) {
     bad.disk.set(Some(disk));
     w.rotting.set(disk);
@@ -347,13 +347,13 @@ async fn lie_for_a_while(w: &World, bad: &Bad, group: &Group, disk: usize) {
     bad.lied.set(true);
     w.rig.disks[disk].lying_flush(true);
     w.inject(Fault::FlushLie, 1);
-    // Not a number of a random stream: earlier seeds keep their behaviour.
+    // Not drawn from a random stream: earlier seeds keep their behaviour.
     group.env().sleep(Duration::from_secs((w.tick() % 16).into())).await;
-    // What it may have lost is copied to it, whether it was lost or not.
+    // Data it may have lost is copied to it, lost or not.
     w.count(|s| s.of(Fault::FlushLie).harmless += 1);
 }
 
-/// The device is bad from now on: slow, hangs, vanishes, or fails writes.
+/// Makes the device bad: slow, hanging, gone, full, or failing writes.
 pub fn make_bad(w: &World, bad: &Bad, disk: usize, what: u64) {
     let device = &w.rig.disks[disk];
     bad.disk.set(Some(disk));
@@ -390,7 +390,7 @@ pub fn make_bad(w: &World, bad: &Bad, disk: usize, what: u64) {
     }
 }
 
-/// Nothing is mounted: a disk may be replaced by its earlier image, and crashes may follow each other.
+/// While nothing is mounted: perhaps replaces a disk by its earlier image, or crashes repeatedly.
 pub fn while_closed(w: &World) {
     let Some(bad) = w.bad.as_ref().filter(|_| w.mode == Mode::Faults) else { return };
     if !w.created.get() {
@@ -448,8 +448,8 @@ fn recoveries(w: &World, bad: &Bad) {
     }
 }
 
-/// A disk lied, and the power went. Its owner learns of it: the disk is taken out, and returns by
-/// FORCE, which copies everything anew. Whether the lie is detected is checked first, without writing.
+/// A disk lied, and the power failed. Checks read-only whether the lie is detected. The owner then
+/// takes the disk out; it returns by FORCE, which copies everything anew.
 fn after_a_lie(w: &World, bad: &Bad) {
     let Some(disk) = bad.disk.get() else { return };
     let device = &w.rig.disks[disk];

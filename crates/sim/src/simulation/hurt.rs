@@ -29,10 +29,10 @@ pub fn note(w: &World, fault: Fault, disk: usize, at: u64, before: &[u8]) {
 /// Adds the damage of lost and misdirected writes.
 fn gather(w: &World) {
     for (disk, device) in w.rig.disks.iter().enumerate() {
-        for injury in device.take_injuries() {
-            let fault = if injury.misdirected { Fault::MisdirectedWrite } else { Fault::LostWrite };
-            let pieces = injury.should.chunks(BLOCK as usize).zip(injury.is.chunks(BLOCK as usize));
-            for (offset, (should, is)) in (injury.offset..).step_by(BLOCK as usize).zip(pieces) {
+        for damage in device.take_write_damage() {
+            let fault = if damage.misdirected { Fault::MisdirectedWrite } else { Fault::LostWrite };
+            let pieces = damage.should.chunks(BLOCK as usize).zip(damage.is.chunks(BLOCK as usize));
+            for (offset, (should, is)) in (damage.offset..).step_by(BLOCK as usize).zip(pieces) {
                 if should == is {
                     continue;
                 }
@@ -44,7 +44,7 @@ fn gather(w: &World) {
     }
 }
 
-/// A disk is about to be healed of its read faults: those did not need repair.
+/// Heals a disk of its read faults, counting those that needed no repair.
 pub fn heal(w: &World, disk: usize) {
     let device = &w.rig.disks[disk];
     let left = |hurt: &mut Hurt| {
@@ -56,8 +56,8 @@ pub fn heal(w: &World, disk: usize) {
     device.heal();
 }
 
-/// Everything was checked and is right: a block in its correct state was found and repaired; one still damaged
-/// is in an unused place; the rest was overwritten.
+/// Settles the ledger once everything is verified: a block that is right again was detected and repaired;
+/// any other is in an unused place or was overwritten.
 pub fn settle(w: &World) {
     gather(w);
     for hurt in w.hurts.take() {

@@ -52,7 +52,7 @@ pub async fn mount(w: &World) -> Group {
     }
 }
 
-/// Opens the files that have names; every other one as recovery for its owner does.
+/// Opens the named files, every other one as recovered by its owner.
 fn reopened(w: &World, group: &Group) -> Vec<std::rc::Rc<Open>> {
     let files = w.files.borrow();
     let open = files.values().map(|model| {

@@ -5,8 +5,8 @@ use super::*;
 /// The amount of work in one mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Load {
-    /// A few dozen operations, every fourth of them of megabytes: half of the time is mounting and
-    /// reading everything back.
+    /// A few dozen operations, every fourth of several megabytes: half the time goes into mounting
+    /// and reading everything back.
     Usual,
     /// Hundreds of operations, most of them small: a million of them fit in a minute.
     Dense,
@@ -67,7 +67,7 @@ impl Load {
         }
     }
 
-    /// The number of I/O events after which the power goes at the latest.
+    /// The maximum number of I/O events before the power fails.
     pub fn crash_within(self, w: &World) -> u64 {
         match self {
             Load::Usual => [12, 150, 800, 4000][w.below(4) as usize],

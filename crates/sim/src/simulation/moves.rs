@@ -21,7 +21,7 @@ pub enum Mode {
     ReturnAndMove,
     /// They stay, and one of them rots.
     Rot,
-    /// Every kind of fault: any one disk at a time is bad, and the power may go at any moment.
+    /// Every kind of fault: one disk at a time is bad, and the power may fail at any moment.
     Faults,
     /// All orders of six failures, returns and power cuts; a seed is an order.
     Orders,
@@ -113,7 +113,7 @@ impl Moves {
     }
 }
 
-/// Reasons for which a change may be refused: for dropping disks, also a lack of failure groups.
+/// Accepts refusals possible at any time and, for drops, a lack of failure groups.
 fn change_may_be(result: Result<(), Error>, w: &World, change: &AlterDisks, what: &str) {
     match result {
         Err(error @ Error::FailGroups { .. }) if !change.drop.is_empty() => {
@@ -123,7 +123,7 @@ fn change_may_be(result: Result<(), Error>, w: &World, change: &AlterDisks, what
     }
 }
 
-/// Refusals possible at any time, for lack of space.
+/// Accepts refusals that are possible at any time.
 fn may_be(result: Result<(), Error>, w: &World, what: &str) {
     match result {
         Ok(()) => w.say(format!("{what}: done")),
@@ -295,7 +295,7 @@ async fn resize_some(w: &World, moves: &Moves, group: &Group) {
         format!("resize {:?}, drop {:?}, power {:?}", change.resize, change.drop, change.power);
     w.say(what.clone());
     match group.alter_disks(&change).await {
-        // The device has no more, or the size is below the minimum; or it left meanwhile.
+        // The device is smaller, the size is below the minimum, or the disk left meanwhile.
         Err(Error::DiskUnusable { number, .. }) if [15057, 15036, 15084].contains(&number) => {}
         other => change_may_be(other, w, &change, &what),
     }

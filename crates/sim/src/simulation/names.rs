@@ -51,7 +51,7 @@ pub fn settle_names(w: &World, group: &Group) {
     }
 }
 
-/// A change of names: the resulting names in the model are known before.
+/// Changes names; the model knows the resulting names beforehand.
 pub async fn change_names<F: Future<Output = Result<(), Error>>>(
     w: &World,
     group: &Group,

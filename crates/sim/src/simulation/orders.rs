@@ -86,7 +86,7 @@ async fn life(w: &World, bad: &Bad, order: &[Event]) {
                 while !w.rig.sim.crashed() {
                     work(w, &group, &open, 1).await;
                 }
-                // The power goes when this task waits.
+                // The power fails while this waits.
                 std::future::pending::<()>().await;
             }
         }

@@ -16,8 +16,8 @@ pub fn know_of_the_loss(w: &World, group: &Group) -> bool {
     w.lost.get() && group.disks().iter().any(out)
 }
 
-/// Perhaps makes a disk leave, or the one that left return. Only one at a time is away, so that nothing
-/// may ever be lost.
+/// Perhaps makes a disk leave, or the one that left return. Only one is away at a time, so nothing may
+/// ever be lost.
 pub async fn alter(w: &World, group: &Group) {
     let Some(moves) = w.moves.as_ref().filter(|_| are_on(w)) else { return };
     if moves.below(w.rarely(5)) > 0 || w.changing.replace(true) {
@@ -67,7 +67,7 @@ fn is_whole(w: &World, disk: usize) -> bool {
     w.rig.disks[disk].is_whole()
 }
 
-/// The device fails from now on.
+/// Makes the device fail.
 fn lose(w: &World, moves: &Moves, disk: usize) {
     let kinds = [Loss::Vanish, Loss::Power, Loss::FailWrites, Loss::Hang];
     w.plan.set(Some((disk, kinds[moves.below(4) as usize])));
@@ -86,7 +86,7 @@ fn single_copies_may_be_lost(w: &World) {
     }
 }
 
-/// The disk that was away last, and may be back, is pulled while nothing is mounted.
+/// Pulls the disk that was last away, and may be back, while nothing is mounted.
 pub fn lose_while_closed(w: &World) {
     if are_on(w) && w.lost.get() {
         let Some((disk, _)) = w.plan.get() else { return };
@@ -114,7 +114,7 @@ async fn leave(w: &World, moves: &Moves, group: &Group) {
 async fn offline(w: &World, group: &Group, disk: &DiskInfo) {
     w.say(format!("offline {}", disk.name));
     let was = w.lost.replace(true);
-    // From now on at any moment, and a reader may notice it first.
+    // It may leave at any moment now, and a reader may notice first.
     w.lost_in_life.set(true);
     single_copies_may_be_lost(w);
     match group.offline_disks(std::slice::from_ref(&disk.name), None).await {
@@ -126,7 +126,7 @@ async fn offline(w: &World, group: &Group, disk: &DiskInfo) {
         }
         // It left or returned meanwhile.
         Err(Error::DiskUnusable { number: 15281 | 15071 | 15054, .. }) => w.lost.set(was),
-        // A file of one copy is there, or data is not mirrored again yet.
+        // There is a single-copy file, or data not yet mirrored again.
         Err(Error::CannotOffline { why, .. }) => {
             w.say(format!("offline {}: {why}", disk.name));
             w.lost.set(was);
@@ -220,10 +220,10 @@ async fn wait(w: &World, group: &Group) {
     }
 }
 
-/// Before the end: all disks are here.
+/// Before the end: brings all disks back.
 pub async fn settle(w: &World, group: &Group) {
     let Some(moves) = w.moves.as_ref().filter(|_| are_on(w)) else { return };
-    // It must not return with a lost cache that nobody noticed.
+    // A disk must not return with an unnoticed cache loss.
     group.probe_disks().await;
     group.env().sleep(Duration::from_secs(1)).await;
     loop {
@@ -237,7 +237,7 @@ pub async fn settle(w: &World, group: &Group) {
         w.rig.disks[disk].heal();
     }
     wait(w, group).await;
-    // A disk that hung may leave even now.
+    // A disk that hung may still leave.
     group.env().sleep(Duration::from_secs(40)).await;
     let away = |d: &DiskInfo| matches!(d.status, DiskStatus::Offline | DiskStatus::Returning);
     if group.disks().iter().any(away) {

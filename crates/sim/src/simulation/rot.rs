@@ -39,7 +39,7 @@ pub async fn begin(w: &World, group: &Group) {
     }
     let file = w.files.borrow().values().map(|f| (f.id, f.number)).next();
     let reads = async {
-        // Readers meanwhile are not affected.
+        // Concurrent readers are not affected.
         for _ in 0..moves.below(3) {
             let Some((id, number)) = file else { break };
             // It is not certain yet whether the file has its name.
@@ -55,9 +55,9 @@ pub async fn begin(w: &World, group: &Group) {
     w.say(format!("scrubbed: {:?}", result.found.faults));
 }
 
-/// One of the ways in which a disk comes to hold something else.
+/// Rots the disk in one of several ways.
 fn rot(w: &World, moves: &Moves) {
-    // What identifies the newest history must not be lost together with the power.
+    // The proof of the newest history must not be lost together with the power.
     let from = if w.crashing.get() { AUS + 2 * w.shape.au_size } else { 0 };
     rot_from(w, moves, from);
 }

@@ -14,7 +14,7 @@ pub async fn read_all(w: &World, id: u32, file: &File) {
     }
 }
 
-/// A read that the model knows about, until it ends or its caller goes away.
+/// A read, registered with the model until it ends or is dropped.
 pub struct Reading<'a>(&'a World, u32, u32);
 
 impl Reading<'_> {
@@ -91,7 +91,7 @@ pub async fn group_is_sound(w: &World, group: &Group) {
         assert_eq!(found.pieces_differing, 0, "copies differ: {:?}", found.places);
         assert_eq!(found.checksums_wrong, 0, "wrong checksums: {:?}", found.places);
         if checksums && found.checksums_unknown > 0 {
-            // A crash tore a checksum block: now that it was read, it is rebuilt.
+            // A crash tore a checksum block: reading it causes its rebuild.
             group.env().sleep(Duration::from_secs(1)).await;
             found = group.validate(&numbers, Copies::All, &|_| {}).await.expect("validate");
         }
@@ -112,7 +112,7 @@ pub async fn group_is_sound(w: &World, group: &Group) {
     nothing_was_corrupt(w, group);
 }
 
-/// If no disk rots, a wrong checksum, or a repair, is a bug that reading has hidden.
+/// Without rot, a wrong checksum or a repair is a bug that reads have hidden.
 pub fn nothing_was_corrupt(w: &World, group: &Group) {
     if w.rotted.get() {
         return;

@@ -42,7 +42,7 @@ const fn damage(name: &'static str) -> FaultKind {
 /// The kinds by their names in the code: an index into [`FAULTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The power goes.
+    /// A power cut.
     Crash,
     /// A sector that was being written holds part of it, or rubbish.
     Torn,
@@ -54,7 +54,7 @@ pub enum Fault {
     MisdirectedWrite,
     /// Answered from elsewhere.
     MisdirectedRead,
-    /// EIO on read until it is written.
+    /// EIO on read until rewritten.
     Latent,
     /// Replaced by something else.
     Rot,

@@ -78,7 +78,7 @@ pub async fn read_random(w: &World, open: &Open) {
     }
 }
 
-/// Grows or shrinks. Nobody else uses the file when it may shrink.
+/// Resizes a file, which nobody else uses if it may shrink.
 pub async fn resize(w: &World, open: &Open, may_shrink: bool) {
     if open.busy.replace(true) {
         return;
@@ -194,7 +194,7 @@ pub async fn some_work(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<
             }
         };
         steps.push(match patience {
-            // The caller goes away; its request may be executed or not.
+            // The caller goes away; its request may or may not run.
             Some(micros) if what <= 16 => Box::pin(async move {
                 let limit = w.rig.env().sleep(Duration::from_micros(micros));
                 futures_util::future::select(Box::pin(step), limit).await;

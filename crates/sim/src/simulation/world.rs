@@ -6,7 +6,7 @@ use super::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     Vanish,
-    /// And its unflushed data is lost.
+    /// Vanishes and loses unflushed data.
     Power,
     FailWrites,
     Hang,
@@ -39,7 +39,7 @@ pub struct World {
     pub names_next: RefCell<Option<Names>>,
     pub next_file: Cell<u32>,
     pub created: Cell<bool>,
-    /// The process ended but the power did not: data that is read is not necessarily durable.
+    /// The process ended without a power cut: data that is read may not be durable.
     pub soft: Cell<bool>,
     /// Dismounted cleanly, and unchanged since.
     pub clean: Cell<bool>,
@@ -163,8 +163,7 @@ impl World {
         self.rng.borrow_mut().below(n)
     }
 
-    /// The interval of something that takes as long as many operations, if it was meant to happen
-    /// once in `n` rounds.
+    /// The interval of work as long as many operations, meant to happen once in `n` usual rounds.
     pub fn rarely(&self, n: u64) -> u64 {
         match self.load {
             Load::Usual => n,
@@ -172,7 +171,7 @@ impl World {
         }
     }
 
-    /// The interval of something that reads everything, if it was meant to happen once in `n` rounds.
+    /// The interval of work that reads everything, meant to happen once in `n` usual rounds.
     pub fn hardly_ever(&self, n: u64) -> u64 {
         match self.load {
             Load::Usual => n,
@@ -216,13 +215,13 @@ impl World {
         lost && self.with(id, |f| f.copies == 1)
     }
 
-    /// Whether data read from a file is final: it was read from durable data.
+    /// Whether data read from a file is final, as it was durable.
     pub fn is_settled(&self, id: u32) -> bool {
         let may_return = returns::are_on(self) && self.may_be_gone(id);
         !self.soft.get() && !may_return
     }
 
-    /// The planned leg is lost now, unless it already is.
+    /// Loses the planned leg, unless it already is lost.
     pub fn lose_leg(&self) {
         let Some((disk, how)) = self.plan.get() else { return };
         if self.lost.replace(true) {
@@ -280,6 +279,6 @@ impl World {
 pub struct Open {
     pub id: u32,
     pub file: File,
-    /// A size change is in progress: no other one now.
+    /// A size change is in progress: no other may start.
     pub busy: Cell<bool>,
 }

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
 
 /// The functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Asked {
+pub(super) enum Function {
     /// `a[n]`.
     At,
     /// `a[n:m]`.
@@ -41,27 +41,27 @@ pub(super) enum Asked {
 }
 
 /// Each function with its names: the first is also the name of its column.
-const CALLS: &[(Asked, &str, &[&str])] = &[
-    (Asked::At, "array_subscript", &[]),
-    (Asked::Slice, "array_subscripts", &[]),
-    (Asked::Any, "equals_any", &[]),
-    (Asked::Contains, "array_contains_all", &["arraycontains"]),
-    (Asked::Contained, "array_contained", &["arraycontained"]),
-    (Asked::Overlaps, "array_overlap", &["arrayoverlap"]),
-    (Asked::Length, "array_length", &["array_upper"]),
-    (Asked::Lower, "array_lower", &[]),
-    (Asked::Dimensions, "array_ndims", &[]),
-    (Asked::Count, "cardinality", &[]),
-    (Asked::Position, "array_position", &[]),
-    (Asked::Positions, "array_positions", &[]),
-    (Asked::Remove, "array_remove", &[]),
-    (Asked::Replace, "array_replace", &[]),
+const CALLS: &[(Function, &str, &[&str])] = &[
+    (Function::At, "array_subscript", &[]),
+    (Function::Slice, "array_subscripts", &[]),
+    (Function::Any, "equals_any", &[]),
+    (Function::Contains, "array_contains_all", &["arraycontains"]),
+    (Function::Contained, "array_contained", &["arraycontained"]),
+    (Function::Overlaps, "array_overlap", &["arrayoverlap"]),
+    (Function::Length, "array_length", &["array_upper"]),
+    (Function::Lower, "array_lower", &[]),
+    (Function::Dimensions, "array_ndims", &[]),
+    (Function::Count, "cardinality", &[]),
+    (Function::Position, "array_position", &[]),
+    (Function::Positions, "array_positions", &[]),
+    (Function::Remove, "array_remove", &[]),
+    (Function::Replace, "array_replace", &[]),
 ];
 
 /// A function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ArrayCall {
-    asked: Asked,
+    function: Function,
     name: &'static str,
     aliases: Vec<String>,
     signature: Signature,
@@ -70,36 +70,39 @@ pub(crate) struct ArrayCall {
 impl ArrayCall {
     /// All of them.
     pub fn udfs() -> Vec<ScalarUDF> {
-        CALLS.iter().map(|(asked, ..)| ArrayCall::udf(*asked)).collect()
+        CALLS.iter().map(|(function, ..)| ArrayCall::udf(*function)).collect()
     }
 
     /// One of them.
-    pub(super) fn udf(asked: Asked) -> ScalarUDF {
-        let known = CALLS.iter().find(|(own, ..)| *own == asked);
-        let (asked, name, aliases) = known.unwrap_or(&CALLS[0]);
+    pub(super) fn udf(function: Function) -> ScalarUDF {
+        let known = CALLS.iter().find(|(own, ..)| *own == function);
+        let (function, name, aliases) = known.unwrap_or(&CALLS[0]);
         let aliases = aliases.iter().map(|own| (*own).to_owned()).collect();
         let signature = Signature::user_defined(Volatility::Immutable);
-        ScalarUDF::new_from_impl(ArrayCall { asked: *asked, name, aliases, signature })
+        ScalarUDF::new_from_impl(ArrayCall { function: *function, name, aliases, signature })
     }
 
     /// The number of its arguments.
     fn counts(&self) -> std::ops::RangeInclusive<usize> {
-        match self.asked {
-            Asked::Dimensions | Asked::Count => 1..=1,
-            Asked::Slice | Asked::Replace => 3..=3,
-            Asked::Position => 2..=3,
+        match self.function {
+            Function::Dimensions | Function::Count => 1..=1,
+            Function::Slice | Function::Replace => 3..=3,
+            Function::Position => 2..=3,
             _ => 2..=2,
         }
     }
 
     /// Which of its arguments are items, and which are arrays; the others are integers.
     fn kind(&self, at: usize) -> Kind {
-        match (self.asked, at) {
-            (Asked::Any, 0) => Kind::Item,
-            (Asked::Any, _) | (_, 0) => Kind::List,
-            (Asked::Contains | Asked::Contained | Asked::Overlaps, _) => Kind::List,
-            (Asked::Position | Asked::Positions | Asked::Remove | Asked::Replace, 1) => Kind::Item,
-            (Asked::Replace, _) => Kind::Item,
+        match (self.function, at) {
+            (Function::Any, 0) => Kind::Item,
+            (Function::Any, _) | (_, 0) => Kind::List,
+            (Function::Contains | Function::Contained | Function::Overlaps, _) => Kind::List,
+            (
+                Function::Position | Function::Positions | Function::Remove | Function::Replace,
+                1,
+            ) => Kind::Item,
+            (Function::Replace, _) => Kind::Item,
             _ => Kind::Number,
         }
     }
@@ -165,7 +168,7 @@ fn gathered(items: &ArrayRef, item: &FieldRef, rows: Vec<Option<Vec<usize>>>) ->
 impl ArrayCall {
     /// A test of the arrays of each row; `None`: unknown.
     fn truths(&self, args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
-        if self.asked == Asked::Any {
+        if self.function == Function::Any {
             let (wanted, lists) = (&args[0], args[1].as_list::<i32>());
             let is_same = same(wanted, lists.values(), false)?;
             let each = (0..rows).map(|row| {
@@ -180,8 +183,8 @@ impl ArrayCall {
             });
             return Ok(Arc::new(each.collect::<BooleanArray>()));
         }
-        let (one, other) = match self.asked {
-            Asked::Contained => (args[1].as_list::<i32>(), args[0].as_list::<i32>()),
+        let (one, other) = match self.function {
+            Function::Contained => (args[1].as_list::<i32>(), args[0].as_list::<i32>()),
             _ => (args[0].as_list::<i32>(), args[1].as_list::<i32>()),
         };
         // Here NULL equals nothing, not even NULL.
@@ -189,8 +192,8 @@ impl ArrayCall {
         let each = (0..rows).map(|row| {
             let is_known = one.is_valid(row) && other.is_valid(row);
             let has = |by: usize| range(one, row).any(|at| is_same(at, by));
-            is_known.then(|| match self.asked {
-                Asked::Overlaps => range(other, row).any(has),
+            is_known.then(|| match self.function {
+                Function::Overlaps => range(other, row).any(has),
                 _ => range(other, row).all(has),
             })
         });
@@ -206,24 +209,26 @@ impl ArrayCall {
                 return Ok(None);
             }
             let own = range(lists, row);
-            Ok(match self.asked {
-                Asked::Count if is_of_lists => Some(count(leaves(lists, row))),
-                Asked::Count => Some(count(own.len())),
-                Asked::Dimensions => (!own.is_empty()).then(|| dimensions(&lists.value_type())),
+            Ok(match self.function {
+                Function::Count if is_of_lists => Some(count(leaves(lists, row))),
+                Function::Count => Some(count(own.len())),
+                Function::Dimensions => (!own.is_empty()).then(|| dimensions(&lists.value_type())),
                 _ if own.is_empty() => None,
-                _ => match usize::try_from(number(&args[1], row)) {
-                    Ok(1) if self.asked == Asked::Lower => Some(1),
-                    Ok(1) => Some(count(own.len())),
-                    Ok(2..) if !is_of_lists => None,
-                    Ok(2) => {
-                        let inner = lists.value(row);
-                        let inner = inner.as_list_opt::<i32>().map(|own| range(own, 0).len());
-                        inner.map(
-                            |length| if self.asked == Asked::Lower { 1 } else { count(length) },
-                        )
+                _ => {
+                    match usize::try_from(number(&args[1], row)) {
+                        Ok(1) if self.function == Function::Lower => Some(1),
+                        Ok(1) => Some(count(own.len())),
+                        Ok(2..) if !is_of_lists => None,
+                        Ok(2) => {
+                            let inner = lists.value(row);
+                            let inner = inner.as_list_opt::<i32>().map(|own| range(own, 0).len());
+                            inner.map(|length| {
+                                if self.function == Function::Lower { 1 } else { count(length) }
+                            })
+                        }
+                        _ => None,
                     }
-                    _ => None,
-                },
+                }
             })
         };
         Ok(Arc::new((0..rows).map(each).collect::<Result<Int32Array>>()?))
@@ -239,7 +244,7 @@ impl ArrayCall {
             let is_same = &is_same;
             own.filter(move |at| is_same(*at, row)).map(move |at| count(at - first + 1))
         };
-        if self.asked == Asked::Position {
+        if self.function == Function::Position {
             let from = |row: usize| match args.get(2) {
                 None => Some(1),
                 Some(from) => from.is_valid(row).then(|| number(from, row)),
@@ -270,8 +275,8 @@ impl ArrayCall {
         };
         let behind = lists.values().len();
         let each = (0..rows).map(|row| {
-            lists.is_valid(row).then(|| match self.asked {
-                Asked::Remove => range(lists, row).filter(|at| !is_same(*at, row)).collect(),
+            lists.is_valid(row).then(|| match self.function {
+                Function::Remove => range(lists, row).filter(|at| !is_same(*at, row)).collect(),
                 _ => {
                     let own = range(lists, row);
                     own.map(|at| if is_same(at, row) { behind + row } else { at }).collect()
@@ -286,7 +291,7 @@ impl ArrayCall {
         let lists = args[0].as_list::<i32>();
         let is_known =
             |row: usize| lists.is_valid(row) && args[1..].iter().all(|own| own.is_valid(row));
-        if self.asked == Asked::At {
+        if self.function == Function::At {
             let places = (0..rows).map(|row| {
                 let own = range(lists, row);
                 let at = usize::try_from(number(&args[1], row)).ok().filter(|_| is_known(row))?;
@@ -391,11 +396,13 @@ impl ScalarUDFImpl for ArrayCall {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         let list = || types.first().cloned().unwrap_or_else(|| list_of(DataType::Null));
-        Ok(match self.asked {
-            Asked::Any | Asked::Contains | Asked::Contained | Asked::Overlaps => DataType::Boolean,
-            Asked::Slice | Asked::Remove | Asked::Replace => list(),
-            Asked::Positions => list_of(DataType::Int32),
-            Asked::At => {
+        Ok(match self.function {
+            Function::Any | Function::Contains | Function::Contained | Function::Overlaps => {
+                DataType::Boolean
+            }
+            Function::Slice | Function::Remove | Function::Replace => list(),
+            Function::Positions => list_of(DataType::Int32),
+            Function::At => {
                 let list = list();
                 item_of(&list).map_or(DataType::Null, |item| item.data_type().clone())
             }
@@ -408,13 +415,13 @@ impl ScalarUDFImpl for ArrayCall {
         let rows = if is_constant { 1 } else { args.number_rows };
         let arrays = args.args.iter().map(|arg| arg.to_array(rows));
         let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
-        let made = match self.asked {
-            Asked::Any | Asked::Contains | Asked::Contained | Asked::Overlaps => {
+        let made = match self.function {
+            Function::Any | Function::Contains | Function::Contained | Function::Overlaps => {
                 self.truths(&arrays, rows)?
             }
-            Asked::At | Asked::Slice => self.parts(&arrays, rows)?,
-            Asked::Remove | Asked::Replace => self.changed(&arrays, rows)?,
-            Asked::Position | Asked::Positions => self.positions(&arrays, rows)?,
+            Function::At | Function::Slice => self.parts(&arrays, rows)?,
+            Function::Remove | Function::Replace => self.changed(&arrays, rows)?,
+            Function::Position | Function::Positions => self.positions(&arrays, rows)?,
             _ => self.numbers(&arrays, rows)?,
         };
         Ok(match is_constant {

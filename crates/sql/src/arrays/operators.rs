@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, LogicalPlan,
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use super::call::{ArrayCall, Asked};
+use super::call::{ArrayCall, Function};
 use crate::rules::each_expression;
 use crate::walk::WalkPlan;
 
@@ -22,7 +22,7 @@ use crate::walk::WalkPlan;
 #[derive(Debug)]
 pub(crate) struct ArrayOperators;
 
-fn call(asked: Asked, args: Vec<Expr>) -> Expr {
+fn call(asked: Function, args: Vec<Expr>) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ArrayCall::udf(asked)), args))
 }
 
@@ -83,9 +83,9 @@ impl ExprPlanner for ArrayOperators {
             (Some(_), Some(_)) => (left, right),
         };
         let asked = match op {
-            B::AtArrow => Asked::Contains,
-            B::ArrowAt => Asked::Contained,
-            B::PGOverlap => Asked::Overlaps,
+            B::AtArrow => Function::Contains,
+            B::ArrowAt => Function::Contained,
+            B::PGOverlap => Function::Overlaps,
             _ => return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
         };
         Ok(PlannerResult::Planned(call(asked, vec![left, right])))
@@ -114,10 +114,10 @@ impl ExprPlanner for ArrayOperators {
         let RawFieldAccessExpr { expr, field_access } = own;
         Ok(match field_access {
             GetFieldAccess::ListIndex { key } => {
-                PlannerResult::Planned(call(Asked::At, vec![expr, *key]))
+                PlannerResult::Planned(call(Function::At, vec![expr, *key]))
             }
             GetFieldAccess::ListRange { start, stop, .. } => {
-                PlannerResult::Planned(call(Asked::Slice, vec![expr, *start, *stop]))
+                PlannerResult::Planned(call(Function::Slice, vec![expr, *start, *stop]))
             }
             field_access => PlannerResult::Original(RawFieldAccessExpr { expr, field_access }),
         })
@@ -158,7 +158,7 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             if func.name() == "array_has" && args.len() == 2 && !is_constant(&args[0]) =>
         {
             let (wanted, list) = (args.remove(1), args.remove(0));
-            Ok(Transformed::yes(call(Asked::Any, vec![wanted, list])))
+            Ok(Transformed::yes(call(Function::Any, vec![wanted, list])))
         }
         Expr::Case(case) => Ok(Transformed::yes(Expr::Case(case_of_lists(case, schema)))),
         other => Ok(Transformed::no(other)),

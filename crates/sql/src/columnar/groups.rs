@@ -30,8 +30,8 @@ pub fn to_batch(groups: Groups, partial: &Partial) -> Result<RecordBatch> {
             if at < keys {
                 return key_scalar(key[at].as_ref(), data_type);
             }
-            let (call, part) = partial.parts[at - keys];
-            known(&states[call], part, data_type)
+            let (function, part) = partial.parts[at - keys];
+            known(&states[function], part, data_type)
         };
         let scalars: Vec<ScalarValue> = rows.iter().map(scalar).collect::<Result<_>>()?;
         columns.push(ScalarValue::iter_to_array(scalars)?);
@@ -50,8 +50,8 @@ pub fn columns_to_batch(groups: Columns, partial: &Partial) -> Result<RecordBatc
         _ => Arc::clone(key),
     });
     let mut columns: Vec<ArrayRef> = keys.collect();
-    for (field, (call, part)) in fields.iter().skip(columns.len()).zip(&partial.parts) {
-        columns.push(known_array(&groups.calls[*call], *part, field.data_type())?);
+    for (field, (function, part)) in fields.iter().skip(columns.len()).zip(&partial.parts) {
+        columns.push(known_array(&groups.functions[*function], *part, field.data_type())?);
     }
     for (column, field) in columns.iter_mut().zip(fields) {
         if column.data_type() != field.data_type() {

@@ -19,6 +19,7 @@ use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
+use crate::ambiguous_names::PushdownBarrier;
 use crate::apply::ApplyPlanner;
 use crate::arrays::ArrayCall;
 use crate::arrays::operators::{AnyOfArray, ArrayOperators};
@@ -59,9 +60,7 @@ use crate::memory::WorkMemory;
 use crate::names::CATALOG;
 use crate::names::apart::{Apart, NamedApart};
 use crate::names::path::Paths;
-use crate::namesakes::Lids;
 use crate::nested::NestedSubqueries;
-use crate::noted::Notes;
 use crate::numbers::average::Average;
 use crate::numbers::common::CommonNumbers;
 use crate::numbers::distinct_sums::DistinctSums;
@@ -76,6 +75,7 @@ use crate::one_row::{NullWithoutRow, OneRow};
 use crate::ordered::OrderOfSubquery;
 use crate::partial_aggregates::AggregateInScan;
 use crate::pgcatalog::{self, Ask, Expanded};
+use crate::recorded_errors::RecordedErrors;
 use crate::rows::InOrderOfIndex;
 use crate::set_comparison::SetComparisons;
 use crate::set_operation::CountEqualRows;
@@ -189,11 +189,11 @@ pub(super) fn of_session(
     common: &SessionState,
     host: &Arc<dyn Host>,
     (settings, paths, ask): (&Arc<Settings>, &Arc<Paths>, &Arc<Ask>),
-    (tables, notes): (&Arc<Tables>, &Arc<Notes>),
+    (tables, recorded): (&Arc<Tables>, &Arc<RecordedErrors>),
 ) -> SessionContext {
     let stores = Stores {
         host: Arc::clone(host),
-        notes: Arc::clone(notes),
+        recorded: Arc::clone(recorded),
         others: DefaultObjectStoreRegistry::new(),
     };
     let base = common.runtime_env();
@@ -306,7 +306,7 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules.insert(at + 2, Arc::new(ShareAggregates));
     // Filters would not pass what it puts in.
     rules.push(Arc::new(BuildWhenAsked));
-    Lids::around(rules)
+    PushdownBarrier::around(rules)
 }
 
 #[cfg(test)]

@@ -242,7 +242,7 @@ impl Engine {
         match store.get(&place).await {
             Ok(found) => Ok(Box::pin(found.into_stream().map_err(|error| from_store(&error)))),
             Err(object_store::Error::NotFound { .. }) => Err(files.gone()),
-            Err(error) => Err(self.noted(from_store(&error))),
+            Err(error) => Err(self.restored(from_store(&error))),
         }
     }
 
@@ -299,7 +299,7 @@ impl Engine {
         if let Err(error) = written.await {
             // What cannot be given back now never gets a name.
             let _ = file.abort().await;
-            return Err(self.noted(error));
+            return Err(self.restored(error));
         }
         Ok(counted(output.counter()()))
     }

@@ -54,7 +54,7 @@ impl Engine {
         let more_locations = locations.collect();
         self.lock_name(&name).await?;
         let new = Known { is_new: true, ..Known::default() };
-        let opened = open(&self.state(), create, new).await.map_err(|e| self.noted(e))?;
+        let opened = open(&self.state(), create, new).await.map_err(|e| self.restored(e))?;
         let table = TableDefinition {
             name: name.clone(),
             location,

@@ -271,11 +271,11 @@ async fn run(scope: &mut Scope, plan: &Plan, values: &[ArrayRef]) -> Result<Ran,
     }
     scope.check_writable()?;
     for _ in 0..TRIES {
-        let mark = scope.mark().await?;
+        let savepoint = scope.savepoint().await?;
         match declined(plan.run(scope, values).await)? {
-            Ran::Again => *scope = scope.anew(mark).await?,
+            Ran::Again => *scope = scope.anew(savepoint).await?,
             Ran::Declined => {
-                scope.open().await?.back_to(mark);
+                scope.open().await?.back_to(savepoint);
                 return Ok(Ran::Declined);
             }
             ran => return Ok(ran),

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use async_recursion::async_recursion as boxed;
 use cellar_instance::catalog::{
-    Catalog, Change, Class, EVERYBODY, Grant, Grants, Rights, Table, TableKind, Who, changed, name,
+    Catalog, Change, Class, EVERYBODY, Grant, Grants, Principal, Rights, Table, TableKind, changed,
+    name,
 };
 use datafusion::common::TableReference;
 
 use crate::columnar::table::checked_schema;
-use crate::engine::rights::{Asking, not_owner, not_superuser};
+use crate::engine::rights::{AccessCheck, not_owner, not_superuser};
 use crate::engine::sequences::{bare, quoted};
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
@@ -364,7 +365,7 @@ fn object(catalog: &Catalog, key: &str) -> Option<Table> {
 
 /// As in PostgreSQL: the giver must own the object and may act as the new owner, and the new owner may
 /// create such objects.
-fn may_give_away(asking: &Asking, table: &Table, to: u32) -> Result<(), Error> {
+fn may_give_away(asking: &AccessCheck, table: &Table, to: u32) -> Result<(), Error> {
     if !asking.who.is_like(table.owner()) {
         return Err(not_owner(table));
     }
@@ -377,7 +378,7 @@ fn may_give_away(asking: &Asking, table: &Table, to: u32) -> Result<(), Error> {
         return asking.database(Rights::CREATE);
     }
     let Some(who) = asking.catalog.who_is(to) else { return Err(not_superuser("to do so")) };
-    let heir = Asking { catalog: std::sync::Arc::clone(&asking.catalog), who: who.into() };
+    let heir = AccessCheck { catalog: std::sync::Arc::clone(&asking.catalog), who: who.into() };
     heir.make(&table.name)
 }
 
@@ -385,7 +386,7 @@ impl Wanted {
     /// What is granted on an object then.
     fn on(
         &self,
-        who: &Who,
+        who: &Principal,
         table: &Table,
         is_as_table: bool,
         notices: &mut Vec<String>,
@@ -437,7 +438,7 @@ impl Wanted {
     /// The grantor, and which rights: with the notice to give if these are not all of them.
     fn allowed(
         &self,
-        who: &Who,
+        who: &Principal,
         (table, grants): (&Table, &[Grant]),
         (rights, is_all): (Rights, bool),
         notices: &mut Vec<String>,
@@ -469,7 +470,7 @@ impl Wanted {
     /// Rights on all of an object.
     fn whole(
         &self,
-        who: &Who,
+        who: &Principal,
         table: &Table,
         wanted: (Rights, bool),
         grants: &mut Grants,
@@ -501,7 +502,7 @@ impl Wanted {
     /// Rights on a column.
     fn column(
         &self,
-        who: &Who,
+        who: &Principal,
         table: &Table,
         (column, wanted): (&str, (Rights, bool)),
         grants: &mut Grants,

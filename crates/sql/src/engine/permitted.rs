@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
-use cellar_instance::catalog::{Catalog, Rights, Table, Who, name};
+use cellar_instance::catalog::{Catalog, Principal, Rights, Table, name};
 use cellar_instance::roles::scram::new_salt;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{TreeNodeRecursion, TreeNodeVisitor};
@@ -91,7 +91,7 @@ struct Look<'a> {
     catalog: &'a Catalog,
     tables: &'a Tables,
     /// The reading role, and the owners of the nested views.
-    readers: Vec<Arc<Who>>,
+    readers: Vec<Arc<Principal>>,
     /// Columns that are not read are not in the plan any more.
     is_narrow: bool,
     /// Whether a table is read whose columns must be known.
@@ -173,7 +173,7 @@ impl<'n> TreeNodeVisitor<'n> for Look<'_> {
 }
 
 impl Look<'_> {
-    fn reader(&self) -> Option<&Arc<Who>> {
+    fn reader(&self) -> Option<&Arc<Principal>> {
         self.readers.last()
     }
 

@@ -15,9 +15,9 @@ use crate::fast::NamedStatements;
 use crate::host::Host;
 use crate::names::CATALOG;
 use crate::names::path::Paths;
-use crate::noted::Notes;
 use crate::parse::foreign_table::foreign_options;
 use crate::pgcatalog::Ask;
+use crate::recorded_errors::RecordedErrors;
 use crate::settings::Settings;
 
 /// What a context is made of, and the context while there is one.
@@ -26,7 +26,7 @@ pub(super) struct Planner {
     pub host: Arc<dyn Host>,
     pub settings: Arc<Settings>,
     pub paths: Arc<Paths>,
-    pub notes: Arc<Notes>,
+    pub recorded: Arc<RecordedErrors>,
     pub tables: Arc<Tables>,
     pub prepared: Arc<NamedStatements>,
     pub made: Mutex<Option<SessionContext>>,
@@ -56,7 +56,7 @@ impl Planner {
         let ask = Ask::new(&self.host, paths, (&self.settings, &self.prepared), external);
         let ask = Arc::new(ask);
         let own = (&self.settings, paths, &ask);
-        let more = (&self.tables, &self.notes);
+        let more = (&self.tables, &self.recorded);
         let context = context::of_session(&common.state, &self.host, own, more);
         let namespaces = Namespaces {
             ask: Arc::clone(&ask),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cellar_instance::catalog::{Catalog, Rights, Table, Who, name};
+use cellar_instance::catalog::{Catalog, Principal, Rights, Table, name};
 use cellar_instance::heap::TableLock;
 use datafusion::common::TableReference;
 use datafusion::sql::parser::Statement as DfStatement;
@@ -38,12 +38,12 @@ pub(super) fn not_owner(table: &Table) -> Error {
 }
 
 /// Who is not the owner: what is looked up then.
-pub(super) struct Asking {
+pub(super) struct AccessCheck {
     pub catalog: Arc<Catalog>,
-    pub who: Arc<Who>,
+    pub who: Arc<Principal>,
 }
 
-impl Asking {
+impl AccessCheck {
     /// Refuses to use a schema.
     fn schema(&self, schema: &str, wanted: Rights) -> Result<(), Error> {
         let (word, key) = ("schema", name::schema_key(schema));
@@ -153,21 +153,21 @@ impl Engine {
     ///
     /// # Errors
     /// 42704 the role was dropped meanwhile.
-    pub(super) fn asking(&self) -> Result<Option<Asking>, Error> {
+    pub(super) fn asking(&self) -> Result<Option<AccessCheck>, Error> {
         if self.settings.is_owner() || self.host.rows().is_none() {
             return Ok(None);
         }
         let catalog = self.catalog()?;
         let who = self.settings.who(&catalog);
         let who = who.ok_or_else(|| no_role(&self.settings.now().role))?;
-        Ok((!who.is_superuser).then_some(Asking { catalog, who }))
+        Ok((!who.is_superuser).then_some(AccessCheck { catalog, who }))
     }
 
     /// Who the session acts as.
     ///
     /// # Errors
     /// 42704 the role was dropped meanwhile.
-    pub(super) fn who(&self) -> Result<Arc<Who>, Error> {
+    pub(super) fn who(&self) -> Result<Arc<Principal>, Error> {
         let catalog = self.catalog()?;
         self.settings.who(&catalog).ok_or_else(|| no_role(&self.settings.now().role))
     }
@@ -304,7 +304,7 @@ impl Engine {
     }
 }
 
-fn own_target(asking: &Asking, owned_by: Option<&OwnedBy>) -> Result<(), Error> {
+fn own_target(asking: &AccessCheck, owned_by: Option<&OwnedBy>) -> Result<(), Error> {
     match owned_by {
         Some(OwnedBy::Column(table, _)) => asking.own(&bare(table)?),
         _ => Ok(()),
@@ -313,7 +313,7 @@ fn own_target(asking: &Asking, owned_by: Option<&OwnedBy>) -> Result<(), Error> 
 
 /// As in PostgreSQL: a role that may change a table may lock it, and one that may read it may keep it
 /// from being dropped.
-fn may_lock(asking: &Asking, table: &TableReference, lock: TableLock) -> Result<(), Error> {
+fn may_lock(asking: &AccessCheck, table: &TableReference, lock: TableLock) -> Result<(), Error> {
     let changes = Rights::UPDATE.and(Rights::DELETE).and(Rights::TRUNCATE);
     let any = match lock {
         TableLock::AccessShare => changes.and(Rights::SELECT),
@@ -330,7 +330,7 @@ fn may_lock(asking: &Asking, table: &TableReference, lock: TableLock) -> Result<
     }
 }
 
-fn check_sql(asking: &Asking, statement: &SqlStatement) -> Result<(), Error> {
+fn check_sql(asking: &AccessCheck, statement: &SqlStatement) -> Result<(), Error> {
     use SqlStatement as S;
     match statement {
         S::Query(query) => match query.body.as_ref() {
@@ -371,7 +371,7 @@ fn check_sql(asking: &Asking, statement: &SqlStatement) -> Result<(), Error> {
     }
 }
 
-fn check_create(asking: &Asking, create: &CreateTable) -> Result<(), Error> {
+fn check_create(asking: &AccessCheck, create: &CreateTable) -> Result<(), Error> {
     asking.make(&key_of(&create.name))?;
     if let Some(CreateTableLikeKind::Plain(like) | CreateTableLikeKind::Parenthesized(like)) =
         &create.like
@@ -382,7 +382,7 @@ fn check_create(asking: &Asking, create: &CreateTable) -> Result<(), Error> {
 }
 
 /// Refuses a type of others that may not be used.
-fn may_have(asking: &Asking, of: &DataType) -> Result<(), Error> {
+fn may_have(asking: &AccessCheck, of: &DataType) -> Result<(), Error> {
     let DataType::Custom(name, _) = of else { return Ok(()) };
     let key = key_of(name);
     match asking.catalog.enum_type(&key) {
@@ -391,7 +391,7 @@ fn may_have(asking: &Asking, of: &DataType) -> Result<(), Error> {
     }
 }
 
-fn check_view(asking: &Asking, create: &CreateView) -> Result<(), Error> {
+fn check_view(asking: &AccessCheck, create: &CreateView) -> Result<(), Error> {
     if create.temporary {
         return asking.database(Rights::TEMPORARY);
     }

@@ -17,7 +17,7 @@ use crate::rows::RowTables;
 
 /// What is asked of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Asked {
+enum Function {
     Next,
     Current,
     Last,
@@ -28,13 +28,13 @@ enum Asked {
 #[derive(Debug)]
 pub(super) struct OfSequence {
     host: Arc<dyn Host>,
-    asked: Asked,
+    function: Function,
     signature: Signature,
 }
 
 impl PartialEq for OfSequence {
     fn eq(&self, other: &OfSequence) -> bool {
-        self.asked == other.asked && Arc::ptr_eq(&self.host, &other.host)
+        self.function == other.function && Arc::ptr_eq(&self.host, &other.host)
     }
 }
 
@@ -42,7 +42,7 @@ impl Eq for OfSequence {}
 
 impl Hash for OfSequence {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.asked.hash(state);
+        self.function.hash(state);
     }
 }
 
@@ -53,11 +53,14 @@ fn external(error: Error) -> DataFusionError {
 impl OfSequence {
     /// All of them, for a session.
     pub fn udfs(host: &Arc<dyn Host>) -> Vec<ScalarUDF> {
-        let udf = |asked| {
+        let udf = |function| {
             let signature = Signature::user_defined(Volatility::Volatile);
-            ScalarUDF::new_from_impl(OfSequence { host: Arc::clone(host), asked, signature })
+            ScalarUDF::new_from_impl(OfSequence { host: Arc::clone(host), function, signature })
         };
-        [Asked::Next, Asked::Current, Asked::Last, Asked::Set].into_iter().map(udf).collect()
+        [Function::Next, Function::Current, Function::Last, Function::Set]
+            .into_iter()
+            .map(udf)
+            .collect()
     }
 
     fn value(&self, rows: &RowTables, args: &[ArrayRef], at: usize) -> Result<Option<i64>, Error> {
@@ -65,11 +68,11 @@ impl OfSequence {
             return Ok(None);
         }
         let name = || args.first().map_or("", |names| names.as_string::<i32>().value(at));
-        let value = match self.asked {
-            Asked::Next => rows.next_value(name())?,
-            Asked::Current => rows.current_value(name())?,
-            Asked::Last => rows.last_value()?,
-            Asked::Set => {
+        let value = match self.function {
+            Function::Next => rows.next_value(name())?,
+            Function::Current => rows.current_value(name())?,
+            Function::Last => rows.last_value()?,
+            Function::Set => {
                 let value = args[1].as_primitive::<Int64Type>().value(at);
                 let is_called = args.get(2).is_none_or(|called| called.as_boolean().value(at));
                 rows.set_value(name(), value, is_called)?
@@ -81,11 +84,11 @@ impl OfSequence {
 
 impl ScalarUDFImpl for OfSequence {
     fn name(&self) -> &'static str {
-        match self.asked {
-            Asked::Next => "nextval",
-            Asked::Current => "currval",
-            Asked::Last => "lastval",
-            Asked::Set => "setval",
+        match self.function {
+            Function::Next => "nextval",
+            Function::Current => "currval",
+            Function::Last => "lastval",
+            Function::Set => "setval",
         }
     }
 
@@ -94,11 +97,11 @@ impl ScalarUDFImpl for OfSequence {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        let wanted: &[DataType] = match (self.asked, types.len()) {
-            (Asked::Next | Asked::Current, 1) => &[DataType::Utf8],
-            (Asked::Last, 0) => &[],
-            (Asked::Set, 2) => &[DataType::Utf8, DataType::Int64],
-            (Asked::Set, 3) => &[DataType::Utf8, DataType::Int64, DataType::Boolean],
+        let wanted: &[DataType] = match (self.function, types.len()) {
+            (Function::Next | Function::Current, 1) => &[DataType::Utf8],
+            (Function::Last, 0) => &[],
+            (Function::Set, 2) => &[DataType::Utf8, DataType::Int64],
+            (Function::Set, 3) => &[DataType::Utf8, DataType::Int64, DataType::Boolean],
             (_, count) => return plan_err!("{} does not take {count} arguments", self.name()),
         };
         Ok(wanted.to_vec())

@@ -20,7 +20,7 @@ use crate::settings::{self, Settings};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Asked {
+enum Function {
     /// When the statement began.
     Statement,
     /// The time, whenever it is asked for.
@@ -38,13 +38,13 @@ enum Asked {
 pub(super) struct SessionCall {
     settings: Arc<Settings>,
     paths: Arc<Paths>,
-    asked: Asked,
+    function: Function,
     signature: Signature,
 }
 
 impl PartialEq for SessionCall {
     fn eq(&self, other: &SessionCall) -> bool {
-        self.asked == other.asked && Arc::ptr_eq(&self.settings, &other.settings)
+        self.function == other.function && Arc::ptr_eq(&self.settings, &other.settings)
     }
 }
 
@@ -52,7 +52,7 @@ impl Eq for SessionCall {}
 
 impl Hash for SessionCall {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.asked.hash(state);
+        self.function.hash(state);
     }
 }
 
@@ -73,15 +73,21 @@ type TextOfRow = fn(&SessionCall, &[ArrayRef], usize) -> Result<Option<String>, 
 impl SessionCall {
     /// All of them, for a session.
     pub fn udfs(settings: &Arc<Settings>, paths: &Arc<Paths>) -> Vec<ScalarUDF> {
-        let udf = |asked| {
+        let udf = |function| {
             let (settings, paths) = (Arc::clone(settings), Arc::clone(paths));
-            let signature = Signature::user_defined(match asked {
-                Asked::Statement | Asked::Setting | Asked::Zone => Volatility::Stable,
-                Asked::Clock | Asked::Set => Volatility::Volatile,
+            let signature = Signature::user_defined(match function {
+                Function::Statement | Function::Setting | Function::Zone => Volatility::Stable,
+                Function::Clock | Function::Set => Volatility::Volatile,
             });
-            ScalarUDF::new_from_impl(SessionCall { settings, paths, asked, signature })
+            ScalarUDF::new_from_impl(SessionCall { settings, paths, function, signature })
         };
-        let all = [Asked::Statement, Asked::Clock, Asked::Setting, Asked::Set, Asked::Zone];
+        let all = [
+            Function::Statement,
+            Function::Clock,
+            Function::Setting,
+            Function::Set,
+            Function::Zone,
+        ];
         all.into_iter().map(udf).collect()
     }
 
@@ -178,12 +184,12 @@ impl SessionCall {
 
 impl ScalarUDFImpl for SessionCall {
     fn name(&self) -> &'static str {
-        match self.asked {
-            Asked::Statement => "statement_timestamp",
-            Asked::Clock => "clock_timestamp",
-            Asked::Setting => "current_setting",
-            Asked::Set => "set_config",
-            Asked::Zone => "timezone",
+        match self.function {
+            Function::Statement => "statement_timestamp",
+            Function::Clock => "clock_timestamp",
+            Function::Setting => "current_setting",
+            Function::Set => "set_config",
+            Function::Zone => "timezone",
         }
     }
 
@@ -192,33 +198,33 @@ impl ScalarUDFImpl for SessionCall {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        if let (Asked::Zone, [_, instant]) = (self.asked, types) {
+        if let (Function::Zone, [_, instant]) = (self.function, types) {
             return Ok(vec![DataType::Utf8, self.instant_type(instant)?]);
         }
-        let wanted: &[DataType] = match (self.asked, types.len()) {
-            (Asked::Statement | Asked::Clock, 0) => &[],
-            (Asked::Setting, 1) => &[DataType::Utf8],
-            (Asked::Setting, 2) => &[DataType::Utf8, DataType::Boolean],
-            (Asked::Set, 3) => &[DataType::Utf8, DataType::Utf8, DataType::Boolean],
+        let wanted: &[DataType] = match (self.function, types.len()) {
+            (Function::Statement | Function::Clock, 0) => &[],
+            (Function::Setting, 1) => &[DataType::Utf8],
+            (Function::Setting, 2) => &[DataType::Utf8, DataType::Boolean],
+            (Function::Set, 3) => &[DataType::Utf8, DataType::Utf8, DataType::Boolean],
             (_, count) => return plan_err!("{} does not take {count} arguments", self.name()),
         };
         Ok(wanted.to_vec())
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        Ok(match self.asked {
-            Asked::Zone if matches!(types.get(1), Some(DataType::Timestamp(_, Some(_)))) => {
+        Ok(match self.function {
+            Function::Zone if matches!(types.get(1), Some(DataType::Timestamp(_, Some(_)))) => {
                 DataType::Timestamp(TimeUnit::Microsecond, None)
             }
-            Asked::Zone => self.zoned(),
-            Asked::Statement | Asked::Clock => self.zoned(),
-            Asked::Setting | Asked::Set => DataType::Utf8,
+            Function::Zone => self.zoned(),
+            Function::Statement | Function::Clock => self.zoned(),
+            Function::Setting | Function::Set => DataType::Utf8,
         })
     }
 
     fn simplify(&self, args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        match self.asked {
-            Asked::Statement => {
+        match self.function {
+            Function::Statement => {
                 let began = self.settings.clock.statement().unwrap_or_else(now);
                 Ok(ExprSimplifyResult::Simplified(lit(self.instant(began))))
             }
@@ -235,15 +241,15 @@ impl ScalarUDFImpl for SessionCall {
             let values: StringArray = values.collect::<Result<_>>()?;
             Ok(ColumnarValue::Array(Arc::new(values)))
         };
-        match (self.asked, arrays.len()) {
-            (Asked::Statement, _) => {
+        match (self.function, arrays.len()) {
+            (Function::Statement, _) => {
                 let began = self.settings.clock.statement().unwrap_or_else(now);
                 Ok(ColumnarValue::Scalar(self.instant(began)))
             }
-            (Asked::Clock, _) => Ok(ColumnarValue::Scalar(self.instant(now()))),
-            (Asked::Zone, 2) => Ok(ColumnarValue::Array(self.at_zone(&arrays[0], &arrays[1])?)),
-            (Asked::Setting, 1 | 2) => texts(SessionCall::setting),
-            (Asked::Set, 3) => texts(SessionCall::set),
+            (Function::Clock, _) => Ok(ColumnarValue::Scalar(self.instant(now()))),
+            (Function::Zone, 2) => Ok(ColumnarValue::Array(self.at_zone(&arrays[0], &arrays[1])?)),
+            (Function::Setting, 1 | 2) => texts(SessionCall::setting),
+            (Function::Set, 3) => texts(SessionCall::set),
             (_, count) => internal_err!("{} of {count} arguments", self.name()),
         }
     }

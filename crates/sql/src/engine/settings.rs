@@ -63,7 +63,7 @@ impl Engine {
         for (name, value) in values {
             if is_local && !is_in_block {
                 // It would be gone behind this statement; what is wrong with it is told.
-                let before = self.settings.mark();
+                let before = self.settings.savepoint();
                 let set = self.settings.set(&name, value.as_deref(), true);
                 self.settings.back_to(&before);
                 set?;

@@ -151,7 +151,7 @@ impl Engine {
         }
         let state = self.state();
         let in_scope = self.in_scope(scope.clone());
-        let settled = Box::pin(References::new(&state, scope).settle()).await;
+        let settled = Box::pin(References::new(&state, scope).check_all()).await;
         drop(in_scope);
         settled
     }
@@ -185,13 +185,13 @@ impl Engine {
         statement: DfStatement,
     ) -> Result<Outcome, Error> {
         // A table that it has made already is made again: CREATE TABLE AS.
-        let before = (scope.mark().await.ok(), scope.definitions.mark());
+        let before = (scope.savepoint().await.ok(), scope.definitions.savepoint());
         for _ in 0..PLANS {
             match self.query(sql, statement.clone()).await {
                 Err(error) if error.number == PLANNED_BEFORE => {
-                    let (Some(mark), defined) = &before else { return Err(error) };
+                    let (Some(savepoint), defined) = &before else { return Err(error) };
                     scope.definitions.back_to(defined);
-                    self.set_scope(Some(scope.anew(*mark).await?));
+                    self.set_scope(Some(scope.anew(*savepoint).await?));
                 }
                 outcome => return outcome,
             }

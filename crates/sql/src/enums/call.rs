@@ -21,7 +21,7 @@ use crate::rules::unbounded;
 
 /// The functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Asked {
+pub(crate) enum Function {
     /// From text to value.
     In,
     /// From value to text.
@@ -37,17 +37,17 @@ pub(crate) enum Asked {
     Last,
 }
 
-impl Asked {
+impl Function {
     fn name(self) -> &'static str {
         match self {
-            Asked::In => "enum_in",
-            Asked::Out => "enum_out",
-            Asked::As => "enum_as",
-            Asked::Code => "enum_code",
-            Asked::OfCode => "enum_of_code",
-            Asked::Range => "enum_range",
-            Asked::First => "enum_first",
-            Asked::Last => "enum_last",
+            Function::In => "enum_in",
+            Function::Out => "enum_out",
+            Function::As => "enum_as",
+            Function::Code => "enum_code",
+            Function::OfCode => "enum_of_code",
+            Function::Range => "enum_range",
+            Function::First => "enum_first",
+            Function::Last => "enum_last",
         }
     }
 }
@@ -55,7 +55,7 @@ impl Asked {
 /// A function, with its type if that is known.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct EnumCall {
-    pub asked: Asked,
+    pub function: Function,
     pub info: Option<Arc<EnumInfo>>,
     signature: Signature,
 }
@@ -69,19 +69,19 @@ fn is_list(data_type: &DataType) -> bool {
 }
 
 impl EnumCall {
-    fn new(asked: Asked, info: Option<Arc<EnumInfo>>) -> EnumCall {
-        EnumCall { asked, info, signature: Signature::user_defined(Volatility::Immutable) }
+    fn new(function: Function, info: Option<Arc<EnumInfo>>) -> EnumCall {
+        EnumCall { function, info, signature: Signature::user_defined(Volatility::Immutable) }
     }
 
     /// The functions that statements call.
     pub fn udfs() -> Vec<ScalarUDF> {
-        let own = [Asked::Range, Asked::First, Asked::Last];
-        own.map(|asked| ScalarUDF::new_from_impl(EnumCall::new(asked, None))).into()
+        let own = [Function::Range, Function::First, Function::Last];
+        own.map(|function| ScalarUDF::new_from_impl(EnumCall::new(function, None))).into()
     }
 
     /// A call for a type.
-    pub fn of(asked: Asked, info: &Arc<EnumInfo>, args: Vec<Expr>) -> Expr {
-        let call = ScalarUDF::new_from_impl(EnumCall::new(asked, Some(Arc::clone(info))));
+    pub fn of(function: Function, info: &Arc<EnumInfo>, args: Vec<Expr>) -> Expr {
+        let call = ScalarUDF::new_from_impl(EnumCall::new(function, Some(Arc::clone(info))));
         Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(call), args))
     }
 
@@ -89,8 +89,8 @@ impl EnumCall {
     fn coded(expr: &Expr) -> Option<(&str, &Arc<EnumInfo>)> {
         let Expr::ScalarFunction(function) = expr else { return None };
         let call = function.func.inner().downcast_ref::<EnumCall>()?;
-        match (&function.args[..], call.asked) {
-            ([Expr::Column(column)], Asked::Code) => Some((&column.name, call.info.as_ref()?)),
+        match (&function.args[..], call.function) {
+            ([Expr::Column(column)], Function::Code) => Some((&column.name, call.info.as_ref()?)),
             _ => None,
         }
     }
@@ -104,7 +104,7 @@ impl EnumCall {
 
     fn known(&self) -> Result<&Arc<EnumInfo>> {
         self.info.as_ref().ok_or_else(|| {
-            let text = format!("{} does not know of which enum type it is", self.asked.name());
+            let text = format!("{} does not know of which enum type it is", self.function.name());
             failed(Error::new(932, "42804", text).next("say the type: enum_range(null::name)"))
         })
     }
@@ -115,14 +115,18 @@ impl EnumCall {
         let list = is_list(array.data_type());
         let plain = if list { DataType::new_list(DataType::Utf8, true) } else { DataType::Utf8 };
         let array = cast(array, &plain)?;
-        match self.asked {
-            Asked::In => {
+        match self.function {
+            Function::In => {
                 let known = labels.codes(&array);
                 known.map_err(|label| failed(no_label(labels, &label)))?;
                 Ok(array)
             }
-            Asked::Code => labels.codes(&array).map_err(|label| failed(no_label(labels, &label))),
-            Asked::OfCode => labels.texts(&array).map_err(|label| failed(no_label(labels, &label))),
+            Function::Code => {
+                labels.codes(&array).map_err(|label| failed(no_label(labels, &label)))
+            }
+            Function::OfCode => {
+                labels.texts(&array).map_err(|label| failed(no_label(labels, &label)))
+            }
             _ => Ok(array),
         }
     }
@@ -158,7 +162,7 @@ impl EnumCall {
     fn end(&self) -> Result<ColumnarValue> {
         let labels = &self.known()?.labels;
         let mut all = labels.labels();
-        let end = if self.asked == Asked::First { all.next() } else { all.next_back() };
+        let end = if self.function == Function::First { all.next() } else { all.next_back() };
         match end {
             Some(label) => Ok(ColumnarValue::Scalar(ScalarValue::from(label))),
             None => {
@@ -171,7 +175,7 @@ impl EnumCall {
 
 impl ScalarUDFImpl for EnumCall {
     fn name(&self) -> &str {
-        self.asked.name()
+        self.function.name()
     }
 
     fn signature(&self) -> &Signature {
@@ -179,7 +183,7 @@ impl ScalarUDFImpl for EnumCall {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        let most = if self.asked == Asked::Range { 2 } else { 1 };
+        let most = if self.function == Function::Range { 2 } else { 1 };
         if types.is_empty() || types.len() > most {
             return plan_err!("{} does not take {} arguments", self.name(), types.len());
         }
@@ -191,7 +195,7 @@ impl ScalarUDFImpl for EnumCall {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        Ok(match self.asked == Asked::Range || types.first().is_some_and(is_list) {
+        Ok(match self.function == Function::Range || types.first().is_some_and(is_list) {
             true => DataType::new_list(DataType::Utf8, true),
             false => DataType::Utf8,
         })
@@ -201,16 +205,16 @@ impl ScalarUDFImpl for EnumCall {
         let types: Vec<DataType> =
             args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
         let field = Field::new(self.name(), self.return_type(&types)?, true);
-        Ok(Arc::new(match (&self.info, self.asked) {
-            (None, _) | (_, Asked::Out | Asked::Code) => field,
+        Ok(Arc::new(match (&self.info, self.function) {
+            (None, _) | (_, Function::Out | Function::Code) => field,
             (Some(info), _) => info.field(field),
         }))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        match self.asked {
-            Asked::First | Asked::Last => return self.end(),
-            Asked::Range => {
+        match self.function {
+            Function::First | Function::Last => return self.end(),
+            Function::Range => {
                 let arrays = ColumnarValue::values_to_arrays(&args.args)?;
                 let rows = arrays.first().map_or(args.number_rows, |array| array.len());
                 let made = self.range(&arrays, rows)?;

@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use super::call::{Asked, EnumCall};
+use super::call::{EnumCall, Function};
 use super::extreme::EnumExtreme;
 use super::known::{EnumInfo, type_word};
 use crate::error::Error;
@@ -232,7 +232,7 @@ fn no_operator(left: &str, op: &str, right: &str) -> DataFusionError {
 /// Values, replaced by their codes for a comparison.
 fn in_order(expr: Expr, schema: &DFSchema) -> Expr {
     match info_of(&expr, schema) {
-        Some(info) => EnumCall::of(Asked::Code, &info, vec![expr]),
+        Some(info) => EnumCall::of(Function::Code, &info, vec![expr]),
         None => expr,
     }
 }
@@ -320,7 +320,7 @@ fn compared(both: BinaryExpr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         let code = text_of(&expr).and_then(|text| info.code(text).ok()).map(str::to_owned);
         Box::new(match code {
             Some(code) => lit(code),
-            None => EnumCall::of(Asked::Code, info, vec![*expr]),
+            None => EnumCall::of(Function::Code, info, vec![*expr]),
         })
     };
     let (left, right) = (coded(left), coded(right));
@@ -346,7 +346,7 @@ fn ranged(between: Between, schema: &DFSchema) -> Result<Transformed<Expr>> {
         let code = text_of(&expr).and_then(|text| info.code(text).ok()).map(str::to_owned);
         Ok(Box::new(match code {
             Some(code) => lit(code),
-            None => EnumCall::of(Asked::Code, &info, vec![expr]),
+            None => EnumCall::of(Function::Code, &info, vec![expr]),
         }))
     };
     let Between { expr, negated, low, high } = between;
@@ -377,11 +377,11 @@ fn converted(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
         (None, None) => Ok(Transformed::no(Expr::Cast(cast))),
         (Some(own), None) => match &to {
             text if text.is_string() && !is_list(&cast.expr, schema) => {
-                Ok(Transformed::yes(EnumCall::of(Asked::Out, &own, vec![*cast.expr])))
+                Ok(Transformed::yes(EnumCall::of(Function::Out, &own, vec![*cast.expr])))
             }
             text if text.is_string() => Ok(Transformed::no(Expr::Cast(cast))),
             DataType::List(item) if item.data_type().is_string() => {
-                Ok(Transformed::yes(EnumCall::of(Asked::Out, &own, vec![*cast.expr])))
+                Ok(Transformed::yes(EnumCall::of(Function::Out, &own, vec![*cast.expr])))
             }
             other => Err(no_cast(&name(Some(&own)), &type_word(other))),
         },
@@ -402,7 +402,7 @@ fn converted(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 (text, false) if text.is_string() || text.is_null() => *cast.expr,
                 _ => return Err(no_cast(&name(None), wanted.name())),
             };
-            Ok(Transformed::yes(EnumCall::of(Asked::In, &wanted, vec![expr])))
+            Ok(Transformed::yes(EnumCall::of(Function::In, &wanted, vec![expr])))
         }
     }
 }
@@ -410,7 +410,7 @@ fn converted(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
 /// Text literals among values of a type take that type.
 fn among(expr: Expr, info: &Info) -> Expr {
     match text_of(&expr) {
-        Some(_) => EnumCall::of(Asked::In, info, vec![expr]),
+        Some(_) => EnumCall::of(Function::In, info, vec![expr]),
         None => expr,
     }
 }
@@ -432,7 +432,7 @@ fn chosen_case(case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let when_then_expr = when_then_expr.into_iter().map(then).collect();
     let else_expr = else_expr.map(|other| Box::new(among(*other, &info)));
     let case = Expr::Case(Case { expr, when_then_expr, else_expr });
-    Ok(Transformed::yes(EnumCall::of(Asked::As, &info, vec![case])))
+    Ok(Transformed::yes(EnumCall::of(Function::As, &info, vec![case])))
 }
 
 fn called(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -442,7 +442,7 @@ fn called(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> 
             && let Some(info) = args.iter().find_map(|arg| info_of(arg, schema))
         {
             let args = args.into_iter().map(|arg| among(arg, &info)).collect();
-            return Ok(Transformed::yes(EnumCall::of(own.asked, &info, args)));
+            return Ok(Transformed::yes(EnumCall::of(own.function, &info, args)));
         }
         return Ok(Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })));
     }
@@ -466,12 +466,12 @@ fn called(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> 
     if is_ordered {
         let code = |arg: Expr| match is_open(&arg, schema) {
             true => arg,
-            false => EnumCall::of(Asked::Code, &info, vec![arg]),
+            false => EnumCall::of(Function::Code, &info, vec![arg]),
         };
         args = args.into_iter().map(code).collect();
     }
     let call = Expr::ScalarFunction(ScalarFunction { func, args });
-    let asked = if is_ordered { Asked::OfCode } else { Asked::As };
+    let asked = if is_ordered { Function::OfCode } else { Function::As };
     Ok(Transformed::yes(EnumCall::of(asked, &info, vec![call])))
 }
 

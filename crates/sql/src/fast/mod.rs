@@ -6,6 +6,7 @@
 //! changed: it then takes the common path, which runs it or reports the error. Values are computed by the
 //! same expressions, and rows changed by the same code, on both paths.
 
+mod access_path;
 mod aggregate;
 mod cache;
 mod calls;
@@ -18,7 +19,6 @@ mod plan;
 mod prepared;
 mod run;
 mod shape;
-mod way;
 
 pub(crate) use cache::{Found, Plans};
 pub(crate) use lex::{Constant, Lexed, Place, lex};

@@ -19,10 +19,10 @@ use datafusion::sql::sqlparser::ast::{
     WildcardAdditionalOptions,
 };
 
+use super::access_path::{AccessPath, conjuncts};
 use super::aggregate::{Aggregate, called};
 use super::names::{Names, Slots, column};
 use super::shape::{Shape, ShapeOf, bare};
-use super::way::{Way, conjuncts};
 use crate::names::folded;
 use crate::rows::{Checks, OnUpdate, ROW_ID, RowColumns, default_expr};
 use crate::walk::{any_expr, look};
@@ -56,7 +56,7 @@ pub(super) enum Work {
 /// How rows are found.
 #[derive(Debug)]
 pub(super) struct Find {
-    pub way: Way,
+    pub path: AccessPath,
     /// What the index does not answer.
     pub residual: Option<Made>,
     /// The columns that are read, rising.
@@ -224,12 +224,12 @@ impl Plan {
 
     /// The index that is used, and what chooses its keys.
     pub fn index(&self) -> Option<(&str, String)> {
-        let way = match &self.work {
-            Work::Select(select) => &select.find.way,
-            Work::Change(change) => &change.find.way,
+        let path = match &self.work {
+            Work::Select(select) => &select.find.path,
+            Work::Change(change) => &change.find.path,
             Work::Insert(_) => return None,
         };
-        Some((&self.columns.rows.indexes[way.index].name, way.words.join(" and ")))
+        Some((&self.columns.rows.indexes[path.index].name, path.words.join(" and ")))
     }
 }
 
@@ -373,7 +373,7 @@ impl Planner<'_> {
     fn find(&self, names: &Names<'_>, more: &[Made]) -> Option<Find> {
         let selection = self.shape.selection.as_ref()?;
         let conditions = conjuncts(selection);
-        let (way, answered) = Way::of(names, &conditions)?;
+        let (path, answered) = AccessPath::of(names, &conditions)?;
         let left = conditions.iter().enumerate().filter(|(at, _)| !answered.contains(at));
         let left = left.map(|(_, condition)| (*condition).clone()).reduce(|one, other| {
             let op = datafusion::sql::sqlparser::ast::BinaryOperator::And;
@@ -399,7 +399,7 @@ impl Planner<'_> {
         let fields = if has_values { fields.to_vec() } else { fields[..count].to_vec() };
         let schema = Arc::new(Schema::new(fields));
         let (needed, readers) = (names.needed.clone(), Mutex::default());
-        Some(Find { way, residual, needed, schema, has_values, readers })
+        Some(Find { path, residual, needed, schema, has_values, readers })
     }
 
     fn select(&self, schema: &SchemaRef) -> Option<Work> {
@@ -453,7 +453,7 @@ impl Planner<'_> {
         }));
         let find = self.find(&names, &more)?;
         let is_plain = !is_aggregate && !*distinct && find.residual.is_none();
-        let in_order = is_plain.then(|| self.in_order(&names, &items, &find.way, order)).flatten();
+        let in_order = is_plain.then(|| self.in_order(&names, &items, &find.path, order)).flatten();
         let (limit, offset) =
             (self.limit(&names, limit.as_deref())?, self.limit(&names, offset.as_deref())?);
         let (distinct, lock) = (*distinct, lock.as_ref().map(Locking::of));
@@ -513,19 +513,19 @@ impl Planner<'_> {
         &self,
         names: &Names<'_>,
         items: &[Item],
-        way: &Way,
+        path: &AccessPath,
         order: &[OrderByExpr],
     ) -> Option<bool> {
-        if way.is_one(self.columns) {
+        if path.is_one(self.columns) {
             return Some(false);
         }
         if order.is_empty() {
             return Some(false);
         }
-        if !way.is_one_range() {
+        if !path.is_one_range() {
             return None;
         }
-        let index = &self.columns.rows.indexes[way.index].columns[way.equal..];
+        let index = &self.columns.rows.indexes[path.index].columns[path.equal..];
         if order.len() > index.len() {
             return None;
         }

@@ -121,12 +121,12 @@ impl Run<'_> {
         backwards: bool,
         most: usize,
     ) -> Result<Option<Vec<u64>>, Error> {
-        let index = &self.columns.rows.indexes[find.way.index];
+        let index = &self.columns.rows.indexes[find.path.index];
         if !self.scope.statement.has_whole(index) {
             return Ok(None);
         }
-        let Some(ranges) = find.way.ranges(self.columns, self.values) else { return Ok(None) };
-        let is_one = find.way.is_one(self.columns);
+        let Some(ranges) = find.path.ranges(self.columns, self.values) else { return Ok(None) };
+        let is_one = find.path.is_one(self.columns);
         let mut found: Vec<u64> = Vec::new();
         for range in ranges {
             let (first, last) = range.into_inner();

@@ -22,7 +22,7 @@ use crate::error::Error;
 
 /// The functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Asked {
+enum Function {
     /// A text as a stored value: a cast.
     In(Form),
     /// `->`, or `->>` with a text as its result.
@@ -54,30 +54,30 @@ enum Asked {
 }
 
 /// Each function with its names: the first is also the name of its column.
-const CALLS: &[(Asked, &str, &[&str])] = &[
-    (Asked::In(Form::Uuid), "uuid_in", &[]),
-    (Asked::In(Form::Json), "json_in", &[]),
-    (Asked::In(Form::Jsonb), "jsonb_in", &[]),
-    (Asked::Get { as_text: false }, "jsonb_get", &[]),
-    (Asked::Get { as_text: true }, "jsonb_get_text", &[]),
-    (Asked::Path { as_text: false }, "jsonb_at", &[]),
-    (Asked::Path { as_text: true }, "jsonb_at_text", &[]),
-    (Asked::Steps { as_text: false }, "jsonb_extract_path", &["json_extract_path"]),
-    (Asked::Steps { as_text: true }, "jsonb_extract_path_text", &["json_extract_path_text"]),
-    (Asked::Contains, "jsonb_contains", &[]),
-    (Asked::Contained, "jsonb_contained", &[]),
-    (Asked::Exists, "jsonb_exists", &[]),
-    (Asked::ExistsAny, "jsonb_exists_any", &[]),
-    (Asked::ExistsAll, "jsonb_exists_all", &[]),
-    (Asked::Concat, "jsonb_concat", &[]),
-    (Asked::Kind, "jsonb_typeof", &["json_typeof"]),
-    (Asked::Length, "jsonb_array_length", &["json_array_length"]),
+const CALLS: &[(Function, &str, &[&str])] = &[
+    (Function::In(Form::Uuid), "uuid_in", &[]),
+    (Function::In(Form::Json), "json_in", &[]),
+    (Function::In(Form::Jsonb), "jsonb_in", &[]),
+    (Function::Get { as_text: false }, "jsonb_get", &[]),
+    (Function::Get { as_text: true }, "jsonb_get_text", &[]),
+    (Function::Path { as_text: false }, "jsonb_at", &[]),
+    (Function::Path { as_text: true }, "jsonb_at_text", &[]),
+    (Function::Steps { as_text: false }, "jsonb_extract_path", &["json_extract_path"]),
+    (Function::Steps { as_text: true }, "jsonb_extract_path_text", &["json_extract_path_text"]),
+    (Function::Contains, "jsonb_contains", &[]),
+    (Function::Contained, "jsonb_contained", &[]),
+    (Function::Exists, "jsonb_exists", &[]),
+    (Function::ExistsAny, "jsonb_exists_any", &[]),
+    (Function::ExistsAll, "jsonb_exists_all", &[]),
+    (Function::Concat, "jsonb_concat", &[]),
+    (Function::Kind, "jsonb_typeof", &["json_typeof"]),
+    (Function::Length, "jsonb_array_length", &["json_array_length"]),
 ];
 
 /// A function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct JsonCall {
-    asked: Asked,
+    function: Function,
     name: &'static str,
     aliases: Vec<String>,
     signature: Signature,
@@ -92,10 +92,10 @@ pub(super) fn value_of(text: &str) -> Result<Json, Error> {
     read(text).map_err(|wrong| super::form::wrong_json(text, &wrong))
 }
 
-fn udf(asked: Asked, name: &'static str, aliases: &[&str]) -> ScalarUDF {
+fn udf(function: Function, name: &'static str, aliases: &[&str]) -> ScalarUDF {
     let aliases = aliases.iter().map(|own| (*own).to_owned()).collect();
     let signature = Signature::user_defined(Volatility::Immutable);
-    ScalarUDF::new_from_impl(JsonCall { asked, name, aliases, signature })
+    ScalarUDF::new_from_impl(JsonCall { function, name, aliases, signature })
 }
 
 /// The texts of an array as PostgreSQL writes it: `{a,"b c"}`.
@@ -133,7 +133,7 @@ pub(super) fn steps_of(text: &str) -> Result<Vec<String>, Error> {
 impl JsonCall {
     /// All of them.
     pub fn udfs() -> Vec<ScalarUDF> {
-        CALLS.iter().map(|(asked, name, aliases)| udf(*asked, name, aliases)).collect()
+        CALLS.iter().map(|(function, name, aliases)| udf(*function, name, aliases)).collect()
     }
 
     /// The texts in one row of an argument that is an array, or the text of one.
@@ -149,7 +149,7 @@ impl JsonCall {
     /// The result as a text.
     fn text(&self, args: &[ArrayRef], row: usize) -> Result<Option<String>, Error> {
         let own = args[0].as_string::<i32>().value(row);
-        if let Asked::In(form) = self.asked {
+        if let Function::In(form) = self.function {
             return form.kept(own).map(|kept| Some(kept.unwrap_or_else(|| own.to_owned())));
         }
         let value = value_of(own)?;
@@ -157,22 +157,22 @@ impl JsonCall {
             true => found.and_then(Json::text),
             false => found.map(Json::shown),
         };
-        Ok(match self.asked {
-            Asked::Get { as_text } if *args[1].data_type() == DataType::Int64 => {
+        Ok(match self.function {
+            Function::Get { as_text } if *args[1].data_type() == DataType::Int64 => {
                 told(value.item(args[1].as_primitive::<Int64Type>().value(row)), as_text)
             }
-            Asked::Get { as_text } => {
+            Function::Get { as_text } => {
                 told(value.member(args[1].as_string::<i32>().value(row)), as_text)
             }
-            Asked::Path { as_text } => {
+            Function::Path { as_text } => {
                 told(value.at_path(&JsonCall::texts(&args[1], row)?), as_text)
             }
-            Asked::Steps { as_text } => {
+            Function::Steps { as_text } => {
                 let steps =
                     args[1..].iter().map(|own| own.as_string::<i32>().value(row).to_owned());
                 told(value.at_path(&steps.collect::<Vec<_>>()), as_text)
             }
-            Asked::Concat => {
+            Function::Concat => {
                 let other = value_of(args[1].as_string::<i32>().value(row))?;
                 Some(value.with(other).shown())
             }
@@ -183,16 +183,16 @@ impl JsonCall {
     /// The result of a test.
     fn is_so(&self, args: &[ArrayRef], row: usize) -> Result<bool, Error> {
         let value = value_of(args[0].as_string::<i32>().value(row))?;
-        Ok(match self.asked {
-            Asked::Contains | Asked::Contained => {
+        Ok(match self.function {
+            Function::Contains | Function::Contained => {
                 let other = value_of(args[1].as_string::<i32>().value(row))?;
-                match self.asked {
-                    Asked::Contains => value.contains(&other),
+                match self.function {
+                    Function::Contains => value.contains(&other),
                     _ => other.contains(&value),
                 }
             }
-            Asked::ExistsAny => JsonCall::texts(&args[1], row)?.iter().any(|own| value.has(own)),
-            Asked::ExistsAll => JsonCall::texts(&args[1], row)?.iter().all(|own| value.has(own)),
+            Function::ExistsAny => JsonCall::texts(&args[1], row)?.iter().any(|own| value.has(own)),
+            Function::ExistsAll => JsonCall::texts(&args[1], row)?.iter().all(|own| value.has(own)),
             _ => value.has(args[1].as_string::<i32>().value(row)),
         })
     }
@@ -222,34 +222,33 @@ impl ScalarUDFImpl for JsonCall {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        let count = match self.asked {
-            Asked::In(_) | Asked::Kind | Asked::Length => 1,
-            Asked::Steps { .. } => types.len().max(1),
+        let count = match self.function {
+            Function::In(_) | Function::Kind | Function::Length => 1,
+            Function::Steps { .. } => types.len().max(1),
             _ => 2,
         };
         if types.len() != count {
             return plan_err!("{} does not take {} arguments", self.name, types.len());
         }
-        let one = |(at, own): (usize, &DataType)| match (self.asked, own) {
-            (Asked::Get { .. }, own) if at == 1 && own.is_integer() => DataType::Int64,
-            (Asked::Path { .. } | Asked::ExistsAny | Asked::ExistsAll, own @ DataType::List(_))
-                if at == 1 =>
-            {
-                own.clone()
-            }
+        let one = |(at, own): (usize, &DataType)| match (self.function, own) {
+            (Function::Get { .. }, own) if at == 1 && own.is_integer() => DataType::Int64,
+            (
+                Function::Path { .. } | Function::ExistsAny | Function::ExistsAll,
+                own @ DataType::List(_),
+            ) if at == 1 => own.clone(),
             _ => DataType::Utf8,
         };
         Ok(types.iter().enumerate().map(one).collect())
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(match self.asked {
-            Asked::Contains
-            | Asked::Contained
-            | Asked::Exists
-            | Asked::ExistsAny
-            | Asked::ExistsAll => DataType::Boolean,
-            Asked::Length => DataType::Int32,
+        Ok(match self.function {
+            Function::Contains
+            | Function::Contained
+            | Function::Exists
+            | Function::ExistsAny
+            | Function::ExistsAll => DataType::Boolean,
+            Function::Length => DataType::Int32,
             _ => DataType::Utf8,
         })
     }
@@ -257,12 +256,12 @@ impl ScalarUDFImpl for JsonCall {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let types: Vec<DataType> =
             args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
-        let form = match self.asked {
-            Asked::In(form @ (Form::Json | Form::Jsonb)) => form,
-            Asked::Get { as_text: false }
-            | Asked::Path { as_text: false }
-            | Asked::Steps { as_text: false }
-            | Asked::Concat => Form::Jsonb,
+        let form = match self.function {
+            Function::In(form @ (Form::Json | Form::Jsonb)) => form,
+            Function::Get { as_text: false }
+            | Function::Path { as_text: false }
+            | Function::Steps { as_text: false }
+            | Function::Concat => Form::Jsonb,
             _ => return Ok(Arc::new(Field::new(self.name, self.return_type(&types)?, true))),
         };
         Ok(json_field(self.name, form))
@@ -333,20 +332,20 @@ impl ExprPlanner for JsonOperators {
         own: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
-        let asked = match own.op {
-            BinaryOperator::Arrow => Asked::Get { as_text: false },
-            BinaryOperator::LongArrow => Asked::Get { as_text: true },
-            BinaryOperator::HashArrow => Asked::Path { as_text: false },
-            BinaryOperator::HashLongArrow => Asked::Path { as_text: true },
-            BinaryOperator::AtArrow => Asked::Contains,
-            BinaryOperator::ArrowAt => Asked::Contained,
-            BinaryOperator::Question => Asked::Exists,
-            BinaryOperator::QuestionPipe => Asked::ExistsAny,
-            BinaryOperator::QuestionAnd => Asked::ExistsAll,
+        let function = match own.op {
+            BinaryOperator::Arrow => Function::Get { as_text: false },
+            BinaryOperator::LongArrow => Function::Get { as_text: true },
+            BinaryOperator::HashArrow => Function::Path { as_text: false },
+            BinaryOperator::HashLongArrow => Function::Path { as_text: true },
+            BinaryOperator::AtArrow => Function::Contains,
+            BinaryOperator::ArrowAt => Function::Contained,
+            BinaryOperator::Question => Function::Exists,
+            BinaryOperator::QuestionPipe => Function::ExistsAny,
+            BinaryOperator::QuestionAnd => Function::ExistsAll,
             BinaryOperator::StringConcat
                 if is_json(&own.left, schema) || is_json(&own.right, schema) =>
             {
-                Asked::Concat
+                Function::Concat
             }
             BinaryOperator::Minus if is_json(&own.left, schema) => {
                 return Ok(without(own, Made::Without));
@@ -356,11 +355,11 @@ impl ExprPlanner for JsonOperators {
         };
         // The planner handles operands without a type.
         let is_text = own.left.get_type(schema).is_ok_and(|own| own.is_string() || own.is_null());
-        let known = CALLS.iter().find(|(own, ..)| *own == asked).filter(|_| is_text);
-        let Some((asked, name, aliases)) = known else {
+        let known = CALLS.iter().find(|(own, ..)| *own == function).filter(|_| is_text);
+        let Some((function, name, aliases)) = known else {
             return Ok(PlannerResult::Original(own));
         };
-        let function = Arc::new(udf(*asked, name, aliases));
+        let function = Arc::new(udf(*function, name, aliases));
         let call = ScalarFunction::new_udf(function, vec![own.left, own.right]);
         Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
     }

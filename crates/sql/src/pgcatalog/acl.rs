@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cellar_instance::catalog::{Catalog, EVERYBODY, Grant, OWNER_OID, Rights, Table, Who};
+use cellar_instance::catalog::{Catalog, EVERYBODY, Grant, OWNER_OID, Principal, Rights, Table};
 
 use super::ask::Ask;
 use super::object::{Kind, Object};
@@ -91,10 +91,15 @@ impl Acls {
 }
 
 /// Rights to check, each with whether the grant option is required.
-pub(super) type Asked = Vec<(Rights, bool)>;
+pub(super) type WantedRights = Vec<(Rights, bool)>;
 
 /// Whether a role has any of these rights.
-pub(super) fn may(table: &Table, column: Option<&str>, who: &Who, asked: &Asked) -> bool {
+pub(super) fn may(
+    table: &Table,
+    column: Option<&str>,
+    who: &Principal,
+    asked: &WantedRights,
+) -> bool {
     let mut grants = table.granted().into_owned();
     let on_column = column.and_then(|column| table.grants.columns.get(column));
     grants.extend(on_column.into_iter().flatten());
@@ -105,7 +110,7 @@ pub(super) fn may(table: &Table, column: Option<&str>, who: &Who, asked: &Asked)
 }
 
 /// Whether a role has any of these rights on a relation of ours, or of PostgreSQL's catalogs.
-pub(super) fn may_system(kind: Kind, who: &Who, asked: &Asked) -> bool {
+pub(super) fn may_system(kind: Kind, who: &Principal, asked: &WantedRights) -> bool {
     let is_read = asked.iter().any(|(rights, with_option)| {
         !with_option && *rights == Rights::SELECT && matches!(kind, Kind::System(_))
     });

@@ -12,17 +12,17 @@ use datafusion::logical_expr::{Expr, Operator};
 use super::table::RowColumns;
 use crate::enums::EnumCall;
 
-/// Ranges of keys that conditions may make, at most.
+/// The most key ranges that conditions may produce.
 const RANGES_MAX: usize = 50_000;
 
-/// An index, and the keys of it that are looked at.
+/// An index, and which of its keys are read.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     /// Which index of the table, from 0.
     pub index: usize,
-    /// The keys, from the first on, up to the last and all that begin with it: rising, and apart.
+    /// Ascending, disjoint ranges: from the first key up to all that begin with the last.
     pub ranges: Vec<RangeInclusive<Vec<u8>>>,
-    /// The greatest come first.
+    /// The greatest keys come first.
     pub backwards: bool,
     /// The conditions, in words.
     pub conditions: Vec<String>,
@@ -30,7 +30,7 @@ pub(crate) struct Access {
     pub equal: Vec<ArrayRef>,
     /// Whether the column after these has bounds.
     pub is_bound: bool,
-    /// One row at most is found.
+    /// At most one row is found.
     pub is_one: bool,
 }
 
@@ -45,7 +45,7 @@ struct Known {
 }
 
 impl Access {
-    /// All of an index, or of its keys whose first columns are these; without those that are NULL behind.
+    /// All keys of an index, or those with these leading values; without `has_nulls`, none whose next column is NULL.
     pub fn all(
         columns: &RowColumns,
         index: usize,
@@ -68,8 +68,8 @@ impl Access {
     }
 }
 
-/// The indexes that conditions choose keys of, the best first as far as conditions tell. The conditions are asked
-/// again of each row.
+/// The indexes whose keys conditions restrict, the best first as far as conditions tell. The conditions are tested
+/// again on each row.
 pub(crate) fn ways(columns: &RowColumns, filters: &[Expr]) -> Vec<Access> {
     let mut known = vec![Known::default(); columns.schema.fields().len()];
     for filter in filters {
@@ -84,11 +84,11 @@ pub(crate) fn ways(columns: &RowColumns, filters: &[Expr]) -> Vec<Access> {
     scored.into_iter().map(|(_, _, _, way)| way).collect()
 }
 
-/// The keys of an index that conditions choose, and how many columns they choose them by, more or less.
+/// The keys of an index that conditions select, and a score by how many columns do so.
 fn way(columns: &RowColumns, known: &[Known], at: usize) -> Option<(Access, usize)> {
     let index = &columns.rows.indexes[at];
     let own: Vec<&Known> = index.columns.iter().map(|column| &known[column.column]).collect();
-    // All values of the first columns with each other.
+    // Every combination of the values of the first columns.
     let mut prefixes: Vec<Vec<ArrayRef>> = vec![Vec::new()];
     let mut equal = 0;
     for known in &own {
@@ -172,7 +172,7 @@ fn learn(columns: &RowColumns, conjunct: &Expr, known: &mut [Known]) {
     of.words.push(format!("{column} {op} {value}"));
 }
 
-/// A column that is true, or false, by its name.
+/// A boolean column as a condition of its own: its name, and whether it must be true.
 fn truth(conjunct: &Expr) -> Option<(&str, bool)> {
     match conjunct {
         Expr::Column(column) => Some((&column.name, true)),
@@ -210,7 +210,7 @@ fn comparison(conjunct: &Expr) -> Option<(&str, Cow<'_, ScalarValue>, Operator)>
     }
 }
 
-/// A column, and the values of which it is one: of IN, of `= ANY`, and of what a short IN is made.
+/// A column, and the values of which it is one: from IN, from `= ANY`, and from the ORs that a short IN becomes.
 fn one_of(conjunct: &Expr) -> Option<(&str, Vec<ScalarValue>)> {
     match conjunct {
         Expr::InList(InList { expr, list, negated: false }) => {
@@ -266,9 +266,9 @@ fn learn_list(columns: &RowColumns, (column, values): (&str, &[ScalarValue]), kn
     of.equal = Some(own);
 }
 
-/// A value as the column has it; `None`: no value of the column is the same.
+/// A value in the column's type; `None`: no value of the column equals it.
 pub(crate) fn value_of(value: &ScalarValue, data_type: &DataType) -> Option<ArrayRef> {
-    // Keys order intervals by their length, comparisons by their months first.
+    // Keys order intervals by length, comparisons order them by months first.
     if matches!(data_type, DataType::Interval(_)) {
         return None;
     }

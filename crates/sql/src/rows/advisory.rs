@@ -8,20 +8,20 @@ use futures_util::lock::Mutex;
 use super::session::RowTables;
 use crate::error::Error;
 
-/// What is asked of a lock.
+/// A request for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ask {
-    /// It is waited for.
+    /// Wait for it.
     Lock,
-    /// It is not.
+    /// Do not wait.
     Try,
-    /// It is let go of.
+    /// Release it.
     Unlock,
-    /// All are let go of.
+    /// Release all.
     UnlockAll,
 }
 
-/// The locks of a session, from when it asks for the first.
+/// The locks of a session, once it has requested one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Advisory(Arc<Mutex<Option<AdvisoryLocks>>>);
 
@@ -40,14 +40,14 @@ impl Advisory {
         }
     }
 
-    /// All are let go of.
+    /// Releases all of them.
     pub async fn end(&self) {
         *self.0.lock().await = None;
     }
 }
 
 impl RowTables {
-    /// Locks a number, or lets go of it; whether it could.
+    /// Locks or releases a number; whether that was possible.
     ///
     /// # Errors
     /// 00060 deadlock, 30006 the lock timeout; the heap is not open.

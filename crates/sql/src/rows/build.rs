@@ -6,11 +6,11 @@ use cellar_instance::database::{Alteration, BuildError, Keys};
 use super::table::RowColumns;
 use crate::error::Error;
 
-/// Builds an index of a table, with what is there: its number in the heap. `columns`: the table with the index,
-/// which is the one at this place.
+/// Builds index `at` of a table from its rows; returns the index's number in the heap. `columns`: the table with the
+/// index.
 ///
 /// # Errors
-/// 01452 two rows have the same key of a unique index; a value is too long for a key; no room.
+/// 01452 two rows have the same key in a unique index; a value is too long for a key; no space.
 pub(crate) async fn built(
     alteration: &mut Alteration,
     columns: &RowColumns,
@@ -27,7 +27,7 @@ pub(crate) async fn built(
     }
 }
 
-/// Which key two rows have.
+/// The error that names the key two rows share.
 async fn duplicate(
     alteration: &mut Alteration,
     columns: &RowColumns,

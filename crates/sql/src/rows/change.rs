@@ -19,12 +19,12 @@ use crate::error::Error;
 /// Rows that are changed together.
 const ROWS_TOGETHER: usize = 1024;
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Debug)]
 pub(crate) enum Changed {
     /// Rows are changed.
     Rows(Written),
-    /// Others have changed a row meanwhile: the statement must be run again, on what is there now.
+    /// Others have changed a row meanwhile: the statement must run again on the current rows.
     Again,
 }
 
@@ -33,10 +33,9 @@ pub(crate) enum Changed {
 pub(crate) struct Written {
     /// How many.
     pub count: u64,
-    /// Themselves, all columns of the table, if they were asked for: as they are, or as they were when they
-    /// were deleted.
+    /// The rows themselves, all columns, if requested: as they are now, or as they were when deleted.
     pub rows: Vec<RecordBatch>,
-    /// Of an UPDATE or DELETE: the place of each of them among the rows of the query.
+    /// For UPDATE and DELETE: the position of each among the rows of the query.
     pub places: Vec<u64>,
 }
 
@@ -49,7 +48,7 @@ impl Written {
     }
 }
 
-/// What is changed, and what its rows must be.
+/// The table to change, and the constraints on its rows.
 pub(crate) struct Change<'a> {
     /// The table.
     pub columns: &'a RowColumns,
@@ -57,11 +56,11 @@ pub(crate) struct Change<'a> {
     pub checks: &'a Checks,
     /// The statement.
     pub scope: &'a Scope,
-    /// Whether the rows themselves are asked for.
+    /// Whether the changed rows are to be returned.
     pub wants_rows: bool,
 }
 
-/// A row that is to be.
+/// A row to be written.
 pub(super) struct NewRow {
     pub bytes: Bytes,
     pub keys: Vec<IndexKey>,
@@ -71,7 +70,7 @@ impl Change<'_> {
     /// Adds rows.
     ///
     /// # Errors
-    /// A value does not fit, a condition does not hold, a key is there already.
+    /// A value does not fit, a constraint is violated, a key exists already.
     pub async fn insert(&self, batch: &RecordBatch) -> Result<Written, Error> {
         let arrays = self.fitted(batch.columns())?;
         self.checks.check(&arrays)?;
@@ -80,7 +79,7 @@ impl Change<'_> {
         Ok(Written { count, rows: self.wanted(arrays)?, places: Vec::new() })
     }
 
-    /// As [`Change::insert`], with values as the columns have them, which are as they must be.
+    /// As [`Change::insert`], with values that have the columns' types and satisfy the constraints.
     pub(super) async fn insert_fitted(&self, arrays: &[ArrayRef]) -> Result<(), Error> {
         let table = &self.columns.rows;
         let mut transaction = self.scope.open().await?;
@@ -95,7 +94,7 @@ impl Change<'_> {
         self.scope.check_changes(&transaction, self.columns)
     }
 
-    /// The rows themselves, if they are asked for.
+    /// The rows themselves, if they are to be returned.
     pub(super) fn wanted(&self, arrays: Vec<ArrayRef>) -> Result<Vec<RecordBatch>, Error> {
         if !self.wants_rows {
             return Ok(Vec::new());
@@ -122,7 +121,7 @@ impl Change<'_> {
         let (mut waiting, mut written) = (Vec::new(), Written::default());
         for rows in rows.chunks(ROWS_TOGETHER) {
             let Some(old) = self.locked(rows).await? else { return Ok(Changed::Again) };
-            // A row that is gone was so before the statement began.
+            // A missing row was gone before the statement began.
             let there: Vec<usize> = (0..old.len()).filter(|at| old[*at].is_some()).collect();
             let old: Vec<Bytes> = old.into_iter().flatten().collect();
             let before = self.columns.batch(&self.scope.statement, &old).await?;
@@ -146,7 +145,7 @@ impl Change<'_> {
         Ok(Changed::Rows(written))
     }
 
-    /// Deletes the rows whose numbers these are.
+    /// Deletes the rows with these numbers.
     ///
     /// # Errors
     /// Those of locks; the disk reports one.
@@ -194,8 +193,8 @@ impl Change<'_> {
         Ok(Some(found))
     }
 
-    /// Writes rows in the place of others, with other values in the columns `assigned`. Those whose key
-    /// another row has, which may be about to change, are returned.
+    /// Replaces rows by others, with new values in the columns `assigned`. Returns those whose key another
+    /// row has: that row may be about to change.
     pub(super) async fn write(
         &self,
         numbers: &[u64],
@@ -208,7 +207,7 @@ impl Change<'_> {
         let stored = self.stored(arrays)?;
         let (writer, mut waiting) = (self.writer(&stored)?, Vec::new());
         for (row, (number, old)) in numbers.iter().zip(old).enumerate() {
-            // A long value that is the same stays where it is.
+            // An unchanged long value stays where it is.
             let mut kept = self.columns.long_values(old)?;
             if !kept.is_empty() {
                 let own: Vec<usize> =
@@ -237,7 +236,7 @@ impl Change<'_> {
         Ok(waiting)
     }
 
-    /// Writes what waits for keys: all of it gives its own up before any of it takes one.
+    /// Writes the rows that wait for keys: all of them give up their old keys before any takes a new one.
     pub(super) async fn write_waiting(&self, waiting: Vec<Waiting>) -> Result<(), Error> {
         if waiting.is_empty() {
             return Ok(());
@@ -262,7 +261,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Values as the columns of the table have them.
+    /// Values converted to the types of the table's columns.
     pub(super) fn fitted(&self, arrays: &[ArrayRef]) -> Result<Vec<ArrayRef>, Error> {
         let fields = self.columns.schema.fields().iter();
         arrays
@@ -272,7 +271,7 @@ impl Change<'_> {
             .collect()
     }
 
-    /// Values as rows have them: arrays as bytes.
+    /// Values as rows store them: arrays as bytes.
     pub(super) fn stored(&self, arrays: &[ArrayRef]) -> Result<Vec<ArrayRef>, Error> {
         let stored = self.columns.layout().packed(arrays);
         stored.map_err(|error| row_error(&self.columns.name, &error))
@@ -283,7 +282,7 @@ impl Change<'_> {
             .map_err(|error| row_error(&self.columns.name, &error))
     }
 
-    /// A row, with its long values stored in pages of their own, except those that are there already.
+    /// A row, with its long values stored in pages of their own, except those already stored.
     pub(super) async fn new_row(
         &self,
         transaction: &mut Transaction,
@@ -309,7 +308,7 @@ impl Change<'_> {
         Ok(NewRow { bytes: bytes.into(), keys })
     }
 
-    /// Frees the long values of a row, but for those that are kept.
+    /// Frees the long values of a row, except those that are kept.
     async fn free_long(
         &self,
         transaction: &mut Transaction,
@@ -362,7 +361,7 @@ pub(super) struct Waiting {
     key: (String, String),
 }
 
-/// The rows whose numbers are in the first columns, in their order, each once, with its place among all.
+/// The row numbers in the first columns, sorted and without duplicates, each with its position among all rows.
 fn numbered(batches: &[RecordBatch]) -> Result<Vec<(u64, u64)>, Error> {
     let mut found: BTreeMap<u64, u64> = BTreeMap::new();
     let mut before = 0;

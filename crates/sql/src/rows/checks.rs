@@ -34,10 +34,10 @@ pub(crate) struct Checks {
     conditions: Vec<(String, Arc<dyn PhysicalExpr>)>,
 }
 
-/// An expression as a statement would have it, of its text.
+/// An expression from its text, as a statement would plan it.
 ///
 /// # Errors
-/// It is none, or names what there is not.
+/// The text is no expression, or names something that does not exist.
 pub(crate) fn expression(
     state: &SessionState,
     text: &str,
@@ -48,15 +48,15 @@ pub(crate) fn expression(
     parsed(state, made.map_err(|error| Error::syntax(error.to_string()))?, names)
 }
 
-/// An expression as a statement would have it.
+/// An expression as a statement would plan it.
 ///
 /// # Errors
-/// It names what there is not, or its types do not fit.
+/// It names something that does not exist, or its types do not fit.
 pub(crate) fn parsed(state: &SessionState, expr: SqlExpr, names: &DFSchema) -> Result<Expr, Error> {
     parsed_as(state, expr, names, None)
 }
 
-/// The same, as a column of this type has it.
+/// The same, converted to a column's type.
 ///
 /// # Errors
 /// As of [`parsed`].
@@ -72,7 +72,7 @@ pub(crate) fn parsed_as(
     if let Some(data_type) = data_type {
         made = cast(made, data_type.clone());
     }
-    // What the rules of the analyzer mean belongs to the expression: they are asked as of a query.
+    // Analyzer rules are part of the expression's meaning; they run only on plans, so it is made a query.
     let schema = Arc::new(names.clone());
     let source = LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: true, schema });
     let plan = LogicalPlanBuilder::from(source).project([made]).and_then(LogicalPlanBuilder::build);
@@ -89,7 +89,7 @@ pub(crate) fn parsed_as(
     }
 }
 
-/// The type of what is cast to a type that a statement says.
+/// The result type of a cast to a type named in a statement.
 pub(crate) fn type_of_cast(state: &SessionState, said: &SqlType) -> Result<DataType, Error> {
     let null = Box::new(SqlExpr::Value(Value::Null.into()));
     let (kind, data_type) = (CastKind::Cast, said.clone());
@@ -102,8 +102,8 @@ pub(crate) fn type_of_cast(state: &SessionState, said: &SqlType) -> Result<DataT
 /// Functions that are never called: the optimizer replaces them.
 const REWRITTEN: [&str; 3] = ["coalesce", "nvl2", "arrow_cast"];
 
-/// An expression without such functions. Nothing else is simplified: it is kept, and `now()` in it is
-/// asked again each time.
+/// An expression without such functions. Nothing else is simplified: the expression is kept, and `now()`
+/// in it is evaluated anew each time.
 fn rewritten(made: Expr) -> Result<Expr, DataFusionError> {
     let made = made.transform_up(|expr| match expr {
         Expr::ScalarFunction(call) if REWRITTEN.contains(&call.func.name()) => {
@@ -121,16 +121,16 @@ fn rewritten(made: Expr) -> Result<Expr, DataFusionError> {
 }
 
 impl Checks {
-    /// None, for rows that have passed those of the table.
+    /// No checks, for rows that have already passed those of the table.
     pub fn passed(columns: &RowColumns) -> Checks {
         let (table, schema) = (columns.name.clone(), Arc::clone(&columns.schema));
         Checks { table, schema, not_null: Vec::new(), conditions: Vec::new() }
     }
 
-    /// The conditions of a table, ready to be asked.
+    /// The constraints of a table, ready to evaluate.
     ///
     /// # Errors
-    /// A condition that the catalog keeps is none.
+    /// A condition in the catalog is not boolean.
     pub fn of(state: &SessionState, columns: &RowColumns) -> Result<Checks, Error> {
         let schema = columns.query_schema(false);
         let names = DFSchema::try_from(Arc::clone(&schema)).map_err(|e| from_datafusion(&e))?;
@@ -150,10 +150,10 @@ impl Checks {
         Ok(Checks { table: columns.name.clone(), schema, not_null, conditions })
     }
 
-    /// Refuses rows that are not as they must be.
+    /// Refuses rows that violate a constraint.
     ///
     /// # Errors
-    /// 01400 a NULL, 02290 a condition that does not hold, with the row.
+    /// 01400 a NULL, 02290 a check that fails, with the row.
     pub fn check(&self, arrays: &[ArrayRef]) -> Result<(), Error> {
         for at in &self.not_null {
             let nulls = arrays[*at].logical_nulls();
@@ -179,7 +179,7 @@ impl Checks {
                 .and_then(|held| held.into_array(batch.num_rows()))
                 .and_then(|held| as_boolean_array(&held).cloned());
             let held: BooleanArray = held.map_err(|e| from_datafusion(&e))?;
-            // What is not known does no harm, as in standard SQL.
+            // A check that evaluates to NULL passes, as in standard SQL.
             if let Some(row) = held.iter().position(|held| held == Some(false)) {
                 let text = format!(
                     "a row of table \"{}\" violates check constraint \"{name}\"",
@@ -193,7 +193,7 @@ impl Checks {
         Ok(())
     }
 
-    /// A row in words, as far as it is short.
+    /// A row in words, with long values truncated.
     fn row(&self, arrays: &[ArrayRef], row: usize) -> String {
         const MOST: usize = 64;
         let value = |array: &ArrayRef| match array.is_null(row) {

@@ -18,7 +18,7 @@ use crate::columnar::write::column_of;
 use crate::error::Error;
 use crate::failure::{from_arrow, from_datafusion};
 
-/// What is done with a row whose key is there already.
+/// What to do with a row whose key exists already.
 pub(crate) struct Conflict {
     /// The index whose key it is; `None`: any of them.
     pub arbiter: Option<usize>,
@@ -28,10 +28,10 @@ pub(crate) struct Conflict {
     pub values: Vec<ArrayRef>,
 }
 
-/// DO UPDATE: what the row that is there becomes.
+/// DO UPDATE: what the existing row becomes.
 #[derive(Debug)]
 pub(crate) struct OnUpdate {
-    /// The columns of the table, and then those of the row that was to be inserted.
+    /// The columns of the table, then those of the row to insert.
     schema: SchemaRef,
     assigned: Vec<usize>,
     values: Vec<Arc<dyn PhysicalExpr>>,
@@ -39,8 +39,8 @@ pub(crate) struct OnUpdate {
 }
 
 impl OnUpdate {
-    /// The columns that expressions of DO UPDATE know: those of the table by the name that the statement has
-    /// for it, and those of the row that was to be inserted.
+    /// The columns that DO UPDATE expressions can name: those of the table, under its name in the statement,
+    /// and those of the row to insert.
     ///
     /// # Errors
     /// DataFusion refuses them.
@@ -83,8 +83,8 @@ impl OnUpdate {
         Ok(update)
     }
 
-    /// The same of what is made ready: expressions over the columns, those of the row that was to be inserted, and
-    /// further values, all with names that are no two the same.
+    /// The same from physical expressions: over the columns, those of the row to insert, and further values, all
+    /// under unique names.
     pub fn made(
         schema: SchemaRef,
         values: Vec<(usize, Arc<dyn PhysicalExpr>)>,
@@ -94,7 +94,7 @@ impl OnUpdate {
         OnUpdate { schema, assigned, values, condition }
     }
 
-    /// Whether the condition holds of a row.
+    /// Whether the condition is true for a row.
     fn holds(&self, both: &RecordBatch) -> Result<bool, Error> {
         let Some(condition) = &self.condition else { return Ok(true) };
         let held = condition
@@ -113,18 +113,18 @@ fn plain(names: &DFSchema) -> SchemaRef {
     Arc::new(Schema::new(renamed.collect::<Vec<_>>()))
 }
 
-/// What became of a row that was to be inserted.
+/// What became of a row to insert.
 enum Became {
-    /// It is there, or the one in its place is changed.
+    /// It was inserted, or the conflicting row updated.
     Row(Vec<ArrayRef>),
     Nothing,
-    /// Others have changed the row in its place meanwhile.
+    /// Others have changed the conflicting row meanwhile.
     Again,
 }
 
 impl Change<'_> {
-    /// Adds rows, and does with those whose key is there already what the statement says. `touched`: the rows
-    /// that it has added or changed so far.
+    /// Inserts rows; where the key exists already, does what the statement says. `touched`: the rows that the
+    /// statement has added or changed so far.
     ///
     /// # Errors
     /// As [`Change::insert`]; 21000 a row would be changed twice.
@@ -164,7 +164,7 @@ impl Change<'_> {
         loop {
             let there = {
                 let mut transaction = self.scope.open().await?;
-                let mark = transaction.mark();
+                let savepoint = transaction.savepoint();
                 let stored = self.stored(&arrays)?;
                 let writer = self.writer(&stored)?;
                 let new = self.new_row(&mut transaction, &writer, 0, &[]).await?;
@@ -181,7 +181,7 @@ impl Change<'_> {
                     Err(ChangeError::Duplicate { index, row })
                         if conflict.arbiter.is_none_or(|own| own == index) =>
                     {
-                        transaction.back_to(mark);
+                        transaction.back_to(savepoint);
                         row
                     }
                     Err(error) => return Err(self.refused(error, &arrays, 0)),
@@ -204,8 +204,8 @@ impl Change<'_> {
         }
     }
 
-    /// Changes the row that is in the place of one that was to be inserted; `None`: it is gone by now. `excluded`: the
-    /// columns of that, and what else is known.
+    /// Updates the conflicting row; `None`: it is gone by now. `excluded`: the columns of the row to insert, and the
+    /// further values.
     async fn update_one(
         &self,
         there: u64,

@@ -9,18 +9,18 @@ use cellar_instance::catalog::{Action, Deferral, ForeignKey};
 use super::pending::{Gone, New};
 use crate::error::Error;
 
-/// The checks that a transaction has put off.
+/// The checks that a transaction has deferred.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deferred(Arc<Mutex<PutOff>>);
 
 #[derive(Debug, Default)]
 struct PutOff {
     entries: Vec<Entry>,
-    /// Where the last values of a foreign key are, by its table and its name.
+    /// The entry with a foreign key's latest values, by its table and name.
     latest: HashMap<(String, String), usize>,
-    /// Which entries are settled, in the order in which they were.
+    /// Settled entries, in the order of settling.
     settled: Vec<usize>,
-    /// So many of the first entries get no more values: a savepoint is behind them.
+    /// How many leading entries get no more values: a savepoint follows them.
     sealed: usize,
     modes: Arc<Modes>,
 }
@@ -34,9 +34,9 @@ struct Entry {
 /// What is to be checked.
 #[derive(Clone, Debug)]
 pub(super) enum Check {
-    /// That keys are there to which rows refer.
+    /// That the keys rows refer to exist.
     New(New),
-    /// That no row refers to keys that have gone.
+    /// That no row refers to removed keys.
     Gone(Gone),
 }
 
@@ -49,18 +49,18 @@ impl Check {
     }
 }
 
-/// What SET CONSTRAINTS has said: whether checks are put off.
+/// What SET CONSTRAINTS has set: whether checks are deferred.
 #[derive(Clone, Debug, Default)]
 struct Modes {
-    /// Of all foreign keys.
+    /// For all foreign keys.
     all: Option<bool>,
-    /// Of one, by its table and its name; later than what was said of all.
+    /// For single ones, by table and name; said later than `all`.
     each: BTreeMap<(String, String), bool>,
 }
 
-/// A place among what was put off, to which a transaction can go back.
+/// A point among the deferred checks that a transaction can roll back to.
 #[derive(Clone, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct Savepoint {
     entries: usize,
     settled: usize,
     modes: Arc<Modes>,
@@ -71,7 +71,7 @@ impl Deferred {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a foreign key of a table is checked later.
+    /// Whether the check of a foreign key is deferred.
     pub fn puts_off(&self, table: &str, key: &ForeignKey) -> bool {
         let is_first = match key.deferral {
             Deferral::Never => return false,
@@ -87,12 +87,12 @@ impl Deferred {
         own.or(modes.all).unwrap_or(is_first)
     }
 
-    /// The same, where rows may have lost the key to which they refer. RESTRICT is never put off.
+    /// The same, where rows may have lost the key they refer to. RESTRICT is never deferred.
     pub(super) fn puts_off_loss(&self, table: &str, key: &ForeignKey, action: Action) -> bool {
         action == Action::Nothing && self.puts_off(table, key)
     }
 
-    /// Puts a check off.
+    /// Defers a check.
     ///
     /// # Errors
     /// There is no memory for its values.
@@ -115,20 +115,20 @@ impl Deferred {
         Ok(())
     }
 
-    /// All that is put off: of each its place.
+    /// All deferred checks, each with its position.
     pub(super) fn unsettled(&self) -> Vec<(usize, Check)> {
         let put_off = self.put_off();
         let left = put_off.entries.iter().enumerate().filter(|(_, own)| !own.is_settled);
         left.map(|(at, own)| (at, own.check.clone())).collect()
     }
 
-    /// Whether nothing is put off.
+    /// Whether nothing is deferred.
     pub fn is_empty(&self) -> bool {
         let put_off = self.put_off();
         put_off.settled.len() == put_off.entries.len()
     }
 
-    /// Checks have been made.
+    /// Marks checks as made.
     pub(super) fn settle(&self, places: &[usize]) {
         let mut put_off = self.put_off();
         for at in places {
@@ -160,28 +160,28 @@ impl Deferred {
         self.put_off().modes = Arc::new(modes);
     }
 
-    /// SET CONSTRAINTS of some: tables, and names of their foreign keys.
+    /// SET CONSTRAINTS of some: each a table, and the name of a foreign key.
     pub fn set(&self, keys: impl IntoIterator<Item = (String, String)>, is_deferred: bool) {
         let mut put_off = self.put_off();
         let each = keys.into_iter().map(|key| (key, is_deferred));
         Arc::make_mut(&mut put_off.modes).each.extend(each);
     }
 
-    /// The place where it is.
-    pub fn mark(&self) -> Mark {
+    /// The current point.
+    pub fn savepoint(&self) -> Savepoint {
         let mut put_off = self.put_off();
         put_off.sealed = put_off.entries.len();
         let (entries, settled) = (put_off.entries.len(), put_off.settled.len());
-        Mark { entries, settled, modes: Arc::clone(&put_off.modes) }
+        Savepoint { entries, settled, modes: Arc::clone(&put_off.modes) }
     }
 
     /// Discards what was recorded after a savepoint: it was undone.
-    pub fn back_to(&self, mark: &Mark) {
+    pub fn back_to(&self, savepoint: &Savepoint) {
         let mut put_off = self.put_off();
-        put_off.entries.truncate(mark.entries);
-        put_off.sealed = mark.entries;
-        put_off.modes = Arc::clone(&mark.modes);
-        for at in put_off.settled.split_off(mark.settled) {
+        put_off.entries.truncate(savepoint.entries);
+        put_off.sealed = savepoint.entries;
+        put_off.modes = Arc::clone(&savepoint.modes);
+        for at in put_off.settled.split_off(savepoint.settled) {
             if let Some(entry) = put_off.entries.get_mut(at) {
                 entry.is_settled = false;
             }
@@ -228,14 +228,14 @@ mod tests {
         deferred.add(new(1)).expect("it is one value");
         deferred.add(new(2)).expect("it is one value");
         assert_eq!(rows(&deferred), [2], "of one foreign key they are together");
-        let mark = deferred.mark();
+        let savepoint = deferred.savepoint();
         deferred.add(new(3)).expect("it is one value");
         assert_eq!(rows(&deferred), [2, 1], "but apart behind a savepoint");
         deferred.settle(&[0, 1]);
         assert!(deferred.is_empty());
         deferred.add(new(4)).expect("it is one value");
         assert_eq!(rows(&deferred), [1], "what is settled gets no more");
-        deferred.back_to(&mark);
+        deferred.back_to(&savepoint);
         assert_eq!(rows(&deferred), [2], "what was settled behind the savepoint is so no more");
     }
 
@@ -247,7 +247,7 @@ mod tests {
         let now =
             |deferred: &Deferred| [&never, &at_once, &later].map(|key| deferred.puts_off("c", key));
         assert_eq!(now(&deferred), [false, false, true]);
-        let mark = deferred.mark();
+        let savepoint = deferred.savepoint();
         deferred.set_all(true);
         assert_eq!(now(&deferred), [false, true, true]);
         deferred.set([("c".to_owned(), "f".to_owned())], false);
@@ -257,7 +257,7 @@ mod tests {
         deferred.set_all(true);
         assert_eq!(now(&deferred), [false, true, true], "ALL is of all");
         assert!(!deferred.puts_off_loss("c", &later, Action::Restrict));
-        deferred.back_to(&mark);
+        deferred.back_to(&savepoint);
         assert_eq!(now(&deferred), [false, false, true]);
     }
 }

@@ -1,4 +1,4 @@
-//! A table in the heap as CREATE TABLE defines it: what its columns and constraints say beside their types.
+//! A table in the heap as CREATE TABLE defines it: its constraints, and its column options besides types.
 
 use cellar_instance::catalog::{
     Check, Constraint, Identity, Index, IndexColumn, RowTable, SequenceType, name,
@@ -21,11 +21,11 @@ pub(crate) struct Definition {
     names: Vec<String>,
     /// Columns that are never NULL.
     pub not_null: Vec<usize>,
-    /// What columns get that are not named, as it was written.
+    /// DEFAULTs of columns, as written.
     pub defaults: Vec<(usize, String)>,
     keys: Vec<Key>,
     checks: Vec<Check>,
-    /// Sequences of columns, which are to be made.
+    /// Sequences to create for columns.
     pub sequences: Vec<NewSequence>,
     /// Foreign keys.
     pub foreign: Vec<NewForeignKey>,
@@ -36,11 +36,11 @@ pub(crate) struct Definition {
 pub(crate) struct NewSequence {
     /// Which column, from 0.
     pub column: usize,
-    /// Of an identity column: how it gets its values.
+    /// How an identity column gets its values.
     pub identity: Option<Identity>,
-    /// What is said of it.
+    /// The options given for it.
     pub options: SequenceOptions,
-    /// Its name, where that is said.
+    /// Its name, if given.
     pub name: Option<String>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn name_of(ident: &Ident) -> String {
 /// Takes out of a CREATE TABLE what DataFusion has no place for; `None`: there is nothing of that kind.
 ///
 /// # Errors
-/// 03001 what there is not yet, 00904 a column that there is not, 02260 a second primary key.
+/// 03001 not supported yet, 00904 no such column, 02260 a second primary key.
 pub(crate) fn defined(create: &mut CreateTable) -> Result<Option<Definition>, Error> {
     let names: Vec<String> = create.columns.iter().map(|column| name_of(&column.name)).collect();
     let mut found = Definition { names, ..Definition::default() };
@@ -83,8 +83,7 @@ pub(crate) fn defined(create: &mut CreateTable) -> Result<Option<Definition>, Er
     Ok((!is_plain).then_some(found))
 }
 
-/// What an ALTER TABLE adds to a table that has these columns: a column, which is the last of them, or a
-/// constraint.
+/// What an ALTER TABLE adds to a table with these columns: a constraint, or a column, the last of `names`.
 ///
 /// # Errors
 /// As of [`defined`].
@@ -249,7 +248,7 @@ impl Definition {
             condition = *inner;
         }
         take_table_away(&mut condition, table);
-        // A name is made up when that of the table is known: with the column, where it is about one alone.
+        // The default name is made once the table's is known, with the column's if the check is on one only.
         let name = name.unwrap_or_else(|| match &self.columns_in(&condition)[..] {
             [column] => format!("\u{1}{column}"),
             _ => "\u{1}".to_owned(),
@@ -271,8 +270,8 @@ impl Definition {
         found
     }
 
-    /// Its indexes and checks, with the names that PostgreSQL gives where none is said. `is_free`: nothing has
-    /// this name; `known`: what constraints the table has.
+    /// Its indexes and checks, with PostgreSQL's default names where none is given. `is_free`: nothing has
+    /// this name; `known`: the constraints the table has.
     pub fn rows(&self, table: &str, is_free: &dyn Fn(&str) -> bool, known: &[String]) -> RowTable {
         let mut taken: Vec<String> = Vec::new();
         let index = |key: &Key| {
@@ -293,7 +292,7 @@ impl Definition {
             Index { object: 0, name, columns: columns.collect(), is_unique, constraint, number: 0 }
         };
         let mut keys = self.keys.clone();
-        // The primary key is the first index: rows are looked for there first.
+        // The primary key is the first index: lookups try it first.
         keys.sort_by_key(|key| key.constraint != Constraint::Primary);
         let indexes = keys.iter().map(index).collect();
         let mut named: Vec<String> = known.to_vec();
@@ -376,7 +375,7 @@ fn take_table_away(condition: &mut Expr, table: &str) {
     });
 }
 
-/// Refuses what a key would not keep.
+/// Refuses key options that would be ignored.
 fn refuse_options(key: &str) -> Result<(), Error> {
     let key = key.to_ascii_uppercase();
     let options = ["NULLS NOT DISTINCT", "DEFERRABLE", "INITIALLY"];

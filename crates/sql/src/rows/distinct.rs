@@ -11,16 +11,16 @@ use super::scope::Scope;
 use super::table::RowColumns;
 use crate::error::Error;
 
-/// Different values of columns, about, by the number of the column.
+/// Estimated numbers of distinct values, by column number.
 pub(crate) type Distinct = BTreeMap<usize, u64>;
 
-/// Places of an index at which it is asked how many entries a value has.
+/// Places in an index where the entries of a value are counted.
 const PLACES: u64 = 8;
 
-/// Rows of a table that is read whole sooner than it is asked about.
+/// A table of fewer rows is read whole faster than it is estimated.
 const FEW_ROWS: u64 = 1_000;
 
-/// Counts the values of those columns that come out and that an index begins with.
+/// Estimates the distinct values of projected columns that an index begins with.
 ///
 /// # Errors
 /// The disk reports one.
@@ -47,8 +47,8 @@ pub(super) async fn distinct(
     Ok(known)
 }
 
-/// About how many values the first column of an index has, of so many rows: as the entries of those values have it
-/// that lie at places which divide what is between the least and the greatest evenly.
+/// About how many distinct values the first column of an index has in a table of `rows`: extrapolated from the
+/// entries per value at places spread evenly between the least and the greatest value.
 async fn values(
     scope: &Scope,
     columns: &RowColumns,
@@ -78,7 +78,7 @@ async fn values(
     Ok((!asked.is_empty()).then(|| (rows / each).max(asked.len() as u64)))
 }
 
-/// The next entry of an index from there on, or its last.
+/// The key of an index's next entry from `from` on, or of its last.
 async fn next_key(
     scope: &Scope,
     index: &Index,
@@ -89,7 +89,7 @@ async fn next_key(
     Ok(entries.next_keys(1).await?.pop().map(|(key, _)| key))
 }
 
-/// Bytes evenly between two, which differ somewhere.
+/// Byte strings spread evenly between two.
 fn places(least: &[u8], greatest: &[u8]) -> Vec<Vec<u8>> {
     let same = least.iter().zip(greatest).take_while(|(one, other)| one == other).count();
     let number = |bytes: &[u8]| {

@@ -30,11 +30,11 @@ use datafusion::physical_plan::{
 use futures_util::stream;
 
 use super::access::Access;
-use super::asked::{Asked, Live, known};
 use super::distinct::Distinct;
 use super::probes::{Choice, Probes};
 use super::read::{Reading, Shape, Source};
 use super::sample::Sample;
+use super::scan_filters::{DynamicFilter, ScanFilters, known};
 use super::scope::Scope;
 use super::size::{rows_until, statistics};
 use super::table::RowColumns;
@@ -53,29 +53,28 @@ pub(crate) struct HeapScanExec {
     sample: Sample,
     /// The index that is used; `None`: all rows are read.
     access: Option<Access>,
-    /// Else what each partition reads of it: divided once, for it may grow meanwhile.
+    /// Without an index, each partition's share of the table: divided once, as the table may grow meanwhile.
     shares: Option<Arc<Shares>>,
     scope: Scope,
-    /// The columns that come out; the one after the last is the row number.
+    /// The columns produced; the number after the table's last means the row number.
     projection: Vec<usize>,
     schema: SchemaRef,
-    /// Conditions over the table's columns that rows are asked as they are stored.
+    /// Conditions over the table's columns, tested on rows as stored.
     filters: Vec<Arc<dyn PhysicalExpr>>,
-    /// And those that become known while it runs.
+    /// Conditions that become known while the scan runs.
     dynamic: Vec<Arc<dyn PhysicalExpr>>,
-    /// Keys of joins, by the numbers of the filters that have them.
+    /// Join keys, by the ids of the filters they belong to.
     keys: Arc<Mutex<BTreeMap<u64, JoinKeys>>>,
     choice: Arc<Choice>,
     fetch: Option<usize>,
-    /// Whether others count on the order of its rows.
+    /// Whether operators above rely on the order of its rows.
     is_ordered: bool,
-    /// Groups of rows come out, not rows.
+    /// A partial aggregate: the scan produces groups, not rows.
     partial: Option<Arc<Partial>>,
     properties: Arc<PlanProperties>,
 }
 
-/// What is read: the table, about how large it is and how many values its columns have, and the index that is used;
-/// `None`: all rows are read.
+/// What is read: the table, its estimated size and distinct values, and the index used; `None`: all rows are read.
 pub(crate) struct Read {
     pub columns: Arc<RowColumns>,
     pub size: TableSize,
@@ -155,7 +154,7 @@ impl HeapScanExec {
         self.partial.as_deref()
     }
 
-    /// Whether it gives groups, not all rows, or its rows in an order.
+    /// Whether it produces groups, has a limit, or its order is relied on.
     pub fn is_bound(&self) -> bool {
         self.partial.is_some() || self.fetch.is_some() || self.is_ordered
     }
@@ -180,7 +179,7 @@ impl HeapScanExec {
                 == other.properties.partitioning.partition_count()
     }
 
-    /// Whether it can compute that.
+    /// Whether it can compute this aggregate.
     pub fn sums_up(&self, wanted: &Aggregate) -> bool {
         RowAggregate::knows(self.columns.layout(), wanted)
     }
@@ -205,18 +204,18 @@ impl HeapScanExec {
         &self.scope
     }
 
-    /// The column of the table that comes out as column `at`.
+    /// The table column behind output column `at`.
     pub fn column(&self, at: usize) -> Option<usize> {
         self.projection.get(at).copied().filter(|at| *at < self.columns.schema.fields().len())
     }
 
-    /// Conditions that no index answers.
+    /// How many conditions the index does not answer.
     pub fn other_filters(&self) -> usize {
         let answered = self.access.as_ref().map_or(0, |access| access.conditions.len());
         self.filters.len().saturating_sub(answered)
     }
 
-    /// About how many rows are read until so many pass these conditions and so many others, of which nothing is known.
+    /// About how many rows are read until `fetch` pass these conditions and `others` of unknown selectivity.
     pub fn rows_until(&self, fetch: usize, others: usize) -> f64 {
         let own = self.sample.share(&self.columns, &self.filters);
         match own.filter(|_| self.access.is_none()) {
@@ -225,7 +224,7 @@ impl HeapScanExec {
         }
     }
 
-    /// Tells where the keys of joins will be known, by the numbers of the filters that have them.
+    /// Records where join keys will appear, by the ids of the filters they belong to.
     pub fn know_keys(&self, filters: &BTreeMap<u64, JoinKeys>) {
         let ids = self.dynamic.iter().filter_map(|expr| expr.expression_id());
         let own = ids.filter_map(|id| Some((id, Arc::clone(filters.get(&id)?))));
@@ -238,7 +237,7 @@ impl HeapScanExec {
         &self.columns.name
     }
 
-    /// The index that is used, and what chooses its keys; `None`: all rows are read.
+    /// The index used, and what selects its keys, in words; `None`: all rows are read.
     pub fn index(&self) -> Option<(&str, String)> {
         let access = self.access.as_ref()?;
         let index = &self.columns.rows.indexes[access.index];
@@ -255,13 +254,13 @@ impl HeapScanExec {
         Some((&index.name, words))
     }
 
-    /// The conditions that rows are asked as they are stored, in words.
+    /// The conditions tested on rows as stored, in words.
     pub fn conditions(&self) -> Vec<String> {
         let schema = self.columns.query_schema(true);
         self.filters.iter().map(|filter| words(filter, &of_schema(&schema))).collect()
     }
 
-    /// Whether all that is asked of rows is in the keys of the index.
+    /// Whether the keys of the index hold every column needed.
     fn is_index_only(&self) -> bool {
         let Some(access) = &self.access else { return false };
         let told = self.columns.told(access.index);
@@ -276,13 +275,13 @@ impl HeapScanExec {
         asked.all(|at| at == row_id || told.contains(&at))
     }
 
-    /// The column of the table that comes out as column `at`, be it as the key of groups.
+    /// The table column behind output column `at`, which may be a group key.
     fn source_column(&self, at: usize) -> Option<usize> {
         let all = self.partial.as_ref().map_or(&self.projection, |own| &own.aggregate.keys);
         all.get(at).copied()
     }
 
-    /// An expression over what comes out as one over the table's columns.
+    /// An expression over the output columns, rewritten over the table's.
     pub fn over_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         let of_table = |expr: Arc<dyn PhysicalExpr>| {
             let Some(column) = expr.downcast_ref::<Column>() else {
@@ -296,7 +295,7 @@ impl HeapScanExec {
         Ok(Arc::clone(expr).map_up(of_table)?.data)
     }
 
-    /// The index that is probed by the keys of a join, if these are few.
+    /// The index to probe with the keys of a join, if these turn out few.
     pub fn probed(&self) -> Option<&str> {
         if self.access.is_some() {
             return None;
@@ -309,14 +308,18 @@ impl HeapScanExec {
         indexes.next().map(|index| &*self.columns.rows.indexes[index].name)
     }
 
-    async fn source(&self, partition: usize, live: &[Live]) -> std::result::Result<Source, Error> {
+    async fn source(
+        &self,
+        partition: usize,
+        dynamic: &[DynamicFilter],
+    ) -> std::result::Result<Source, Error> {
         if let Some(access) = &self.access {
             let keys = self.is_index_only().then_some(access.index);
             let ranges = self.entries(access.index, &access.ranges, access.backwards)?;
             return Ok(Source::Index { ranges, keys });
         }
         let of = (&*self.columns, &self.scope, self.size);
-        if let Some(probes) = self.choice.probes(of, live).await? {
+        if let Some(probes) = self.choice.probes(of, dynamic).await? {
             let tasks = self.properties.partitioning.partition_count();
             let ranges = self.entries(probes.index, probes.share(partition, tasks), false)?;
             return Ok(Source::Index { ranges, keys: None });
@@ -326,7 +329,7 @@ impl HeapScanExec {
         Ok(Source::Pages(shares.ok_or_else(error)?.scan(partition)))
     }
 
-    /// The entries of an index that lie in these ranges, the last first: it is read first.
+    /// The entries of an index in these ranges; the range to read first comes last.
     fn entries(
         &self,
         index: usize,
@@ -351,19 +354,19 @@ impl HeapScanExec {
             self.filters.iter().map(|filter| known(&self.columns, filter)).collect();
         let fixed = fixed.map_err(|reason| Error::new(600, "XX000", reason))?;
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let live = self.dynamic.iter().map(|expr| {
+        let dynamic = self.dynamic.iter().map(|expr| {
             let keys = expr.expression_id().and_then(|id| keys.get(&id).cloned());
-            Live::new(Arc::clone(expr), keys)
+            DynamicFilter::new(Arc::clone(expr), keys)
         });
-        let live: Vec<Live> = live.collect();
+        let dynamic: Vec<DynamicFilter> = dynamic.collect();
         let shape = Shape {
             columns: Arc::clone(&self.columns),
             statement: self.scope.statement.clone(),
             projection: self.projection.clone(),
             schema: Arc::clone(&self.schema),
         };
-        let source = self.source(partition, &live).await?;
-        let (asked, fetch) = (Asked::new(&self.columns, fixed, live)?, self.fetch);
+        let source = self.source(partition, &dynamic).await?;
+        let (asked, fetch) = (ScanFilters::new(&self.columns, fixed, dynamic)?, self.fetch);
         match &self.partial {
             None => Ok(Reading::new(shape, source, asked, fetch)),
             Some(partial) => Reading::of_groups(shape, source, asked, Arc::clone(partial)),
@@ -416,7 +419,7 @@ impl ExecutionPlan for HeapScanExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        // Also the dynamic ones: a join fills only a filter that it finds here.
+        // Including the dynamic ones: a join fills only filters that it finds here.
         for expr in self.filters.iter().chain(&self.dynamic) {
             if f(expr)? == TreeNodeRecursion::Stop {
                 return Ok(TreeNodeRecursion::Stop);
@@ -436,7 +439,7 @@ impl ExecutionPlan for HeapScanExec {
     }
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        // Begun when rows are asked for: by then the other side of a join has said which.
+        // Begun on the first poll: by then the build side of a join has supplied its keys.
         let begin = (self.clone(), None::<Reading>);
         let rows = stream::try_unfold(begin, move |(plan, reading)| async move {
             let mut reading = match reading {
@@ -481,7 +484,7 @@ impl ExecutionPlan for HeapScanExec {
         if self.partial.is_some() {
             return None;
         }
-        // Each partition gives what it finds first; which rows those are is nobody's concern.
+        // Each partition returns the first rows it finds; any will do.
         Some(Arc::new(HeapScanExec { fetch: limit, ..self.clone() }))
     }
 
@@ -498,7 +501,7 @@ impl ExecutionPlan for HeapScanExec {
         let asked = result.parent_filters;
         let mut plan = self.clone();
         let mut answers = Vec::with_capacity(asked.len());
-        // Of groups only those conditions are conditions on rows that ask their keys.
+        // A condition on groups applies to rows only if it is on group keys alone.
         let is_of_rows = |filter: &Arc<dyn PhysicalExpr>| {
             let columns = collect_columns(filter);
             let mut own = columns.iter().map(|column| self.source_column(column.index()));
@@ -517,7 +520,7 @@ impl ExecutionPlan for HeapScanExec {
                     PushedDown::Yes
                 }
                 FilterPushdownPhase::Pre => PushedDown::No,
-                // The scan may leave rows out safely; the consumer tests each row again all the same.
+                // The scan may safely omit rows; the consumer still tests each row again.
                 FilterPushdownPhase::Post => {
                     plan.dynamic.push(own);
                     PushedDown::No

@@ -1,4 +1,4 @@
-//! A foreign key as a statement says it.
+//! A foreign key as a statement defines it.
 
 use cellar_instance::catalog::{Action, Deferral};
 use datafusion::sql::sqlparser::ast::{
@@ -9,10 +9,10 @@ use datafusion::sql::sqlparser::ast::{
 use crate::error::Error;
 use crate::names::folded;
 
-/// A foreign key that is to be made.
+/// A foreign key to create.
 #[derive(Clone, Debug)]
 pub(crate) struct NewForeignKey {
-    /// Its name, where that is said.
+    /// Its name, if given.
     pub name: Option<String>,
     /// Its columns.
     pub columns: Vec<usize>,
@@ -39,7 +39,7 @@ impl NewForeignKey {
     /// What a statement says.
     ///
     /// # Errors
-    /// 03001 what there is not; 00957 a column is named twice.
+    /// 03001 not supported; 00957 a column is named twice.
     pub fn of(
         name: Option<String>,
         columns: Vec<usize>,

@@ -1,4 +1,4 @@
-//! Keys and long values of rows, for the check of tables, built as changes to the rows build them.
+//! Keys and long values of stored rows, derived for the table check as changes derive them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use cellar_instance::heap::RowReader;
 use super::table::RowColumns;
 use crate::instants::zoned::KEPT;
 
-/// What reads the rows of a table; `None`: its columns are not understood.
+/// A reader of a table's rows; `None`: its columns are not understood.
 pub fn reader_of_rows(catalog: &Catalog, table: &Table, rows: &RowTable) -> Option<RowReader> {
     let columns = Arc::new(RowColumns::of(table, rows, (&KEPT.into(), catalog)).ok()?);
     let of = Arc::clone(&columns);

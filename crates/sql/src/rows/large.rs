@@ -1,5 +1,5 @@
-//! Transactions that change more than one commit takes. The tables that they change most are rewritten as
-//! the transaction sees them, and at commit each replaces the old one.
+//! Transactions too large for one commit. The tables they change most are rewritten as the transaction sees
+//! them, and at commit each new table replaces the old one.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::table::RowColumns;
 use crate::error::Error;
 use crate::instants::zoned::KEPT;
 
-/// Rows with long values that are read together, and the bytes of these values; so many fit every cache.
+/// The most rows with long values read together, and the most bytes of these; so much fits any page cache.
 const ROWS: usize = 64;
 const LONG_BYTES: u64 = 4 << 20;
 
@@ -32,15 +32,15 @@ impl Committer<'_> {
     /// Makes a transaction fit one commit.
     ///
     /// # Errors
-    /// 70207 it does not, and sees tables as they were at a snapshot; 00060, 30006 of locks; no room for the rows of
-    /// a table once more.
+    /// 70207 it does not fit, and sees tables as of an older snapshot; 00060, 30006 of locks; no space for a second
+    /// copy of a table's rows.
     pub async fn make_fit(&self, transaction: &mut Transaction) -> Result<(), Error> {
         let Err(mut refused) = transaction.check_fits().await else { return Ok(()) };
         if refused.number() != TOO_LARGE {
             return Err(refused.into());
         }
         if transaction.is_snapshot() {
-            // It must not copy rows that it does not see.
+            // A copy would lose newer rows, which it does not see.
             return Err(Error::from(refused).next("run the transaction under READ COMMITTED"));
         }
         for object in transaction.changed_tables() {
@@ -75,12 +75,12 @@ impl Committer<'_> {
 
     fn columns(&self, alteration: &Alteration, rows: &RowTable) -> Result<RowColumns, Error> {
         let table = Table { rows: Some(rows.clone()), ..alteration.table().clone() };
-        // Rows are copied as they are stored: in which zone somebody reads them is the same.
+        // Rows are copied as stored, so the time zone does not matter.
         RowColumns::of(&table, rows, (&KEPT.into(), &*self.definitions.catalog()?))
     }
 }
 
-/// The rows of a table on their way to a new one that nobody sees yet.
+/// A copy in progress of a table's rows into a new table that nobody sees yet.
 struct Copy<'a> {
     committer: &'a Committer<'a>,
     alteration: &'a Alteration,
@@ -128,8 +128,8 @@ impl Copy<'_> {
         Ok(Scope::filling(self.committer.database, filling, statement.clone()))
     }
 
-    /// Adds rows with long values, which are written once more. They take redo: another transaction goes on where
-    /// there is much.
+    /// Adds rows with long values, which are written again. That generates redo: beyond a limit it is committed, and
+    /// a new transaction continues.
     async fn with_long_values(
         &self,
         scope: Scope,

@@ -2,7 +2,6 @@
 
 mod access;
 mod advisory;
-mod asked;
 mod build;
 mod change;
 mod checks;
@@ -24,6 +23,7 @@ mod read;
 mod refusals;
 mod rewrite;
 mod sample;
+mod scan_filters;
 mod scope;
 mod sequence;
 mod session;

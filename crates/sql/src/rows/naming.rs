@@ -2,11 +2,11 @@
 
 use cellar_instance::catalog::name;
 
-/// The longest name that is made up, in bytes: PostgreSQL's.
+/// The longest default name, in bytes: PostgreSQL's.
 const NAME_MAX: usize = 63;
 
-/// A name as PostgreSQL makes one up: the table, its columns if there are any, and a word; the longer of the first
-/// two is shortened.
+/// A default name as PostgreSQL forms it: the table, its columns if any, and a suffix; the longer of the first two
+/// is shortened.
 pub(crate) fn made_name(table: &str, columns: &str, label: &str) -> String {
     let dashes = if columns.is_empty() { 1 } else { 2 };
     let room = NAME_MAX.saturating_sub(label.len() + dashes);
@@ -30,7 +30,7 @@ pub(crate) fn made_name(table: &str, columns: &str, label: &str) -> String {
     }
 }
 
-/// The first of such names that nothing has, with a number where there must be one.
+/// The first such name that is free, with a number appended if needed.
 pub(crate) fn free_name(
     (table, columns, label): (&str, &str, &str),
     mut is_free: impl FnMut(&str) -> bool,
@@ -54,7 +54,7 @@ mod tests {
         let long = made_name(&"t".repeat(50), &"c".repeat(50), "key");
         assert_eq!(long, format!("{}_{}_key", "t".repeat(29), "c".repeat(29)));
         assert_eq!(long.len(), NAME_MAX);
-        // Characters stay whole.
+        // Multi-byte characters are not split.
         assert!(made_name(&"ä".repeat(40), "", "pkey").len() <= NAME_MAX);
         let taken = ["t_a_idx", "t_a_idx1"];
         let free = free_name(("t", "a", "idx"), |name| !taken.contains(&name));

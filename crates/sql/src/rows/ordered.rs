@@ -1,5 +1,5 @@
-//! Rows in the order of an index: if only the first rows of an order are wanted, or the least or greatest
-//! value, only that many entries of an index are read instead of all rows.
+//! Optimizer rule for rows in index order: a top-N sort, or a MIN or MAX, reads only as many entries of an
+//! index as it needs instead of all rows.
 
 use std::sync::Arc;
 
@@ -59,10 +59,10 @@ impl PhysicalOptimizerRule for InOrderOfIndex {
     }
 }
 
-/// A column of what comes out of a plan, and its order.
+/// An output column of a plan, and its sort order.
 type Key = (usize, SortOptions);
 
-/// A sort of which only the first rows are wanted, over a scan that gives them first.
+/// A top-N sort, as a limit over a scan in that order.
 fn first_of_order(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(fetch) = sort.fetch() else { return Ok(None) };
     let key = |key: &PhysicalSortExpr| {
@@ -77,7 +77,7 @@ fn first_of_order(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     Ok(Some(Arc::new(GlobalLimitExec::new(input, 0, Some(fetch)))))
 }
 
-/// The least or the greatest of all values of a column, of the first row of its order.
+/// MIN or MAX of a column, computed from the first row in its order.
 fn end_of_order(
     plan: &Arc<dyn ExecutionPlan>,
     aggregate: &AggregateExec,
@@ -95,7 +95,7 @@ fn end_of_order(
     }
     let [argument] = &call.expressions()[..] else { return Ok(None) };
     let Some(column) = argument.downcast_ref::<Column>() else { return Ok(None) };
-    // NULL is no end: where it would come first it is left out.
+    // NULL is neither least nor greatest: where it would come first it is left out.
     let options = SortOptions { descending, nulls_first: descending };
     let (keys, wanted) = ([(column.index(), options)], Wanted { fetch: 0, conditions: 0 });
     let Some(input) = in_order(aggregate.input(), &keys, wanted)? else { return Ok(None) };
@@ -104,17 +104,17 @@ fn end_of_order(
     Ok(Some(Arc::clone(plan).replace_children(vec![first], options)?))
 }
 
-/// What is wanted of an order.
+/// What is needed from an ordered scan.
 #[derive(Clone, Copy)]
 struct Wanted {
-    /// How many rows; none: one, and none that has NULL.
+    /// How many rows; 0: one row, without NULL.
     fetch: usize,
-    /// Conditions that rows are asked above the scan.
+    /// How many filters there are above the scan.
     conditions: usize,
 }
 
-/// A plan over a scan of the heap whose rows come in an order, by one task; `None`: no index has it, or to read all
-/// is less work.
+/// A plan over a single-task heap scan whose rows come in this order; `None`: no index has it, or reading all rows
+/// is cheaper.
 fn in_order(
     plan: &Arc<dyn ExecutionPlan>,
     keys: &[Key],
@@ -150,7 +150,7 @@ fn in_order(
     Ok(Some(Arc::clone(plan).replace_children(vec![input], options)?))
 }
 
-/// Whether a plan only deals rows out to tasks, or gathers them.
+/// Whether a plan only distributes rows to tasks, or gathers them.
 fn is_dealt(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let gathers = plan.downcast_ref::<CoalescePartitionsExec>();
     let deals = plan.downcast_ref::<RepartitionExec>();
@@ -168,7 +168,7 @@ fn by_index(scan: &HeapScanExec, keys: &[Key], wanted: Wanted) -> Option<HeapSca
     let schema = &columns.schema;
     let own = keys.iter().map(|(at, options)| Some((scan.column(*at)?, *options)));
     let own: Vec<Key> = own.collect::<Option<_>>()?;
-    // In a key -0 is 0, an interval its length, a label its code: rows come in another order than sorts have them.
+    // In a key -0 is 0, an interval its length, a label its code: index order differs from sort order.
     let is_kept = |(at, _): &Key| {
         let (data_type, is_other) = (schema.field(*at).data_type(), columns.has_own_order(*at));
         !is_other && !data_type.is_floating() && !matches!(data_type, DataType::Interval(_))
@@ -199,7 +199,7 @@ fn of_index(scan: &HeapScanExec, at: usize, keys: &[Key], wanted: Wanted) -> Opt
     let (first, mut rest) = index.columns.split_at_checked(equal)?;
     let mut backwards = None;
     for (column, options) in keys {
-        // What has one value is in every order.
+        // A column with a single value satisfies any order.
         if first.iter().any(|own| own.column == *column) {
             continue;
         }

@@ -12,7 +12,7 @@ use cellar_instance::catalog::{Action, ForeignKey};
 use crate::error::Error;
 use crate::failure::from_arrow;
 
-/// Rows of a foreign key beyond which those that are the same are kept once.
+/// The number of rows of a foreign key beyond which duplicates are removed.
 const ROWS_KEPT: usize = 64 << 10;
 
 /// What must be settled at the end of a statement.
@@ -24,7 +24,7 @@ pub(crate) struct Pending(Arc<Mutex<Keys>>);
 pub(super) struct Keys {
     pub new: Vec<New>,
     pub gone: Vec<Gone>,
-    /// So many of the first of `new` get no more values.
+    /// How many leading entries of `new` get no more values.
     pub sealed: usize,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Keys {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Length(usize, usize);
 
-/// Rows have these values in the columns of a foreign key now.
+/// New values that rows have in the columns of a foreign key.
 #[derive(Clone, Debug)]
 pub(super) struct New {
     /// The table of the foreign key.
@@ -41,12 +41,12 @@ pub(super) struct New {
     /// The values as they came, a column each.
     some: Vec<Vec<ArrayRef>>,
     rows: usize,
-    /// How many there may be before they are gone through.
+    /// How many rows there may be before duplicates are removed.
     most: usize,
 }
 
 impl New {
-    /// Of no values yet.
+    /// Without values yet.
     pub fn of(table: &str, key: &ForeignKey) -> New {
         let (table, key) = (table.to_owned(), key.clone());
         New { table, key, some: Vec::new(), rows: 0, most: ROWS_KEPT }
@@ -66,7 +66,7 @@ impl New {
         joined(&some).map_err(|error| from_arrow(&error))
     }
 
-    /// Adds values; if there are many, duplicates are kept once.
+    /// Adds values; if there are many, removes duplicates.
     pub fn add(&mut self, values: Vec<ArrayRef>) -> Result<(), Error> {
         self.rows += values.first().map_or(0, |values| values.len());
         self.some.push(values);
@@ -85,21 +85,21 @@ impl New {
     }
 }
 
-/// Rows have another key now, or are gone.
+/// Removed keys, of rows that were updated or deleted.
 #[derive(Clone, Debug)]
 pub(super) struct Gone {
-    /// The table to whose keys others refer.
+    /// The referenced table.
     pub table: String,
     /// The index of the key.
     pub index: String,
-    /// The keys that they had, a column each.
+    /// The old keys of the rows, a column each.
     pub old: Vec<ArrayRef>,
-    /// Those that they have; `None`: they are deleted.
+    /// Their new keys; `None`: the rows were deleted.
     pub new: Option<Vec<ArrayRef>>,
 }
 
 impl Gone {
-    /// What a foreign key that refers to them says of rows that do.
+    /// The action of a foreign key that refers to these keys.
     pub fn action(&self, key: &ForeignKey) -> Action {
         if self.new.is_some() { key.on_update } else { key.on_delete }
     }
@@ -110,18 +110,18 @@ impl Pending {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is nothing.
+    /// Whether nothing is pending.
     pub fn is_empty(&self) -> bool {
         let keys = self.keys();
         keys.new.is_empty() && keys.gone.is_empty()
     }
 
-    /// What there is, which is taken away.
+    /// Takes everything pending out.
     pub(super) fn take(&self) -> Keys {
         std::mem::take(&mut *self.keys())
     }
 
-    /// How much there is: what follows is apart from it.
+    /// How much is pending; what follows is kept separate, so that it can be discarded.
     pub(super) fn length(&self) -> Length {
         let mut keys = self.keys();
         keys.sealed = keys.new.len();
@@ -136,13 +136,13 @@ impl Pending {
         keys.sealed = keys.sealed.min(new);
     }
 
-    /// Forgets all of it: what was done is taken back.
+    /// Discards everything: the changes were rolled back.
     pub fn clear(&self) {
         drop(self.take());
     }
 }
 
-/// Rows of columns, each once.
+/// The distinct rows of columns.
 fn distinct(columns: &[ArrayRef]) -> Result<Vec<ArrayRef>, ArrowError> {
     let fields = columns.iter().map(|own| SortField::new(own.data_type().clone())).collect();
     let converter = RowConverter::new(fields)?;
@@ -154,7 +154,7 @@ fn distinct(columns: &[ArrayRef]) -> Result<Vec<ArrayRef>, ArrowError> {
     columns.iter().map(|own| take(own, &first, None)).collect()
 }
 
-/// Parts of columns, one behind the other.
+/// Parts of columns, concatenated.
 pub(super) fn joined(parts: &[&[ArrayRef]]) -> Result<Vec<ArrayRef>, ArrowError> {
     let columns = 0..parts.first().map_or(0, |part| part.len());
     let one = |at: usize| {

@@ -8,37 +8,37 @@ use arrow::compute::cast;
 use bytes::Bytes;
 use cellar_instance::heap::TableSize;
 
-use super::asked::Live;
+use super::scan_filters::DynamicFilter;
 use super::scope::Scope;
 use super::size::rows_by_index;
 use super::table::RowColumns;
 use crate::error::Error;
 
-/// Keys of which it is asked how many rows they have: the others are as these.
+/// How many keys are sampled for their number of rows; the rest are assumed to be alike.
 const ASKED: usize = 8;
 
-/// The keys of an index that are looked at.
+/// The index keys to look up.
 #[derive(Debug)]
 pub(super) struct Probes {
     pub index: usize,
     ranges: Vec<RangeInclusive<Vec<u8>>>,
 }
 
-/// What was found out for keys; `None`: all pages are read.
+/// Join keys, and the probes chosen for them; `None`: all pages are read.
 type Known = (Arc<[i64]>, Option<Arc<Probes>>);
 
-/// What the first task of a scan has found out: the others do the same.
+/// The choice made by the first task of a scan; the others follow it.
 #[derive(Debug, Default)]
 pub(super) struct Choice(Mutex<Option<Known>>);
 
 impl Probes {
-    /// The share of a task, from 0 on, of so many.
+    /// The share of task number `task`, from 0.
     pub fn share(&self, task: usize, tasks: usize) -> &[RangeInclusive<Vec<u8>>] {
         let part = |task: usize| task * self.ranges.len() / tasks.max(1);
         &self.ranges[part(task)..part(task + 1)]
     }
 
-    /// The index of a table that keys of a column can be looked up in.
+    /// The index of a table in which keys of a column can be looked up.
     pub fn index_of(columns: &RowColumns, column: usize) -> Option<usize> {
         let is_whole = columns.schema.fields().get(column)?.data_type().is_integer();
         let first = |index: &cellar_instance::catalog::Index| index.columns[0].column == column;
@@ -47,19 +47,19 @@ impl Probes {
 }
 
 impl Choice {
-    /// The probes for the keys of these filters, if they are less work than to read all pages.
+    /// The probes for the keys of these filters, if they cost less than reading all pages.
     ///
     /// # Errors
     /// The disk reports one.
     pub async fn probes(
         &self,
         (columns, scope, size): (&RowColumns, &Scope, TableSize),
-        live: &[Live],
+        dynamic: &[DynamicFilter],
     ) -> Result<Option<Arc<Probes>>, Error> {
-        for (column, keys) in live.iter().flat_map(Live::listed) {
+        for (column, keys) in dynamic.iter().flat_map(DynamicFilter::listed) {
             let Some(index) = Probes::index_of(columns, column) else { continue };
             let state = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // A scan that is run again may have other keys.
+            // A rerun scan may have other keys.
             if let Some((of, probes)) = &*state()
                 && Arc::ptr_eq(of, &keys)
             {
@@ -91,7 +91,7 @@ async fn chosen(
         return Ok(None);
     }
     let numbers: ArrayRef = Arc::new(Int64Array::from(keys.to_vec()));
-    // Those beyond the type of the column become NULL: no row has them.
+    // Keys out of the column's range become NULL: no row has them.
     let Ok(values) = cast(&numbers, columns.schema.field(column).data_type()) else {
         return Ok(None);
     };

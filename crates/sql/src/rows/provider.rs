@@ -1,4 +1,4 @@
-//! A table in the heap as DataFusion plans with it.
+//! DataFusion's table provider for a table in the heap.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -30,7 +30,7 @@ use crate::columnar::table::default_of;
 use crate::error::Error;
 use crate::grammar::CellarDialect;
 
-/// A table; its rows are those that the statement sees, which the state that it is planned with has.
+/// A table; its rows are those visible to the statement, which the session state it is planned with holds.
 pub(crate) struct HeapTable {
     columns: Arc<RowColumns>,
     schema: SchemaRef,
@@ -54,7 +54,7 @@ impl HeapTable {
         &self.columns
     }
 
-    /// A table, with the numbers of its rows or without, and what columns get that are not named.
+    /// A table, with row numbers or without, and the DEFAULTs of its columns.
     pub fn new(columns: RowColumns, row_ids: bool, defaults: HashMap<String, Expr>) -> HeapTable {
         let schema = columns.query_schema(row_ids);
         HeapTable { columns: Arc::new(columns), schema, defaults }
@@ -73,10 +73,10 @@ pub(crate) fn default_value(
     Ok(cast(expression(state, text, &DFSchema::empty())?, data_type.clone()))
 }
 
-/// The DEFAULT of a column as a statement would have it; NULL where it has none.
+/// The parsed DEFAULT of a column; NULL where it has none.
 ///
 /// # Errors
-/// The text that the catalog keeps is no expression.
+/// The text in the catalog is not an expression.
 pub(crate) fn default_expr(columns: &RowColumns, at: usize) -> std::result::Result<SqlExpr, Error> {
     let text = default_of(columns.schema.field(at)).unwrap_or("NULL");
     let parsed = Parser::new(&CellarDialect).try_with_sql(text);
@@ -84,8 +84,7 @@ pub(crate) fn default_expr(columns: &RowColumns, at: usize) -> std::result::Resu
     parsed.map_err(|error| Error::syntax(error.to_string()))
 }
 
-/// What columns of a table get that are not named, by their names; or that the DEFAULT which the catalog keeps is
-/// none any more.
+/// The DEFAULTs of a table's columns, by name; or the error that one in the catalog no longer is an expression.
 pub(crate) fn defaults(
     state: &SessionState,
     columns: &RowColumns,
@@ -121,7 +120,7 @@ impl TableProvider for HeapTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        // They choose an index. Which of them rows are asked as they are stored is settled later.
+        // They select an index. Which of them are tested on rows as stored is decided later.
         Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
@@ -149,7 +148,7 @@ impl TableProvider for HeapTable {
     }
 }
 
-/// How rows that conditions choose are read: by an index where that is less work than to read all pages.
+/// The access path for these conditions: an index where that costs less than reading all pages.
 async fn way_to(
     scope: &Scope,
     columns: Arc<RowColumns>,
@@ -167,7 +166,7 @@ async fn way_to(
     }
     let (size, rows) = statement.sample(&columns.rows).await?;
     let sample = Sample::new(rows);
-    // An index that cannot be read is no reason to fail where it is not gone by.
+    // An unreadable index must not fail a statement that does not use it.
     let distinct = distinct(scope, &columns, size, projection).await.unwrap_or_default();
     let mut best = None;
     let mut least = rows_by_index(size);
@@ -178,7 +177,7 @@ async fn way_to(
             true => rows / KEYS_A_ROW + way.ranges.len() as u64,
             false => rows,
         };
-        // Of ways with as many rows the first has more conditions.
+        // On a tie the first wins: it answers more conditions.
         if cost < least || (best.is_none() && cost == least) {
             (best, least) = (Some((way, rows)), cost);
         }
@@ -192,13 +191,13 @@ async fn way_to(
     })
 }
 
-/// Keys that are read in the time of one row that is fetched.
+/// How many keys can be read in the time it takes to fetch one row.
 const KEYS_A_ROW: u64 = 32;
 
-/// Ranges of an index of which it is asked how many rows they have: the others are as these.
+/// How many ranges of an index are sampled for their number of rows; the rest are assumed to be alike.
 const ASKED: usize = 8;
 
-/// About how many rows a way has, and one for each way down.
+/// About how many rows an access path finds, plus one for each descent of the index.
 async fn expected(
     scope: &Scope,
     columns: &RowColumns,

@@ -9,7 +9,7 @@ use cellar_format::kernel::prefetch;
 use cellar_format::rows::{RowAggregate, RowColumns as Builder, RowError, RowFilter};
 use cellar_instance::heap::{Entries, Scan, Statement};
 
-use super::asked::Asked;
+use super::scan_filters::ScanFilters;
 use super::table::{RowColumns, row_error};
 use crate::columnar::exec::Partial;
 use crate::columnar::groups::columns_to_batch;
@@ -21,7 +21,7 @@ const ROWS: usize = 8192;
 /// Bytes of texts in a batch, beyond which it ends with the page.
 const TEXT_BYTES: usize = 8 << 20;
 
-/// Groups beyond which those so far are given out.
+/// The number of groups beyond which those so far are emitted.
 const GROUPS: usize = 16 << 10;
 
 /// Entries of an index that are read together, at first and at most.
@@ -34,19 +34,19 @@ const AHEAD: usize = 4;
 /// Where rows come from.
 pub(super) enum Source {
     Pages(Scan),
-    /// One range of an index after the other, the last first; the number of the index, if its keys tell all.
+    /// Ranges of an index, read from the last to the first; `keys`: the index, if its keys hold all columns needed.
     Index {
         ranges: Vec<Entries>,
         keys: Option<usize>,
     },
 }
 
-/// What comes out of rows.
+/// What a scan produces.
 #[derive(Clone)]
 pub(super) struct Shape {
     pub columns: Arc<RowColumns>,
     pub statement: Statement,
-    /// The columns that come out; the one after the last of the table is the row number.
+    /// The columns produced; the number after the table's last means the row number.
     pub projection: Vec<usize>,
     pub schema: SchemaRef,
 }
@@ -55,13 +55,13 @@ pub(super) struct Shape {
 pub(super) struct Reading {
     shape: Shape,
     source: Source,
-    asked: Asked,
-    /// Rows that are still wanted.
+    filters: ScanFilters,
+    /// How many rows are still wanted.
     left: usize,
     is_over: bool,
-    /// Entries that are read next: few at first, for perhaps no more are wanted.
+    /// How many entries to read next: few at first, as no more may be wanted.
     entries: usize,
-    /// Where groups come out.
+    /// For a scan that produces groups.
     groups: Option<(RowAggregate, Arc<Partial>)>,
 }
 
@@ -102,7 +102,7 @@ impl Shape {
         most: usize,
     ) -> Result<(), Error> {
         let columns = &*self.columns;
-        let mut asking = filter.map(RowFilter::ask);
+        let mut filter_run = filter.map(RowFilter::ask);
         let rows: Vec<(u64, &'r [u8])> = rows.collect();
         for (at, (id, row)) in rows.iter().copied().enumerate() {
             if made.builder.rows() >= most {
@@ -111,8 +111,8 @@ impl Shape {
             if let Some((_, later)) = rows.get(at + AHEAD) {
                 prefetch(later);
             }
-            if let (Some(asking), Some(filter)) = (&mut asking, filter) {
-                let passes = match asking.passes(row, &[]) {
+            if let (Some(filter_run), Some(filter)) = (&mut filter_run, filter) {
+                let passes = match filter_run.passes(row, &[]) {
                     Err(RowError::LongMissing { .. }) => {
                         columns.passes_long(filter, &self.statement, row).await?
                     }
@@ -133,28 +133,36 @@ impl Shape {
 
 impl Reading {
     /// Of a source, before its first row; at most so many are wanted.
-    pub fn new(shape: Shape, source: Source, asked: Asked, fetch: Option<usize>) -> Reading {
+    pub fn new(
+        shape: Shape,
+        source: Source,
+        filters: ScanFilters,
+        fetch: Option<usize>,
+    ) -> Reading {
         let left = fetch.unwrap_or(usize::MAX);
         let (is_over, entries, groups) = (false, ENTRIES_FIRST, None);
-        Reading { shape, source, asked, left, is_over, entries, groups }
+        Reading { shape, source, filters, left, is_over, entries, groups }
     }
 
     /// The same, with groups of rows as the result.
     pub fn of_groups(
         shape: Shape,
         source: Source,
-        asked: Asked,
+        filters: ScanFilters,
         partial: Arc<Partial>,
     ) -> Result<Reading, Error> {
         let groups = RowAggregate::new(shape.columns.layout(), &partial.aggregate);
         let groups = groups.map_err(|error| row_error(&shape.columns.name, &error))?;
-        Ok(Reading { groups: Some((groups, partial)), ..Reading::new(shape, source, asked, None) })
+        Ok(Reading {
+            groups: Some((groups, partial)),
+            ..Reading::new(shape, source, filters, None)
+        })
     }
 
     /// Adds the next rows to columns.
     async fn more(&mut self, made: &mut Made<'_>) -> Result<(), Error> {
-        let Reading { shape, source, asked, left, is_over, entries, .. } = self;
-        let filter = asked.filter(&shape.columns)?;
+        let Reading { shape, source, filters, left, is_over, entries, .. } = self;
+        let filter = filters.filter(&shape.columns)?;
         match source {
             Source::Pages(scan) => match scan.next().await? {
                 None => *is_over = true,

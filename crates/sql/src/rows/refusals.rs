@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 
-/// The error of a savepoint that is not there; `last`: the last one that is.
+/// The error for a savepoint that does not exist; `last`: the latest one that does.
 pub(super) fn no_savepoint(name: &str, last: Option<&String>) -> Error {
     let error = Error::new(1086, "3B001", format!("savepoint \"{name}\" does not exist"));
     error.next(match last {
@@ -24,18 +24,17 @@ pub(super) fn is_over() -> Error {
         .next("run the statement again")
 }
 
-/// The error of a statement that only a transaction has a use for.
+/// The error for a statement that only makes sense in a transaction.
 pub(super) fn no_block(what: &str) -> Error {
     Error::new(70172, "25P01", format!("{what} outside a transaction")).next("begin one: BEGIN")
 }
 
-/// The error of SET TRANSACTION where it cannot be done any more.
+/// The error for a SET TRANSACTION that comes too late.
 pub(super) fn too_late(text: &str) -> Error {
     Error::new(1453, "25001", text).next("say it with BEGIN, or right behind it")
 }
 
-/// The number of the error of a statement that was planned with columns that its table has no more: it is planned
-/// again.
+/// The error number for a statement planned with columns that its table no longer has: it is planned again.
 pub(crate) const PLANNED_BEFORE: u32 = 70219;
 
 /// The error of such a statement.
@@ -44,13 +43,13 @@ pub(super) fn planned_before(table: &str) -> Error {
     Error::new(PLANNED_BEFORE, "40001", text).next("run the statement again")
 }
 
-/// The error of a statement whose snapshot is older than the rows of its table are where they are.
+/// The error for a statement whose table was rewritten after its snapshot.
 pub(super) fn written_anew(table: &str) -> Error {
     let text = format!("table \"{table}\" was written anew behind the snapshot of the statement");
     Error::new(PLANNED_BEFORE, "40001", text).next("run the transaction again")
 }
 
-/// The error of a statement whose table is another one by now.
+/// The error for a statement whose table was dropped or replaced meanwhile.
 pub(super) fn changed(table: &str) -> Error {
     let text = format!("table \"{table}\" was dropped or changed meanwhile");
     Error::new(942, "42P01", text).next("run the statement again")

@@ -12,7 +12,7 @@ use super::scope::Scope;
 use super::table::{RowColumns, row_error};
 use crate::error::Error;
 
-/// Rows that are read, and written, together: as many as fit a transaction wherever there is a redo log.
+/// How many rows are read, and written, together: few enough for one transaction with any redo log.
 const ROWS: usize = 1000;
 const TEXT_BYTES: usize = 256 << 10;
 
@@ -37,7 +37,7 @@ impl<'a> OldRows<'a> {
         Ok(OldRows { columns, statement, scan, is_over: false })
     }
 
-    /// The next ones, all their columns; `None` behind the last.
+    /// The next rows, all their columns; `None` after the last.
     ///
     /// # Errors
     /// A row is damaged; the disk reports one.
@@ -61,10 +61,10 @@ impl<'a> OldRows<'a> {
         Ok(Some(arrays))
     }
 
-    /// Asks the conditions of a table of each row.
+    /// Checks the constraints of a table on each row.
     ///
     /// # Errors
-    /// One does not hold; as of [`OldRows::next`].
+    /// One is violated; as of [`OldRows::next`].
     pub async fn check(mut self, checks: &Checks) -> Result<(), Error> {
         while let Some(arrays) = self.next().await? {
             checks.check(&arrays)?;
@@ -73,7 +73,7 @@ impl<'a> OldRows<'a> {
     }
 }
 
-/// A table that nobody sees yet, and what its rows must be.
+/// A table that nobody sees yet, and the constraints on its rows.
 pub(crate) struct Filling<'a> {
     /// The table, without indexes.
     pub columns: &'a RowColumns,

@@ -1,10 +1,10 @@
-//! The scope of a statement, which it reads and changes: its transaction, its snapshot, and tables as they are now.
+//! The scope in which a statement reads and writes: its transaction, its snapshot, and the current tables.
 
 use std::sync::Arc;
 
 use cellar_instance::catalog::Catalog;
 use cellar_instance::database::{Database, Definitions};
-use cellar_instance::heap::{Mark, Statement, Transaction};
+use cellar_instance::heap::{Savepoint, Statement, Transaction};
 use futures_util::lock::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::deferred::Deferred;
@@ -20,7 +20,7 @@ use crate::instants::zoned::KEPT;
 pub(crate) struct Scope {
     /// The transaction.
     pub transaction: Shared,
-    /// What is seen of the tables.
+    /// The snapshot through which tables are seen.
     pub statement: Statement,
     /// What the transaction defines.
     pub definitions: Definitions,
@@ -28,22 +28,22 @@ pub(crate) struct Scope {
     pub in_block: bool,
     /// The time zone of the session.
     pub(super) zone: Arc<str>,
-    /// Nothing may be changed: of the database, which then has no transaction, or of the transaction.
+    /// Whether changes are refused: by the database, which then has no transaction, or by the transaction.
     pub(super) read_only: ReadOnly,
-    /// The tables that there were.
+    /// The tables as of the snapshot.
     pub(super) since: Since,
-    /// What it has done to keys of foreign keys.
+    /// The statement's changes to keys of foreign keys.
     pub(super) pending: Pending,
-    /// What its transaction puts off of that; `None`: the transaction ends with the statement.
+    /// The checks of these that its transaction defers; `None`: the transaction ends with the statement.
     pub(super) deferred: Option<Deferred>,
 }
 
-/// What is known of the tables that there were when the snapshot of a statement was taken.
+/// What is known of the tables that existed when a statement's snapshot was taken.
 #[derive(Clone)]
 pub(super) enum Since {
-    /// Nobody else changes what it is about.
+    /// Nobody else changes the tables concerned.
     Always,
-    /// They are those that the first statement of the transaction has seen.
+    /// Those that the transaction's first statement saw.
     FirstStatement,
     /// These, or newer ones.
     Catalog(Arc<Catalog>),
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Scope {
 }
 
 impl Scope {
-    /// What fills a table that nobody sees yet, with what a statement reads.
+    /// The scope that fills a table nobody sees yet with what a statement reads.
     pub fn filling(
         database: &Arc<Database>,
         transaction: Transaction,
@@ -102,7 +102,7 @@ impl Scope {
         }
     }
 
-    /// The transaction, which nobody else uses meanwhile.
+    /// The transaction, for exclusive use.
     ///
     /// # Errors
     /// 25000 it is over.
@@ -122,8 +122,8 @@ impl Scope {
         Ok(MutexGuard::map(guard, there))
     }
 
-    /// A table as the catalog has it now, locked against DDL until the transaction ends: who planned with it
-    /// may have seen it before a TRUNCATE.
+    /// A table as the catalog has it now, locked against DDL until the transaction ends: the plan may have
+    /// been made before a TRUNCATE.
     ///
     /// # Errors
     /// Those of locks; 00942 it is gone, or has other columns.
@@ -166,7 +166,7 @@ impl Scope {
         }
     }
 
-    /// Whether the snapshot of the statement sees the rows of a table: not where it was filled since, in the place of
+    /// Whether the statement's snapshot sees the rows of a table: not if the table was filled later, to replace
     /// another one.
     fn knows(&self, columns: &RowColumns) -> bool {
         let before = match &self.since {
@@ -178,8 +178,8 @@ impl Scope {
             && before.is_none_or(|(_, before)| before.object == columns.rows.object)
     }
 
-    /// Refuses what was just done to rows of a table that others have moved meanwhile. Who has done something to a row
-    /// keeps others from that.
+    /// Refuses changes just made to rows of a table that others have moved meanwhile. Once a row is changed, its table
+    /// can no longer be moved.
     ///
     /// # Errors
     /// 70219 it was moved.
@@ -193,7 +193,7 @@ impl Scope {
         }
     }
 
-    /// Refuses what a transaction has just done to rows of a table: as [`Scope::check_place`], and where its changes
+    /// Refuses changes a transaction has just made to rows of a table: as [`Scope::check_place`], and if its changes
     /// take too much memory.
     ///
     /// # Errors
@@ -231,29 +231,29 @@ impl Scope {
         }
     }
 
-    /// Where the changes of the statement that follow can be taken back to.
+    /// A savepoint to which later changes of the statement can be rolled back.
     ///
     /// # Errors
     /// 25000 the transaction is over.
-    pub async fn mark(&self) -> Result<Mark, Error> {
-        Ok(self.open().await?.mark())
+    pub async fn savepoint(&self) -> Result<Savepoint, Error> {
+        Ok(self.open().await?.savepoint())
     }
 
-    /// The statement begun again, on what is committed now: its changes are taken back, its locks stay.
+    /// The statement restarted on a new snapshot: its changes are rolled back, its locks stay.
     ///
     /// # Errors
     /// 25000 the transaction is over; the store has stopped.
-    pub async fn anew(&self, mark: Mark) -> Result<Scope, Error> {
+    pub async fn anew(&self, savepoint: Savepoint) -> Result<Scope, Error> {
         let since = self.since.now(&self.definitions)?;
         let mut open = self.open().await?;
-        open.back_to(mark);
+        open.back_to(savepoint);
         let statement = open.statement().await?;
         drop(open);
         self.pending.clear();
         Ok(Scope { statement, since, ..self.clone() })
     }
 
-    /// The same statement, which sees something else from here on.
+    /// The same scope with another snapshot.
     ///
     /// # Errors
     /// Why the catalog cannot be read.
@@ -267,12 +267,12 @@ impl Scope {
         &self.zone
     }
 
-    /// Where changes of keys are noted; `None`: what fills a table has foreign keys checked by others.
+    /// Where key changes are recorded; `None` when filling a table, whose foreign keys are checked elsewhere.
     pub(super) fn pending(&self) -> Option<&Pending> {
         (!matches!(self.since, Since::Always)).then_some(&self.pending)
     }
 
-    /// What its transaction puts off of foreign keys, if it goes on.
+    /// The foreign key checks its transaction defers, if it continues.
     pub fn deferred(&self) -> Option<&Deferred> {
         self.deferred.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Sequences: what a statement says of one, and the values that a session has taken.
+//! Sequences: the options in a statement, and the values that a session has taken.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{MutexGuard, PoisonError};
@@ -41,7 +41,7 @@ impl SequenceOptions {
     /// A new sequence.
     ///
     /// # Errors
-    /// 22023 what is said contradicts itself.
+    /// 22023 the options contradict each other.
     pub(crate) fn made(&self) -> Result<Sequence, Error> {
         let plain = Sequence {
             id: 0,
@@ -57,7 +57,7 @@ impl SequenceOptions {
         self.of(&plain, true)
     }
 
-    /// A sequence with what is said changed.
+    /// A sequence with these options changed.
     ///
     /// # Errors
     /// As [`SequenceOptions::made`].
@@ -129,9 +129,9 @@ fn within(sequence: &Sequence, what: &str, value: i64) -> Result<(), Error> {
 /// The values of sequences that a session has taken.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
-    /// The last one of each sequence.
+    /// The last value from each sequence.
     current: HashMap<u32, i64>,
-    /// The sequence that the last one is of.
+    /// The sequence of the last value taken.
     last: Option<u32>,
     /// Sequences whose values are still to be made durable.
     unkept: BTreeMap<u32, Sequence>,
@@ -180,8 +180,8 @@ impl RowTables {
         }
     }
 
-    /// Refuses who may do none of these things with a sequence. Where its values are those of an identity column, who
-    /// adds rows to the table takes them too.
+    /// Refuses a role with none of these rights on a sequence. INSERT on a table includes taking values for its
+    /// identity column.
     fn check_sequence(&self, key: &str, any: Rights) -> Result<(), Error> {
         if self.settings().is_owner() {
             return Ok(());
@@ -201,7 +201,7 @@ impl RowTables {
         }
     }
 
-    /// `nextval`. The value is durable behind [`RowTables::keep_values`].
+    /// `nextval`. The value is durable after [`RowTables::keep_values`].
     ///
     /// # Errors
     /// 42P01 there is no such sequence, 2200H it has no value left.
@@ -278,7 +278,7 @@ impl RowTables {
         Ok(value)
     }
 
-    /// Waits until all values that were taken are durable: before anybody sees them.
+    /// Waits until all values taken are durable, before anybody sees them.
     ///
     /// # Errors
     /// Those of the log.

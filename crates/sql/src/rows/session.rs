@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cellar_instance::catalog::{Catalog, RowTable, Table};
 use cellar_instance::database::{Database, Defined, Definitions};
-use cellar_instance::heap::{AdvisoryLocks, Begin, Mark, TableLock, Transaction};
+use cellar_instance::heap::{AdvisoryLocks, Begin, Savepoint, TableLock, Transaction};
 use cellar_instance::session::Session;
 use futures_util::lock::Mutex;
 
@@ -40,7 +40,7 @@ struct Failed {
     /// What savepoints keep.
     begun: Option<Begun>,
     /// The settings before the transaction.
-    settings: settings::Mark,
+    settings: settings::Savepoint,
 }
 
 /// A transaction that BEGIN has begun.
@@ -56,17 +56,17 @@ struct Begun {
     /// A statement of it has read, changed or locked something.
     is_used: AtomicBool,
     /// The settings before it.
-    settings: settings::Mark,
+    settings: settings::Savepoint,
     /// What it has put off of its foreign keys.
     deferred: Deferred,
 }
 
 /// A place among the changes of a transaction.
 struct Place {
-    rows: Option<Mark>,
+    rows: Option<Savepoint>,
     defined: Defined,
-    settings: settings::Mark,
-    deferred: deferred::Mark,
+    settings: settings::Savepoint,
+    deferred: deferred::Savepoint,
 }
 
 impl Begun {
@@ -85,8 +85,9 @@ impl Begun {
     /// Undoes the changes after a savepoint.
     async fn back_to(&self, at: usize) {
         let place = &self.savepoints[at].1;
-        if let (Some(open), Some(mark)) = (self.transaction.lock().await.as_mut(), place.rows) {
-            open.back_to(mark);
+        if let (Some(open), Some(savepoint)) = (self.transaction.lock().await.as_mut(), place.rows)
+        {
+            open.back_to(savepoint);
         }
         self.definitions.back_to(&place.defined);
         self.deferred.back_to(&place.deferred);
@@ -515,7 +516,7 @@ impl RowTables {
                     savepoints: Vec::new(),
                     is_read_only: only_reads || modes.is_read_only.unwrap_or(now.is_read_only),
                     is_used: AtomicBool::new(false),
-                    settings: self.settings.mark(),
+                    settings: self.settings.savepoint(),
                     deferred: Deferred::default(),
                 });
                 self.settings.clock.begin(self.wall());
@@ -675,12 +676,12 @@ impl RowTables {
             State::Failed(_) => return Err(ended_in_failure()),
             State::Open(begun) => begun,
         };
-        let rows = begun.transaction.lock().await.as_ref().map(Transaction::mark);
+        let rows = begun.transaction.lock().await.as_ref().map(Transaction::savepoint);
         if rows.is_none() && !begun.only_reads {
             return Err(is_over());
         }
-        let defined = begun.definitions.mark();
-        let (settings, deferred) = (self.settings.mark(), begun.deferred.mark());
+        let defined = begun.definitions.savepoint();
+        let (settings, deferred) = (self.settings.savepoint(), begun.deferred.savepoint());
         begun.savepoints.push((name, Place { rows, defined, settings, deferred }));
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cellar_instance::catalog::{Catalog, OWNER, OWNER_OID, Rights, Who, name};
+use cellar_instance::catalog::{Catalog, OWNER, OWNER_OID, Principal, Rights, name};
 
 use super::Settings;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use crate::error::Error;
 struct Found {
     catalog: Arc<Catalog>,
     role: Arc<str>,
-    who: Arc<Who>,
+    who: Arc<Principal>,
     /// By the keys of tables.
     rights: HashMap<String, Rights>,
 }
@@ -47,11 +47,11 @@ impl Settings {
     }
 
     /// The role that the session acts as; `None`: it was dropped.
-    pub fn who(&self, catalog: &Arc<Catalog>) -> Option<Arc<Who>> {
+    pub fn who(&self, catalog: &Arc<Catalog>) -> Option<Arc<Principal>> {
         let role = Arc::clone(&self.now().role);
         if &*role == OWNER {
             let roles = [OWNER_OID].into();
-            return Some(Arc::new(Who { oid: OWNER_OID, is_superuser: true, roles }));
+            return Some(Arc::new(Principal { oid: OWNER_OID, is_superuser: true, roles }));
         }
         self.acting.of(catalog, &role, |found| Arc::clone(&found.who))
     }
@@ -75,7 +75,7 @@ impl Settings {
 }
 
 /// The rights on the whole of a table whose schema may be used.
-fn visible_rights(catalog: &Catalog, key: &str, who: &Who) -> Rights {
+fn visible_rights(catalog: &Catalog, key: &str, who: &Principal) -> Rights {
     let schema = name::parts(key).0;
     let may_use = name::is_temporary(schema)
         || catalog.schema_object(schema).is_some_and(|own| own.rights_of(who).has(Rights::USAGE));

@@ -55,7 +55,7 @@ pub(crate) struct SettingRow {
 
 /// A saved state of the settings, which can be restored.
 #[derive(Clone, Debug)]
-pub(crate) struct Mark(Values);
+pub(crate) struct Savepoint(Values);
 
 /// The current values of the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,8 +163,10 @@ pub(crate) fn zone(name: &str) -> Result<String, Error> {
 }
 
 fn unknown(name: &str) -> Error {
-    let names =
-        crate::nearest::nearest(name, known::all().map(|own| own.name.to_owned()).collect());
+    let names = crate::suggestions::suggestions(
+        name,
+        known::all().map(|own| own.name.to_owned()).collect(),
+    );
     Error::new(70250, "42704", format!("unrecognized configuration parameter \"{name}\""))
         .next(format!("the nearest names are {}; SHOW ALL lists all", names.join(", ")))
 }
@@ -323,15 +325,15 @@ impl Settings {
     }
 
     /// Saves the current settings.
-    pub fn mark(&self) -> Mark {
-        Mark(self.values().clone())
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint(self.values().clone())
     }
 
     /// Restores saved settings.
-    pub fn back_to(&self, mark: &Mark) {
+    pub fn back_to(&self, savepoint: &Savepoint) {
         let mut values = self.values();
-        if *values != mark.0 {
-            *values = mark.0.clone();
+        if *values != savepoint.0 {
+            *values = savepoint.0.clone();
             self.changed(&values);
         }
     }
@@ -411,7 +413,7 @@ mod tests {
     fn what_is_local_goes_with_the_transaction_and_a_mark_takes_all_back() {
         let settings = Settings::default();
         settings.set("lock_timeout", Some("1s"), false).unwrap();
-        let mark = settings.mark();
+        let savepoint = settings.savepoint();
         settings.set("lock_timeout", Some("2s"), true).unwrap();
         assert_eq!(settings.now().lock_timeout, Some(Duration::from_secs(2)));
         settings.end_transaction();
@@ -420,7 +422,7 @@ mod tests {
         settings.set("lock_timeout", Some("4s"), false).unwrap();
         settings.end_transaction();
         assert_eq!(settings.now().lock_timeout, Some(Duration::from_secs(4)));
-        settings.back_to(&mark);
+        settings.back_to(&savepoint);
         assert_eq!(settings.now().lock_timeout, Some(Duration::from_secs(1)));
         settings.reset_all();
         assert_eq!(settings.now().lock_timeout, None);

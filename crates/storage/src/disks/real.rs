@@ -11,7 +11,7 @@ use cellar_io::real::{
 use cellar_io::sched::{ScheduleOptions, Scheduled};
 use cellar_io::{Device, IoErrorKind, SharedEnv, shell};
 
-use super::{Below, Disks, InForce, OpenDisk, Sought};
+use super::{Below, Disks, EffectiveModes, OpenDisk, PatternMatches};
 use crate::error::{Error, Remedy, Result};
 use crate::owner::denied;
 use crate::settings::{DISK_ASYNCH_IO, DISK_IO_ENGINE, FILESYSTEMIO_OPTIONS, SCAN_DEPTH, Settings};
@@ -69,7 +69,7 @@ impl Disks for RealDisks {
             IoErrorKind::Permission => denied(path, write),
             _ => Error::from(error),
         })?;
-        let force = disk.in_force().clone();
+        let force = disk.effective().clone();
         let scheduled = Scheduled::new(
             disk as Arc<dyn Device>,
             Arc::clone(&self.shared),
@@ -79,7 +79,7 @@ impl Disks for RealDisks {
         Ok(OpenDisk {
             path: path.to_owned(),
             scheduled: Arc::new(scheduled),
-            in_force: InForce {
+            in_force: EffectiveModes {
                 engine: force.engine.to_string(),
                 direct: force.direct,
                 remarks: force.remarks,
@@ -101,8 +101,8 @@ impl Disks for RealDisks {
         may_be_taken(path, &facts.users(), &content, serial, erase)
     }
 
-    fn find(&self, patterns: &[String]) -> Sought {
-        let mut found = Sought::default();
+    fn find(&self, patterns: &[String]) -> PatternMatches {
+        let mut found = PatternMatches::default();
         for pattern in patterns {
             match glob(pattern) {
                 Ok(paths) => found.paths.extend(paths),

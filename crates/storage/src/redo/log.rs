@@ -16,7 +16,7 @@ use futures_util::future::select;
 
 use super::archives::GroupArchives;
 use super::control::{ControlFile, Notes, Switch};
-use super::log_user::LogUser;
+use super::log_client::LogClient;
 use super::media::{OwnFile, Place};
 use crate::error::{Error, Result};
 use crate::host::Background;
@@ -77,7 +77,7 @@ pub struct RedoLog {
     archiving: Option<MountedGroups>,
     report: Report,
     /// What its records are of.
-    user: Option<Arc<dyn LogUser>>,
+    user: Option<Arc<dyn LogClient>>,
     files: Mutex<Vec<OwnFile>>,
     /// For each place, when its failed medium was last asked to return, and the pause after that.
     returned: Mutex<BTreeMap<String, (Instant, Duration)>>,
@@ -112,7 +112,7 @@ pub(super) struct Parts {
     pub session: Background,
     pub archiving: Option<MountedGroups>,
     pub report: Report,
-    pub user: Option<Arc<dyn LogUser>>,
+    pub user: Option<Arc<dyn LogClient>>,
     pub files: Vec<OwnFile>,
 }
 

@@ -6,8 +6,8 @@ mod control;
 mod failed;
 mod inspect;
 mod log;
+mod log_client;
 mod log_file;
-mod log_user;
 mod manager;
 mod media;
 mod members;
@@ -24,7 +24,7 @@ pub use archives::GroupArchives;
 pub use control::{CONTROL_PATH, ControlFile, FILE_BYTES, Notes, SECTOR, Switch};
 pub use inspect::inspect;
 pub use log::{BreakdownTotals, RedoLog};
-pub use log_user::{LogUser, OpenError, UserFuture};
+pub use log_client::{ClientFuture, LogClient, OpenError};
 pub use manager::RedoManager;
 pub use media::{Place, REDO_DIR};
 
@@ -37,7 +37,7 @@ use crate::error::Error;
 pub struct Redo {
     state: Arc<Mutex<State>>,
     /// What its records are of; `None`: whoever commits them by itself.
-    user: Arc<Mutex<Option<Arc<dyn LogUser>>>>,
+    user: Arc<Mutex<Option<Arc<dyn LogClient>>>>,
     /// Held while the log is opened, changed or closed.
     changing: Arc<futures_util::lock::Mutex<()>>,
     /// Directories of media that do not answer.
@@ -64,11 +64,11 @@ impl std::fmt::Debug for Redo {
 }
 
 impl Redo {
-    fn user(&self) -> Option<Arc<dyn LogUser>> {
+    fn user(&self) -> Option<Arc<dyn LogClient>> {
         self.user.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set_user(&self, user: Option<Arc<dyn LogUser>>) {
+    fn set_user(&self, user: Option<Arc<dyn LogClient>>) {
         *self.user.lock().unwrap_or_else(PoisonError::into_inner) = user;
     }
 

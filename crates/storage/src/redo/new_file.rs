@@ -12,7 +12,7 @@ use cellar_redo::on_disk::control::ControlData;
 
 use super::RedoManager;
 use super::media::{LogFile, Place, REDO_DIR};
-use super::place::{CHANGE_PATIENCE, Content, PATIENCE, check_foreign, content_of, foreign};
+use super::place::{CHANGE_PATIENCE, Content, TIMEOUT, check_foreign, content_of, foreign};
 use crate::disks::Disks;
 use crate::error::{Error, Result};
 use crate::files::make_file;
@@ -121,7 +121,7 @@ impl Drop for MadeFile {
             let _ = send.send(());
         };
         if std::thread::Builder::new().name("redo file".to_owned()).spawn(remove).is_ok() {
-            let _ = receive.recv_timeout(PATIENCE);
+            let _ = receive.recv_timeout(TIMEOUT);
         }
     }
 }

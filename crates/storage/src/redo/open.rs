@@ -14,7 +14,7 @@ use cellar_redo::{Log, OpenLog, Options, Recovery, Report};
 use super::RedoManager;
 use super::control::ControlFile;
 use super::log::{Parts, RedoLog};
-use super::log_user::{LogUser, OpenError};
+use super::log_client::{LogClient, OpenError};
 use super::media::{Place, REDO_DIR, groups_of};
 use crate::error::{Error, Result};
 use crate::mounted::split_group_path;
@@ -53,7 +53,7 @@ impl RedoManager {
     /// # Errors
     /// There is no log, or it cannot be opened.
     #[boxed]
-    pub async fn open_for(&self, user: Option<Arc<dyn LogUser>>) -> Result<()> {
+    pub async fn open_for(&self, user: Option<Arc<dyn LogClient>>) -> Result<()> {
         self.check_writable()?;
         self.close().await?;
         self.shared().set_user(user);
@@ -62,7 +62,7 @@ impl RedoManager {
     }
 
     /// What the records of the log are of, before the log is opened.
-    pub fn set_user(&self, user: Arc<dyn LogUser>) {
+    pub fn set_user(&self, user: Arc<dyn LogClient>) {
         self.shared().set_user(Some(user));
     }
 
@@ -220,7 +220,7 @@ impl RedoManager {
         &self,
         control: ControlFile,
         data: &ControlData,
-        user: &dyn LogUser,
+        user: &dyn LogClient,
     ) -> Result<()> {
         let numbers: Vec<u32> = data.groups.iter().map(|group| group.number).collect();
         let (mut media, mut problems) = (Vec::new(), Vec::new());
@@ -360,7 +360,7 @@ impl RedoManager {
 
     /// Opens the log anew as if the program had been killed and started again: what was not written by
     /// then is gone. `each` is called with kind and bytes of the records found since the last checkpoint,
-    /// unless they are those of a [`LogUser`].
+    /// unless they are those of a [`LogClient`].
     ///
     /// # Errors
     /// There is no log, or it cannot be opened again.
@@ -439,7 +439,7 @@ impl RedoManager {
 /// Has the records be read by what they are of, or tells each, and opens the log.
 async fn recover(
     open: OpenLog,
-    user: Option<&dyn LogUser>,
+    user: Option<&dyn LogClient>,
     each: &(dyn Fn(u8, &Bytes) + Send + Sync),
 ) -> std::result::Result<(Log, Report), OpenError> {
     let mut recovery = Recovery::start(open).await.map_err(OpenError::Log)?;
@@ -456,7 +456,7 @@ async fn recover(
 fn told(error: OpenError, problems: Vec<Error>) -> Error {
     match error {
         OpenError::Log(error) => problems.into_iter().fold(not_opened(error), Error::over),
-        OpenError::User(error) => error,
+        OpenError::Client(error) => error,
     }
 }
 

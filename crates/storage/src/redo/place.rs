@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::files::absolute;
 
 /// Time that a file system may take to say what is in some files; a slower one is done without.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 /// Time that making or removing a file may take.
 pub(super) const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
 /// How often somebody looks whether another has his answer.
@@ -74,7 +74,7 @@ impl Asked {
                 None => {
                     return Some(Turn { asked: self.clone(), directory: directory.to_owned() });
                 }
-                Some(since) if now.since(since) >= PATIENCE => return None,
+                Some(since) if now.since(since) >= TIMEOUT => return None,
                 Some(_) => env.sleep(LOOK).await,
             }
         }
@@ -241,7 +241,7 @@ impl RedoManager {
                 check_directory(&path)?;
                 check_foreign(&path, own)
             };
-            self.in_directory(&directory, PATIENCE, look).await?;
+            self.in_directory(&directory, TIMEOUT, look).await?;
         }
         Ok(())
     }
@@ -266,7 +266,7 @@ impl RedoManager {
                     foreign: files.into_iter().find(|file| is_of_another(file, Some(own))),
                 };
                 let asked = &self.shared().asked;
-                asked.run(self.env(), path, PATIENCE, look).await
+                asked.run(self.env(), path, TIMEOUT, look).await
             }
         }
     }
@@ -329,9 +329,9 @@ mod tests {
                 let _ = hangs.recv();
                 Made(dropped)
             };
-            assert!(asked.run(&env, place, PATIENCE, work).await.is_none());
+            assert!(asked.run(&env, place, TIMEOUT, work).await.is_none());
             let start = env.now();
-            assert!(asked.run(&env, place, PATIENCE, || ()).await.is_none());
+            assert!(asked.run(&env, place, TIMEOUT, || ()).await.is_none());
             assert_eq!(env.now(), start, "who comes later does not wait at all");
         });
         assert!(done.is_some());

@@ -59,7 +59,7 @@ pub fn run(load: &Load) -> Result<String, Error> {
         let path = load.dir.join(format!("cellar-{group}"));
         written(&path, GROUP_BYTES)?;
         let disk = open_disk(runtime.real_env(), &path, &OpenOptions::default())?;
-        engine = disk.in_force().to_string();
+        engine = disk.effective().to_string();
         files.insert(group, disk as Arc<dyn Device>);
     }
     let media = vec![Medium { name: "medium".to_owned(), files }];

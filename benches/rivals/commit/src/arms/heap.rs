@@ -10,7 +10,7 @@ use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{
     CreateGroup, FileSpec, FoundDisk, Group, MountOptions, NewDisk, Redundancy,
 };
-use cellar_heap::locks::{Mode, Patience};
+use cellar_heap::locks::{Mode, LockTimeout};
 use cellar_heap::{Change, Geometry, Isolation, Key, NewStore, OpenStore, Store};
 use cellar_io::Device;
 use cellar_io::real::{OpenOptions, Runtime, RuntimeOptions, open_disk};
@@ -75,7 +75,7 @@ fn open(load: &Load, place: Place) -> Result<Heap, Error> {
         let path = load.dir.join(name);
         written(&path, bytes)?;
         let disk = open_disk(runtime.real_env(), &path, &OpenOptions::default())?;
-        engine = disk.in_force().to_string();
+        engine = disk.effective().to_string();
         Ok(disk as Arc<dyn Device>)
     };
     let mut media = Vec::new();
@@ -263,7 +263,7 @@ async fn make(
 }
 
 async fn update(store: &Store, session: &Session, number: u64, row: Bytes) -> Result<(), Error> {
-    let mut own = store.begin(session, Isolation::ReadCommitted, Patience::Forever);
+    let mut own = store.begin(session, Isolation::ReadCommitted, LockTimeout::Forever);
     let key = key(number).bytes;
     let found = own.range(INDEX, key.clone()..=key).await?;
     let (_, at) = *found.first().ok_or("no row has this key")?;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_heap::locks::{Mode, Patience};
+use cellar_heap::locks::{LockTimeout, Mode};
 use cellar_heap::{Error, Isolation, RowId, RowRef, Savepoint, Store, Transaction};
 use cellar_io::sim::Rng;
 use cellar_io::{EnvExt, SharedEnv};
@@ -78,7 +78,7 @@ impl Client {
 
     /// Reads all keys at one point.
     pub async fn read_all(mut self) {
-        let mut open = self.begin_with(Level::Snapshot, Patience::Forever);
+        let mut open = self.begin_with(Level::Snapshot, LockTimeout::Forever);
         let mut done = self.begin_statement(&mut open).await;
         let keys = 0..self.parents.len() as u8 + ORPHANS;
         for key in keys {
@@ -99,21 +99,21 @@ impl Client {
 
     fn begin(&mut self) -> Open {
         let level = if self.rng.coin() { Level::Snapshot } else { Level::ReadCommitted };
-        let patience = match self.rng.below(4) {
-            0 => Patience::None,
-            1 => Patience::Until(Duration::from_micros(self.rng.within(100..=3000))),
-            _ => Patience::Forever,
+        let timeout = match self.rng.below(4) {
+            0 => LockTimeout::None,
+            1 => LockTimeout::Until(Duration::from_micros(self.rng.within(100..=3000))),
+            _ => LockTimeout::Forever,
         };
-        self.begin_with(level, patience)
+        self.begin_with(level, timeout)
     }
 
-    fn begin_with(&mut self, level: Level, patience: Patience) -> Open {
+    fn begin_with(&mut self, level: Level, timeout: LockTimeout) -> Open {
         let isolation = match level {
             Level::ReadCommitted => Isolation::ReadCommitted,
             Level::Snapshot => Isolation::Snapshot,
         };
         let at = self.note(|history| history.begin(self.number, level));
-        let transaction = self.store.begin(&self.session, isolation, patience);
+        let transaction = self.store.begin(&self.session, isolation, timeout);
         Open { transaction, level, at, point: None, appends: Vec::new() }
     }
 

@@ -100,7 +100,7 @@ impl Engine {
         statement: &SqlStatement,
     ) -> Result<(Outcome, Scope), Error> {
         for _ in 0..TRIES {
-            let mark = scope.mark().await?;
+            let savepoint = scope.savepoint().await?;
             let (mut statement, mut made) = (statement.clone(), Vec::new());
             let effect = match self.lock_within(&scope, &mut statement, &mut made).await {
                 Ok(true) => self.change(&scope, None, statement).await,
@@ -113,7 +113,7 @@ impl Engine {
             };
             match effect {
                 Effect::Again => {
-                    scope = scope.anew(mark).await?;
+                    scope = scope.anew(savepoint).await?;
                     self.set_scope(Some(scope.clone()));
                 }
                 effect => return Ok((effect.outcome(), scope)),

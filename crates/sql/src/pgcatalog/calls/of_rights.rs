@@ -1,8 +1,8 @@
 //! Functions that tell whether a role may do something.
 
-use cellar_instance::catalog::{Catalog, EVERYBODY, OWNER_OID, Rights, Who, name};
+use cellar_instance::catalog::{Catalog, EVERYBODY, OWNER_OID, Principal, Rights, name};
 
-use super::super::acl::{Acls, Asked, may, may_system};
+use super::super::acl::{Acls, WantedRights, may, may_system};
 use super::super::constants::{DATABASE, DATABASE_OID};
 use super::super::object::{Kind, Object};
 use super::super::value::Value;
@@ -45,18 +45,18 @@ fn superuser(call: &Call<'_>) -> Answer {
 
 /// The role in question: the session's, if no role is named before the object. `plain`: the number of
 /// arguments without a role.
-fn who(call: &Call<'_>, plain: usize) -> Result<Who, Error> {
+fn who(call: &Call<'_>, plain: usize) -> Result<Principal, Error> {
     let catalog = call.ask.catalog();
     if call.args.len() > plain {
         return named(&catalog, call, 0);
     }
-    let who = call.ask.settings.who(&catalog).map(|who| Who::clone(&who));
+    let who = call.ask.settings.who(&catalog).map(|who| Principal::clone(&who));
     who.ok_or_else(|| no_role(&call.ask.settings.now().role))
 }
 
 /// A role by its name or oid. Nothing is known about a role that does not exist.
-fn named(catalog: &Catalog, call: &Call<'_>, at: usize) -> Result<Who, Error> {
-    let nobody = |oid| Who { oid, is_superuser: false, roles: [oid].into() };
+fn named(catalog: &Catalog, call: &Call<'_>, at: usize) -> Result<Principal, Error> {
+    let nobody = |oid| Principal { oid, is_superuser: false, roles: [oid].into() };
     match (call.arg(at), call.oid(at)) {
         (Value::Text(text), None) if text == "public" => Ok(nobody(EVERYBODY)),
         (Value::Text(text), None) => {
@@ -76,7 +76,7 @@ fn unquoted(text: &str) -> String {
 }
 
 /// The rights that a text lists, separated by commas.
-fn asked(text: &str) -> Result<Asked, Error> {
+fn asked(text: &str) -> Result<WantedRights, Error> {
     let each = text.split(',').map(|word| {
         let word = word.trim();
         let lower = word.to_ascii_lowercase();
@@ -95,7 +95,7 @@ fn asked(text: &str) -> Result<Asked, Error> {
     each.collect()
 }
 
-fn last_text(call: &Call<'_>) -> Result<Asked, Error> {
+fn last_text(call: &Call<'_>) -> Result<WantedRights, Error> {
     asked(call.text(call.args.len().saturating_sub(1)))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cellar_instance::catalog::{
-    Class, Constraint, Deferral, EVERYBODY, Grant, Identity, OWNER_OID, Rights, Table, Who,
+    Class, Constraint, Deferral, EVERYBODY, Grant, Identity, OWNER_OID, Principal, Rights, Table,
 };
 
 use super::super::acl::Acls;
@@ -434,7 +434,7 @@ type RightRow = (Grant, Rights, bool);
 /// grants to PUBLIC.
 fn told(
     acls: &Acls,
-    who: &Who,
+    who: &Principal,
     table: &Table,
     grants: &[Grant],
     with_public: bool,

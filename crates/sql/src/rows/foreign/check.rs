@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cellar_instance::catalog::ForeignKey;
 
 use super::find::first_with;
-use super::settle::References;
+use super::statement_end::References;
 use super::values::{as_type, taken, whole, words};
 use crate::error::Error;
 use crate::rows::pending::New;
@@ -16,7 +16,7 @@ use crate::rows::refusals::changed;
 use crate::rows::table::RowColumns;
 
 impl References<'_> {
-    /// Refuses values of a foreign key that no row has as its key, where rows still have them.
+    /// Refuses foreign key values without a referenced row, if rows still have them.
     ///
     /// # Errors
     /// 02291; those of locks.
@@ -28,7 +28,7 @@ impl References<'_> {
         }
         let values = taken(&values, &rows)?;
         let catalog = self.scope.definitions.catalog()?;
-        // Its index may have got another name.
+        // Its index may have been renamed.
         let is_it = |key: &&ForeignKey| key.name == new.key.name && key.columns == new.key.columns;
         let own = catalog.row_table(&new.table);
         let key = own.and_then(|(_, rows)| rows.foreign.iter().find(is_it));
@@ -47,7 +47,7 @@ impl References<'_> {
         Ok(())
     }
 
-    /// Which of these values are not there as keys.
+    /// Which of these values do not exist as keys.
     async fn without_key(
         &self,
         key: &ForeignKey,
@@ -85,7 +85,7 @@ impl References<'_> {
         Ok(without)
     }
 
-    /// One of these values that a row has now: others may have been changed since they were noted.
+    /// The first of these values that a row still has: rows may have changed since they were noted.
     async fn first_left(
         &self,
         own: &RowColumns,
@@ -95,7 +95,7 @@ impl References<'_> {
         let statement = {
             let mut open = self.scope.open().await?;
             if open.has_loaded() {
-                // What is loaded cannot be found before the commit, and nothing changes it.
+                // Loaded rows cannot be looked up before the commit, and nothing changes them.
                 return Ok(some.first().map(|row| *row as usize));
             }
             open.look_anew().await?

@@ -15,7 +15,7 @@ use crate::rows::table::{RowColumns, row_error};
 /// Entries of an index that are read together.
 const ENTRIES: usize = 1024;
 
-/// The place of an index whose first columns are these, and where each of its columns is among them.
+/// An index whose first columns are these in some order, and the position among them of each index column.
 fn index_of(table: &RowColumns, columns: &[usize]) -> Option<(usize, Vec<usize>)> {
     table.rows.indexes.iter().enumerate().find_map(|(at, index)| {
         let first = index.columns.get(..columns.len())?;
@@ -28,8 +28,8 @@ fn index_of(table: &RowColumns, columns: &[usize]) -> Option<(usize, Vec<usize>)
     })
 }
 
-/// The rows of a table that have one of these keys in these columns: of each its number, and which key. None of the
-/// values of keys is NULL, and each has the type of its column.
+/// The rows of a table that have one of these keys in these columns: for each its number, and which key. No key value
+/// is NULL, and each has the type of its column.
 ///
 /// # Errors
 /// A page is damaged; the disk reports one.
@@ -42,7 +42,7 @@ pub(super) async fn rows_with(
     find(table, statement, columns, (keys, usize::MAX)).await
 }
 
-/// As [`rows_with`], the first one that is found.
+/// As [`rows_with`], but stops at the first row found.
 ///
 /// # Errors
 /// As of [`rows_with`].
@@ -55,7 +55,7 @@ pub(super) async fn first_with(
     Ok(find(table, statement, columns, (keys, 1)).await?.into_iter().next())
 }
 
-/// So many of them at least, if there are.
+/// At least so many of them, if there are that many.
 async fn find(
     table: &RowColumns,
     statement: &Statement,

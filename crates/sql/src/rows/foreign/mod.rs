@@ -1,13 +1,13 @@
-//! Foreign keys: what the changes of a statement did to keys is recorded, and settled when the statement
-//! ends. A row that refers to a key locks it, so that nobody removes the key before the transaction ends;
-//! a transaction that removes a key has it locked, looks up which rows refer to it now, and does with
-//! these what the foreign key says.
+//! Foreign keys: a statement's changes to keys are recorded, and settled when the statement ends. A row
+//! that refers to a key locks it, so that nobody removes the key before the transaction ends; a transaction
+//! that removes a key holds its lock, looks up which rows refer to it now, and applies the foreign key's
+//! action to them.
 
 mod check;
 mod find;
 mod note;
 mod put_off;
-mod settle;
+mod statement_end;
 mod values;
 
-pub(crate) use settle::References;
+pub(crate) use statement_end::References;

@@ -21,14 +21,14 @@ fn places(index: &Index) -> Vec<usize> {
     index.columns.iter().map(|column| column.column).collect()
 }
 
-/// Whether others may refer to keys of an index that has one of these columns.
+/// Whether an index has one of these columns, and keys that others may refer to.
 fn has_key_of(index: &Index, columns: Option<&[usize]>) -> bool {
     let has = |set: &[usize]| index.columns.iter().any(|own| set.contains(&own.column));
     index.is_unique && columns.is_none_or(has)
 }
 
 impl Change<'_> {
-    /// Notes rows that are new, or have other values in the columns `assigned`.
+    /// Records rows that are new, or have new values in the columns `assigned`.
     ///
     /// # Errors
     /// There is no memory for them.
@@ -58,7 +58,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Notes keys of rows that are deleted, or have other values in the columns `assigned`.
+    /// Records keys of rows that are deleted, or have new values in the columns `assigned`.
     ///
     /// # Errors
     /// The catalog cannot be read; a row is damaged.
@@ -78,7 +78,7 @@ impl Change<'_> {
         if indexes.is_empty() {
             return Ok(());
         }
-        // Of the columns of keys alone: others may be long.
+        // Only the key columns are read: others may be long.
         let needed: BTreeSet<usize> = indexes.iter().flat_map(|index| places(index)).collect();
         let needed: Vec<usize> = needed.into_iter().collect();
         let mut builder = self.columns.builder(&needed)?;
@@ -97,7 +97,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// The indexes to whose keys foreign keys refer, of which a column is among these.
+    /// The indexes that foreign keys refer to and that have one of these columns.
     fn referred(&self, catalog: &Catalog, assigned: Option<&[usize]>) -> Vec<&Index> {
         let mut found: Vec<&Index> = Vec::new();
         for (_, index) in catalog.references_to(&self.columns.rows) {

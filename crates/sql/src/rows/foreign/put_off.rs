@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use async_recursion::async_recursion as boxed;
 use cellar_instance::catalog::{Action, Deferral, ForeignKey, Reference};
 
-use super::settle::{Part, References, refuses, together};
+use super::statement_end::{Part, References, refuses, together};
 use crate::error::Error;
 use crate::rows::deferred::{Check, Deferred};
 use crate::rows::pending::{Gone, New};
 use crate::rows::refusals::changed;
 
 impl References<'_> {
-    /// Whether a foreign key that refers to a key which has gone is checked later.
+    /// Whether the check of a foreign key that refers to these removed keys is deferred.
     pub(super) fn puts_off(&self, deferred: &Deferred, gone: &Gone) -> Result<bool, Error> {
         let catalog = self.scope.definitions.catalog()?;
         let (_, rows) = catalog.row_table(&gone.table).ok_or_else(|| changed(&gone.table))?;
@@ -22,7 +22,7 @@ impl References<'_> {
         }))
     }
 
-    /// Checks what the transaction has put off and is put off no more.
+    /// Makes the checks that the transaction had deferred and no longer defers.
     ///
     /// # Errors
     /// 02291, 02292 a foreign key is violated; those of locks.
@@ -30,7 +30,7 @@ impl References<'_> {
     pub async fn settle_deferred(&self) -> Result<(), Error> {
         let Some(deferred) = self.scope.deferred() else { return Ok(()) };
         let (mut settled, mut new, mut gone) = (Vec::new(), Vec::<New>::new(), Vec::new());
-        // Of each index whether something about its keys stays put off.
+        // For each index, whether any check of its keys stays deferred.
         let mut stays: BTreeMap<(String, bool), bool> = BTreeMap::new();
         for (place, check) in deferred.unsettled() {
             match check {
@@ -64,7 +64,7 @@ impl References<'_> {
         Ok(())
     }
 
-    /// Whether something is done now about a foreign key that refers to a key which has gone.
+    /// Whether this part acts on a foreign key that refers to a removed key.
     pub(super) fn is_of(
         &self,
         part: Part,

@@ -8,11 +8,11 @@ use crate::error::Error;
 use crate::failure::from_arrow;
 use crate::rows::table::RowColumns;
 
-/// Values as a column of a type has them: NULL where it has no such value.
+/// Values converted to a column's type: NULL where the type has no such value.
 pub(super) fn as_type(values: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, Error> {
     let options = CastOptions { safe: true, ..CastOptions::default() };
     let cast = cast_with_options(values, wanted, &options).map_err(|error| from_arrow(&error))?;
-    // What was rounded is another value.
+    // A rounded value is not the same value.
     let back = cast_with_options(&cast, values.data_type(), &options);
     let back = back.map_err(|error| from_arrow(&error))?;
     let same = arrow::compute::kernels::cmp::not_distinct(&back, values);

@@ -20,7 +20,7 @@ const ELSEWHERE: [(&[&str], &[&str]); 9] = [
 
 /// The nearest of `names` to one that is not among them: those with the same purpose here, then those
 /// with the same beginning, then those with the smallest edit distance.
-pub fn nearest(wanted: &str, mut names: Vec<String>) -> Vec<String> {
+pub fn suggestions(wanted: &str, mut names: Vec<String>) -> Vec<String> {
     let wanted = wanted.to_lowercase();
     let same: Vec<&str> = ELSEWHERE
         .iter()
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn what_does_the_same_goes_before_what_sounds_alike() {
         let names = ["v$log", "v$session", "v$parameter", "v$session_wait", "lineitem", "orders"];
-        let near = |wanted| nearest(wanted, names.map(str::to_owned).to_vec());
+        let near = |wanted| suggestions(wanted, names.map(str::to_owned).to_vec());
         assert_eq!(near("v$process")[..2], ["v$session", "v$parameter"]);
         assert_eq!(near("v$sessions")[0], "v$session");
         assert_eq!(near("lineitems")[0], "lineitem");

@@ -8,7 +8,7 @@ use crate::snapshots::{Horizon, Snapshots};
 use crate::spilled::{Entry, Spilled};
 
 /// What is kept for snapshots. Frames that are here stay in memory.
-pub(crate) struct Kept {
+pub(crate) struct RetainedImages {
     /// Each frame once, by the record that replaced the image that a new snapshot sees.
     recent: VecDeque<(u64, Arc<Frame>)>,
     /// By a snapshot that needs one of their images, and by page number.
@@ -52,10 +52,10 @@ const PLACES: usize = 80;
 /// Images of one page that go to the file together.
 const OF_PAGE: usize = 16;
 
-impl Kept {
+impl RetainedImages {
     /// Nothing; `spilled` are those that are in a file, if there is one.
-    pub fn new(limits: ImageLimits, spilled: Arc<Spilled>) -> Kept {
-        Kept {
+    pub fn new(limits: ImageLimits, spilled: Arc<Spilled>) -> RetainedImages {
+        RetainedImages {
             recent: VecDeque::new(),
             needed: BTreeMap::new(),
             freed: VecDeque::new(),
@@ -103,7 +103,7 @@ impl Kept {
         }
     }
 
-    /// As [`Kept::collect`], but also works if only a snapshot has ended since the last time.
+    /// As [`RetainedImages::collect`], but also works if only a snapshot has ended since the last time.
     pub fn collect_all(&mut self, snapshots: &Snapshots, visible: impl Fn() -> u64) {
         let used = self.images + self.spilled.count() / PLACES;
         let is_full = match self.spilled.takes_more() {
@@ -236,31 +236,31 @@ mod tests {
     /// A long snapshot needs one image of a page that changes all the time, and not all of them.
     #[test]
     fn a_hot_page_keeps_what_snapshots_tell_apart() {
-        let (snapshots, mut kept) = (
+        let (snapshots, mut retained) = (
             Arc::new(Snapshots::default()),
-            Kept::new(ImageLimits { most: 1000, beyond: 0 }, Arc::default()),
+            RetainedImages::new(ImageLimits { most: 1000, beyond: 0 }, Arc::default()),
         );
         let frame = Arc::new(Frame::new(1, Image::new(page(0), 0, None), &Arc::default()));
         let mut long = None;
         for lsn in 1..1000u64 {
             frame.publish(page(lsn), lsn, 1);
-            kept.note(lsn, Arc::clone(&frame));
+            retained.note(lsn, Arc::clone(&frame));
             // The last few commits are not durable yet.
             let visible = lsn.saturating_sub(3);
-            kept.collect(&snapshots, || visible);
+            retained.collect(&snapshots, || visible);
             if lsn == 100 {
                 long = Some(snapshots.take(|| visible));
             }
             assert!(images(&frame) <= 12, "{} images after {lsn}", images(&frame));
-            assert!(kept.recent.len() <= 1 && kept.needed.len() <= 2);
-            assert_eq!(kept.images(), images(&frame) - 1);
+            assert!(retained.recent.len() <= 1 && retained.needed.len() <= 2);
+            assert_eq!(retained.images(), images(&frame) - 1);
         }
         let point = long.as_ref().map_or(0, |snapshot| snapshot.point());
         assert_eq!(frame.at(point).map(|(image, _)| image.lsn()), Some(point - 1));
         drop(long);
         frame.publish(page(1000), 1000, 1);
-        kept.note(1000, Arc::clone(&frame));
-        kept.collect(&snapshots, || 1001);
+        retained.note(1000, Arc::clone(&frame));
+        retained.collect(&snapshots, || 1001);
         assert_eq!(images(&frame), 1);
     }
 }

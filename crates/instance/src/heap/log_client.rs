@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use cellar_heap::{Error as HeapError, OpenAlone, OpenStore, Opened, Store};
+use cellar_heap::{Error as HeapError, OpenStore, OpenWithoutLog, Opened, Store};
 use cellar_redo::{Log, Lsn, Recovery, Report};
-use cellar_storage::redo::{LogUser, OpenError, UserFuture};
+use cellar_storage::redo::{ClientFuture, LogClient, OpenError};
 
 use super::file::FileGrowth;
 use super::images::ImageFile;
@@ -15,7 +15,7 @@ use crate::error::Result;
 fn not_opened(error: HeapError) -> OpenError {
     match error {
         HeapError::Log(error) => OpenError::Log(error),
-        other => OpenError::User(from_heap(other).under(70161, "the redo log cannot be opened")),
+        other => OpenError::Client(from_heap(other).under(70161, "the redo log cannot be opened")),
     }
 }
 
@@ -34,14 +34,14 @@ impl Heap {
         recovery: Recovery,
         is_written: bool,
     ) -> std::result::Result<OpenStore, OpenError> {
-        let file = self.file(&recovery).await.map_err(OpenError::User)?;
+        let file = self.file(&recovery).await.map_err(OpenError::Client)?;
         let growth = FileGrowth(Arc::clone(&file));
         if is_written {
-            growth.set_size().await.map_err(|error| OpenError::User(error.into()))?;
+            growth.set_size().await.map_err(|error| OpenError::Client(error.into()))?;
         }
         let (env, waits) = (self.0.env.clone(), self.0.sessions.waits().clone());
         let (growth, options) = (Some(Arc::new(growth) as _), self.options());
-        let group = self.group().map_err(OpenError::User)?;
+        let group = self.group().map_err(OpenError::Client)?;
         let spill = Some(Arc::new(ImageFile::new(group, Arc::clone(&self.0.temp))) as _);
         Ok(OpenStore { env, waits, device: file, recovery, options, growth, spill })
     }
@@ -56,7 +56,7 @@ impl Heap {
     pub(crate) async fn open_alone(&self, gives_log_up: bool) -> Result<bool> {
         let (env, waits) = (self.0.env.clone(), self.0.sessions.waits().clone());
         let (device, options) = (self.existing_file()?, self.options());
-        let open = OpenAlone { env, waits, device, options, gives_log_up };
+        let open = OpenWithoutLog { env, waits, device, options, gives_log_up };
         let reader = Store::open_alone(open).await.map_err(from_heap)?;
         let is_open = reader.is_some();
         if let Some(reader) = reader {
@@ -66,11 +66,11 @@ impl Heap {
     }
 }
 
-impl LogUser for Heap {
+impl LogClient for Heap {
     fn open(
         &self,
         recovery: Recovery,
-    ) -> UserFuture<'_, std::result::Result<(Log, Report), OpenError>> {
+    ) -> ClientFuture<'_, std::result::Result<(Log, Report), OpenError>> {
         Box::pin(async move {
             self.abandon().await;
             let opening = self.opening(recovery, true).await?;
@@ -91,7 +91,7 @@ impl LogUser for Heap {
         })
     }
 
-    fn read(&self, recovery: Recovery) -> UserFuture<'_, std::result::Result<(), OpenError>> {
+    fn read(&self, recovery: Recovery) -> ClientFuture<'_, std::result::Result<(), OpenError>> {
         Box::pin(async move {
             self.abandon().await;
             let opening = self.opening(recovery, false).await?;
@@ -101,7 +101,7 @@ impl LogUser for Heap {
         })
     }
 
-    fn checkpoint(&self) -> UserFuture<'_, Result<Lsn>> {
+    fn checkpoint(&self) -> ClientFuture<'_, Result<Lsn>> {
         Box::pin(async move {
             if self.is_ahead() {
                 // Nothing of it is written, and nothing is to be.
@@ -114,7 +114,7 @@ impl LogUser for Heap {
         })
     }
 
-    fn close(&self) -> UserFuture<'_, Result<()>> {
+    fn close(&self) -> ClientFuture<'_, Result<()>> {
         Box::pin(async move {
             let ahead = match &*self.state() {
                 State::Ahead(_, log) => Some(log.clone()),
@@ -139,7 +139,7 @@ impl LogUser for Heap {
         })
     }
 
-    fn abandon(&self) -> UserFuture<'_, ()> {
+    fn abandon(&self) -> ClientFuture<'_, ()> {
         Box::pin(async move {
             if let Some(store) = self.take() {
                 store.abandon().await;

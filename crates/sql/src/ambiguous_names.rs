@@ -2,9 +2,9 @@
 //!
 //! DataFusion finds the columns of a filter by name in each node on the way down, so that a filter on
 //! the second `y` of `SELECT a.y, b.y` becomes one on the first. While its rules push filters down, such
-//! nodes get a lid. So do inputs in which a name is a different column than above them: of a union whose
-//! inputs have their columns in different orders, of a semi join whose keys have other names on its
-//! other side, of groups by an expression with the name of a column.
+//! nodes get a barrier above them. So do inputs in which a name is a different column than above them: of a
+//! union whose inputs have their columns in different orders, of a semi join whose keys have other names on
+//! its other side, of groups by an expression with the name of a column.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -31,14 +31,14 @@ use datafusion::physical_plan::{
 
 use crate::walk::Walk;
 
-/// The rule that puts the lids on, or takes them off.
+/// The rule that inserts the barriers, or removes them.
 #[derive(Debug)]
-pub(crate) struct Lids {
-    puts: bool,
+pub(crate) struct PushdownBarrier {
+    inserts: bool,
 }
 
-impl Lids {
-    /// The rules, with lids around those that push filters down.
+impl PushdownBarrier {
+    /// The rules, with barriers inserted before those that push filters down, and removed after them.
     pub(crate) fn around(
         rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
     ) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
@@ -46,9 +46,9 @@ impl Lids {
         for rule in rules {
             match rule.name().starts_with("FilterPushdown") {
                 true => {
-                    out.push(Arc::new(Lids { puts: true }));
+                    out.push(Arc::new(PushdownBarrier { inserts: true }));
                     out.push(rule);
-                    out.push(Arc::new(Lids { puts: false }));
+                    out.push(Arc::new(PushdownBarrier { inserts: false }));
                 }
                 false => out.push(rule),
             }
@@ -57,22 +57,22 @@ impl Lids {
     }
 }
 
-impl PhysicalOptimizerRule for Lids {
+impl PhysicalOptimizerRule for PushdownBarrier {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let change = |plan: Arc<dyn ExecutionPlan>| match plan.downcast_ref::<LidExec>() {
-            Some(lid) if !self.puts => Ok(Transformed::yes(Arc::clone(&lid.input))),
-            None if self.puts => with_lids(plan),
+        let change = |plan: Arc<dyn ExecutionPlan>| match plan.downcast_ref::<BarrierExec>() {
+            Some(barrier) if !self.inserts => Ok(Transformed::yes(Arc::clone(&barrier.input))),
+            None if self.inserts => with_barriers(plan),
             _ => Ok(Transformed::no(plan)),
         };
         Ok(plan.map_up(change)?.data)
     }
 
     fn name(&self) -> &'static str {
-        if self.puts { "lids_on" } else { "lids_off" }
+        if self.inserts { "pushdown_barriers" } else { "pushdown_barriers_removed" }
     }
 
     fn schema_check(&self) -> bool {
@@ -80,10 +80,10 @@ impl PhysicalOptimizerRule for Lids {
     }
 }
 
-/// Puts lids on a node and its inputs where needed.
-fn with_lids(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
-    let lid = |input: &Arc<dyn ExecutionPlan>, closed: BTreeSet<String>| {
-        Arc::new(LidExec { input: Arc::clone(input), closed }) as Arc<dyn ExecutionPlan>
+/// Inserts barriers above a node and its inputs where needed.
+fn with_barriers(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let barrier = |input: &Arc<dyn ExecutionPlan>, closed: BTreeSet<String>| {
+        Arc::new(BarrierExec { input: Arc::clone(input), closed }) as Arc<dyn ExecutionPlan>
     };
     let mut out = Transformed::no(plan);
     let closed = misleading(&out.data);
@@ -91,14 +91,14 @@ fn with_lids(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Executi
         let inputs = out.data.children().into_iter().zip(closed);
         let inputs = inputs.map(|(input, names)| match names.is_empty() {
             true => Arc::clone(input),
-            false => lid(input, names),
+            false => barrier(input, names),
         });
         let (inputs, options) =
             (inputs.collect(), ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep));
         out = Transformed::yes(out.data.replace_children(inputs, options)?);
     }
-    if has_namesakes(&out.data.schema()) {
-        out = Transformed::yes(lid(&out.data, BTreeSet::new()));
+    if has_ambiguous_names(&out.data.schema()) {
+        out = Transformed::yes(barrier(&out.data, BTreeSet::new()));
     }
     Ok(out)
 }
@@ -153,12 +153,12 @@ fn name_of(expr: &PhysicalExprRef) -> Option<&str> {
     expr.downcast_ref::<Column>().map(Column::name)
 }
 
-fn has_namesakes(schema: &Schema) -> bool {
-    (0..schema.fields().len()).any(|at| is_namesake(schema, at))
+fn has_ambiguous_names(schema: &Schema) -> bool {
+    (0..schema.fields().len()).any(|at| is_ambiguous(schema, at))
 }
 
 /// Whether a column shares its name with another one.
-fn is_namesake(schema: &Schema, at: usize) -> bool {
+fn is_ambiguous(schema: &Schema, at: usize) -> bool {
     let Some(own) = schema.fields().get(at) else { return true };
     schema.fields().iter().filter(|field| field.name() == own.name()).count() > 1
 }
@@ -166,20 +166,20 @@ fn is_namesake(schema: &Schema, at: usize) -> bool {
 /// Passes on its input; only filters whose columns have a unique name, and none of these, are pushed
 /// through.
 #[derive(Debug)]
-struct LidExec {
+struct BarrierExec {
     input: Arc<dyn ExecutionPlan>,
     closed: BTreeSet<String>,
 }
 
-impl DisplayAs for LidExec {
+impl DisplayAs for BarrierExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LidExec")
+        f.write_str("BarrierExec")
     }
 }
 
-impl ExecutionPlan for LidExec {
+impl ExecutionPlan for BarrierExec {
     fn name(&self) -> &'static str {
-        "LidExec"
+        "BarrierExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -206,8 +206,8 @@ impl ExecutionPlan for LidExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(LidExec { input, closed: self.closed.clone() })),
-            _ => datafusion::common::internal_err!("LidExec has one input"),
+            (Some(input), true) => Ok(Arc::new(BarrierExec { input, closed: self.closed.clone() })),
+            _ => datafusion::common::internal_err!("BarrierExec has one input"),
         }
     }
 
@@ -250,7 +250,7 @@ impl ExecutionPlan for LidExec {
     ) -> Result<Arc<Statistics>> {
         match inputs {
             [input] => Ok(Arc::clone(input)),
-            _ => datafusion::common::internal_err!("LidExec has one input"),
+            _ => datafusion::common::internal_err!("BarrierExec has one input"),
         }
     }
 }

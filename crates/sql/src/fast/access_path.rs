@@ -41,7 +41,7 @@ enum Said {
 
 /// An index, and what is known of its first columns.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct AccessPath {
     /// Which index of the table, from 0.
     pub index: usize,
     /// The columns of the index that have one value.
@@ -182,9 +182,9 @@ impl Known {
     }
 }
 
-impl Way {
+impl AccessPath {
     /// The best index for these conditions, and those conditions that it answers; `None`: none helps.
-    pub fn of(names: &Names<'_>, conditions: &[&Expr]) -> Option<(Way, Vec<usize>)> {
+    pub fn of(names: &Names<'_>, conditions: &[&Expr]) -> Option<(AccessPath, Vec<usize>)> {
         let mut known: Vec<Known> = Vec::new();
         known.resize_with(names.columns.schema.fields().len(), Known::default);
         for (at, condition) in conditions.iter().enumerate() {
@@ -205,7 +205,7 @@ impl Way {
             (score > 0).then_some((is_one, score, std::cmp::Reverse(at), equal))
         });
         let (_, _, std::cmp::Reverse(index), equal) = scored.max()?;
-        Some(Way::through(names, &known, conditions, (index, equal)))
+        Some(AccessPath::through(names, &known, conditions, (index, equal)))
     }
 
     fn through(
@@ -213,7 +213,7 @@ impl Way {
         known: &[Known],
         conditions: &[&Expr],
         (index, equal): (usize, usize),
-    ) -> (Way, Vec<usize>) {
+    ) -> (AccessPath, Vec<usize>) {
         let columns = &names.columns.rows.indexes[index].columns;
         let own: Vec<&Known> = columns.iter().map(|column| &known[column.column]).collect();
         let mut answered = Vec::new();
@@ -241,7 +241,7 @@ impl Way {
         answered.sort_unstable();
         answered.dedup();
         let words = answered.iter().map(|at| conditions[*at].to_string()).collect();
-        (Way { index, equal, values, list, low, high, words }, answered)
+        (AccessPath { index, equal, values, list, low, high, words }, answered)
     }
 
     /// Whether at most one row is found.

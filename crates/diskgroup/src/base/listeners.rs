@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::disk::lock;
 
 /// A layer above.
-pub(crate) trait Above: Send + Sync {
+pub(crate) trait Listener: Send + Sync {
     /// The group has stopped: whoever waits must look again.
     fn stopped(&self);
 
@@ -20,18 +20,18 @@ pub(crate) trait Above: Send + Sync {
 /// All layers that are notified, the lowest first. They hold the layers below them, and not the
 /// other way round: a layer that is gone has nobody left who waits.
 #[derive(Default)]
-pub(crate) struct Floors(Mutex<Vec<Weak<dyn Above>>>);
+pub(crate) struct Listeners(Mutex<Vec<Weak<dyn Listener>>>);
 
-impl Floors {
+impl Listeners {
     /// Adds a layer above all others.
-    pub fn add<A: Above + 'static>(&self, above: &Arc<A>) {
-        let above: Weak<A> = Arc::downgrade(above);
-        lock(&self.0).push(above);
+    pub fn add<A: Listener + 'static>(&self, listener: &Arc<A>) {
+        let listener: Weak<A> = Arc::downgrade(listener);
+        lock(&self.0).push(listener);
     }
 
     /// Notifies each of them.
-    pub fn tell(&self, what: impl Fn(&dyn Above)) {
-        let all: Vec<Weak<dyn Above>> = lock(&self.0).clone();
-        all.iter().filter_map(Weak::upgrade).for_each(|above| what(&*above));
+    pub fn tell(&self, what: impl Fn(&dyn Listener)) {
+        let all: Vec<Weak<dyn Listener>> = lock(&self.0).clone();
+        all.iter().filter_map(Weak::upgrade).for_each(|listener| what(&*listener));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use crate::locks::{Asked, Locks, Mode, Owner, Resource};
+use crate::locks::{LockOutcome, Locks, Mode, Owner, Resource};
 
 const OWNERS: u64 = 10;
 
@@ -45,13 +45,13 @@ proptest! {
             let mode = if is_share { Mode::Share } else { Mode::Exclusive };
             let resource = Resource::Table(table);
             match locks.ask(owner, resource, mode, true) {
-                Asked::Busy(_) => unreachable!("it waits"),
-                Asked::Granted => held.entry(owner).or_default().push(resource),
-                Asked::Waits { .. } => {
+                LockOutcome::Busy(_) => unreachable!("it waits"),
+                LockOutcome::Granted => held.entry(owner).or_default().push(resource),
+                LockOutcome::Waits { .. } => {
                     let edges = locks.edges();
                     let direct = &edges[&owner];
                     let is_circle = direct.iter().any(|first| leads(&edges, *first, owner));
-                    let found = locks.circle(owner);
+                    let found = locks.cycle(owner);
                     prop_assert_eq!(found.is_some(), is_circle, "{:?}", edges);
                     if let Some(first) = found {
                         prop_assert!(direct.contains(&first) && leads(&edges, first, owner));

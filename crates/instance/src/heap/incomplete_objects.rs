@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is known of them. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fresh(Arc<Mutex<State>>);
+pub(super) struct IncompleteObjects(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -18,9 +18,9 @@ struct State {
 }
 
 /// Tables and indexes that lose their names by a commit, until the catalog in memory says so and this is dropped.
-pub(crate) struct Leaving(Fresh, BTreeSet<u32>);
+pub(crate) struct Leaving(IncompleteObjects, BTreeSet<u32>);
 
-impl Fresh {
+impl IncompleteObjects {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

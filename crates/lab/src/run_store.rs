@@ -1,4 +1,4 @@
-//! Kept runs: a JSON file each, numbered from 1, stored wholly or not at all.
+//! Kept runs: one JSON file each, numbered from 1, written atomically.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -9,12 +9,12 @@ use crate::run::Run;
 
 /// The directory of kept runs.
 #[derive(Clone, Debug)]
-pub struct Kept(PathBuf);
+pub struct RunStore(PathBuf);
 
-impl Kept {
+impl RunStore {
     /// Runs in `dir`, which need not exist yet.
-    pub fn at(dir: impl Into<PathBuf>) -> Kept {
-        Kept(dir.into())
+    pub fn at(dir: impl Into<PathBuf>) -> RunStore {
+        RunStore(dir.into())
     }
 
     /// Their directory.
@@ -46,8 +46,8 @@ impl Kept {
         let mut number = self.numbers()?.last().map_or(1, |last| last + 1);
         loop {
             let path = self.path(number);
-            // A link is made wholly or not at all, and never over an existing one: each of two
-            // processes gets a different number.
+            // Linking is atomic and never replaces a file: two processes get different
+            // numbers.
             match std::fs::hard_link(&temporary.0, &path) {
                 Ok(()) => break,
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
@@ -141,7 +141,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Writes a file wholly, or leaves it as it was.
+/// Writes a file atomically, or leaves it as it was.
 ///
 /// # Errors
 /// It cannot be written.
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn numbers_grow_and_a_missing_run_is_told_with_those_that_are_there() {
         let dir = tempfile::tempdir().unwrap();
-        let kept = Kept::at(dir.path().join("lab"));
+        let kept = RunStore::at(dir.path().join("lab"));
         assert!(matches!(kept.load(1), Err(LabError::NoRun { .. })), "no directory yet");
         let run = Run { finding: "well".to_owned(), ..Run::default() };
         assert_eq!([1, 2, 3].map(|_| kept.keep(&run).unwrap()), [1, 2, 3]);
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn at_once_each_gets_a_number_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
-        let kept = Kept::at(dir.path());
+        let kept = RunStore::at(dir.path());
         kept.keep(&Run::default()).unwrap();
         // Two processes that saw the same last number.
         let text = Run::default().to_json().unwrap();

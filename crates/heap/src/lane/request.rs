@@ -6,12 +6,12 @@ use std::sync::{Mutex, PoisonError};
 
 use event_listener::{Event, EventListener};
 
-use crate::bundle::{Kept, Older};
+use crate::bundle::{Older, RetainedImages};
 use crate::snapshots::Horizon;
 
 /// A request to the lane.
 #[derive(Default)]
-pub(crate) struct Errand {
+pub(crate) struct LaneRequest {
     /// Images that are now in these slots of the file.
     pub written: Vec<(Older, u64)>,
     /// About this many further images to find.
@@ -28,9 +28,9 @@ pub(crate) struct Done {
 
 /// The place where requests are left and fetched.
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct RequestSlot {
     is_asked: AtomicBool,
-    errand: Mutex<Option<Errand>>,
+    request: Mutex<Option<LaneRequest>>,
     done: Mutex<Option<Done>>,
     is_done: Event,
     /// There are images that should leave memory.
@@ -45,9 +45,9 @@ fn put<T>(of: &Mutex<Option<T>>, value: T) {
     *of.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
 }
 
-impl Desk {
-    pub fn ask(&self, errand: Errand) {
-        put(&self.errand, errand);
+impl RequestSlot {
+    pub fn ask(&self, request: LaneRequest) {
+        put(&self.request, request);
         self.is_asked.store(true, Ordering::SeqCst);
     }
 
@@ -73,11 +73,11 @@ impl Desk {
     }
 
     /// Serves a request. Only the lane calls it.
-    pub fn work(&self, kept: &mut Kept, horizon: &Horizon) {
+    pub fn work(&self, retained: &mut RetainedImages, horizon: &Horizon) {
         self.is_asked.store(false, Ordering::SeqCst);
-        let Some(Errand { written, wanted }) = take(&self.errand) else { return };
-        let unneeded = kept.spill(horizon, written);
-        let found = if wanted > 0 { kept.spillable(horizon, wanted) } else { Vec::new() };
+        let Some(LaneRequest { written, wanted }) = take(&self.request) else { return };
+        let unneeded = retained.spill(horizon, written);
+        let found = if wanted > 0 { retained.spillable(horizon, wanted) } else { Vec::new() };
         put(&self.done, Done { unneeded, found });
         self.is_done.notify(usize::MAX);
     }

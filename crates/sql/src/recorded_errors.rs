@@ -24,10 +24,10 @@ const KEPT: usize = 64;
 
 /// The last numbered errors of some stores.
 #[derive(Default, Debug)]
-pub(crate) struct Notes(Mutex<VecDeque<Error>>);
+pub(crate) struct RecordedErrors(Mutex<VecDeque<Error>>);
 
-impl Notes {
-    fn note(&self, error: &object_store::Error) {
+impl RecordedErrors {
+    fn record(&self, error: &object_store::Error) {
         let Some(error) = ours(error) else { return };
         let mut kept = self.0.lock().unwrap_or_else(|e| e.into_inner());
         if kept.contains(&error) {
@@ -47,50 +47,53 @@ impl Notes {
 }
 
 /// A store whose numbered errors are recorded.
-pub(crate) struct Noted {
+pub(crate) struct RecordingStore {
     store: Arc<dyn ObjectStore>,
-    notes: Arc<Notes>,
+    recorded: Arc<RecordedErrors>,
 }
 
-impl Noted {
-    /// `store`, with its errors recorded in `notes`.
-    pub(crate) fn new(store: Arc<dyn ObjectStore>, notes: &Arc<Notes>) -> Noted {
-        Noted { store, notes: Arc::clone(notes) }
+impl RecordingStore {
+    /// `store`, with its errors recorded in `recorded`.
+    pub(crate) fn new(
+        store: Arc<dyn ObjectStore>,
+        recorded: &Arc<RecordedErrors>,
+    ) -> RecordingStore {
+        RecordingStore { store, recorded: Arc::clone(recorded) }
     }
 
     fn seen<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|e| self.notes.note(e))
+        result.inspect_err(|e| self.recorded.record(e))
     }
 
     fn stream<T: 'static>(
         &self,
         stream: BoxStream<'static, Result<T>>,
     ) -> BoxStream<'static, Result<T>> {
-        let notes = Arc::clone(&self.notes);
+        let recorded = Arc::clone(&self.recorded);
         stream
             .inspect(move |item| {
                 if let Err(e) = item {
-                    notes.note(e);
+                    recorded.record(e);
                 }
             })
             .boxed()
     }
 }
 
-impl fmt::Display for Noted {
+impl fmt::Display for RecordingStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.store.fmt(f)
     }
 }
 
-impl fmt::Debug for Noted {
+impl fmt::Debug for RecordingStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.store, f)
     }
 }
 
 #[async_trait]
-impl ObjectStore for Noted {
+impl ObjectStore for RecordingStore {
     async fn put_opts(
         &self,
         location: &Path,
@@ -106,7 +109,7 @@ impl ObjectStore for Noted {
         opts: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         let upload = self.seen(self.store.put_multipart_opts(location, opts).await)?;
-        Ok(Box::new(NotedUpload { upload, notes: Arc::clone(&self.notes) }))
+        Ok(Box::new(NotedUpload { upload, recorded: Arc::clone(&self.recorded) }))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
@@ -157,21 +160,21 @@ impl ObjectStore for Noted {
 #[derive(Debug)]
 struct NotedUpload {
     upload: Box<dyn MultipartUpload>,
-    notes: Arc<Notes>,
+    recorded: Arc<RecordedErrors>,
 }
 
 #[async_trait]
 impl MultipartUpload for NotedUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
-        let (part, notes) = (self.upload.put_part(data), Arc::clone(&self.notes));
-        Box::pin(async move { part.await.inspect_err(|e| notes.note(e)) })
+        let (part, recorded) = (self.upload.put_part(data), Arc::clone(&self.recorded));
+        Box::pin(async move { part.await.inspect_err(|e| recorded.record(e)) })
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        self.upload.complete().await.inspect_err(|e| self.notes.note(e))
+        self.upload.complete().await.inspect_err(|e| self.recorded.record(e))
     }
 
     async fn abort(&mut self) -> Result<()> {
-        self.upload.abort().await.inspect_err(|e| self.notes.note(e))
+        self.upload.abort().await.inspect_err(|e| self.recorded.record(e))
     }
 }

@@ -14,10 +14,10 @@ use crate::columnar::keys::{JoinKeys, columns_of};
 use crate::columnar::translate::{Reason, predicate};
 use crate::error::Error;
 
-/// The predicate that a row is asked for an expression over the table's columns.
+/// The predicate on stored rows for an expression over the table's columns.
 ///
 /// # Errors
-/// In words, why DataFusion has to ask.
+/// Why DataFusion has to test it instead, in words.
 pub(super) fn known(
     columns: &RowColumns,
     expr: &Arc<dyn PhysicalExpr>,
@@ -31,18 +31,18 @@ pub(super) fn known(
 
 /// A condition that becomes known while the scan runs.
 #[derive(Clone, Debug)]
-pub(super) struct Live {
+pub(super) struct DynamicFilter {
     expr: Arc<dyn PhysicalExpr>,
     /// If it is the filter of a join: the keys.
     keys: Option<JoinKeys>,
 }
 
-impl Live {
-    pub fn new(expr: Arc<dyn PhysicalExpr>, keys: Option<JoinKeys>) -> Live {
-        Live { expr, keys }
+impl DynamicFilter {
+    pub fn new(expr: Arc<dyn PhysicalExpr>, keys: Option<JoinKeys>) -> DynamicFilter {
+        DynamicFilter { expr, keys }
     }
 
-    /// The columns that a join's keys are of, and each of these, where they are few and known.
+    /// The key columns of a join, each with its keys, where these are known and few.
     pub fn listed(&self) -> impl Iterator<Item = (usize, Arc<[i64]>)> {
         let known = columns_of(&self.expr, self.keys.as_ref()).into_iter();
         known.filter_map(|(column, keys)| Some((column, keys.list()?)))
@@ -57,7 +57,7 @@ impl Live {
         }
     }
 
-    /// The keys of a join, of its columns of whole numbers.
+    /// Membership in the keys of a join, for its integer columns.
     fn members(&self, columns: &RowColumns) -> impl Iterator<Item = Predicate> {
         let known = columns_of(&self.expr, self.keys.as_ref()).into_iter();
         known.filter_map(|(column, keys)| {
@@ -68,37 +68,37 @@ impl Live {
     }
 }
 
-/// What rows are asked now, and as of when.
+/// The conditions that rows must satisfy now, and their generation.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ScanFilters {
     fixed: Vec<Predicate>,
-    live: Vec<Live>,
+    dynamic: Vec<DynamicFilter>,
     generation: u64,
     filter: Option<RowFilter>,
 }
 
-impl Asked {
+impl ScanFilters {
     /// Conditions that do not change, and those that do.
     pub fn new(
         columns: &RowColumns,
         fixed: Vec<Predicate>,
-        live: Vec<Live>,
-    ) -> Result<Asked, Error> {
-        let mut asked = Asked { fixed, live, generation: 0, filter: None };
-        asked.renew(columns)?;
-        Ok(asked)
+        dynamic: Vec<DynamicFilter>,
+    ) -> Result<ScanFilters, Error> {
+        let mut filters = ScanFilters { fixed, dynamic, generation: 0, filter: None };
+        filters.renew(columns)?;
+        Ok(filters)
     }
 
     fn newest(&self) -> u64 {
-        let of = |live: &Live| snapshot_generation(&live.expr);
-        self.live.iter().map(of).fold(0, u64::wrapping_add)
+        let of = |dynamic: &DynamicFilter| snapshot_generation(&dynamic.expr);
+        self.dynamic.iter().map(of).fold(0, u64::wrapping_add)
     }
 
     fn renew(&mut self, columns: &RowColumns) -> Result<(), Error> {
-        // Before the conditions are looked at: what changes meanwhile is looked at again.
+        // Taken before the conditions are read: one that changes meanwhile is read again.
         self.generation = self.newest();
         let mut all = self.fixed.clone();
-        self.live.iter().for_each(|live| live.add(columns, &mut all));
+        self.dynamic.iter().for_each(|dynamic| dynamic.add(columns, &mut all));
         let filter = RowFilter::new(columns.layout(), &all);
         let filter = filter.map_err(|error| row_error(&columns.name, &error))?;
         self.filter = Some(filter).filter(|filter| !filter.is_all());
@@ -107,7 +107,7 @@ impl Asked {
 
     /// The filter as of now; `None`: all rows pass.
     pub fn filter(&mut self, columns: &RowColumns) -> Result<Option<&RowFilter>, Error> {
-        if !self.live.is_empty() && self.newest() != self.generation {
+        if !self.dynamic.is_empty() && self.newest() != self.generation {
             self.renew(columns)?;
         }
         Ok(self.filter.as_ref())

@@ -33,18 +33,18 @@ pub(super) fn refuses(action: Action) -> bool {
     matches!(action, Action::Nothing | Action::Restrict)
 }
 
-/// What is done of what foreign keys say.
+/// Which actions of foreign keys are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Changes,
-    /// Of what is not put off.
+    /// Those not deferred.
     Refuses,
-    /// Of what was put off, and is so no more.
+    /// Those that were deferred, and no longer are.
     Deferred,
 }
 
-/// Keys of one index that go in one way, together: a row that refers to one gets the key that was meant for it, and
-/// not also the next one.
+/// Merges the removed keys of each index, by kind of removal: a row that refers to one then follows only to its
+/// successor, and not on to the next.
 pub(super) fn together(gone: Vec<Gone>) -> Result<Vec<Gone>, Error> {
     let mut alike: Vec<Vec<Gone>> = Vec::new();
     for own in gone {
@@ -72,17 +72,17 @@ fn as_one(mut parts: Vec<Gone>) -> Result<Gone, Error> {
     Ok(Gone { table, index, old, new })
 }
 
-/// How often rows are looked for again that others have changed meanwhile.
+/// How often referring rows are looked up anew because others have changed them meanwhile.
 const TRIES: usize = 100;
 
 /// Settles what a statement has done to keys of foreign keys.
 pub(crate) struct References<'a> {
-    /// What defaults and conditions of tables are made ready with.
+    /// Plans the defaults and checks of tables.
     state: &'a SessionState,
     /// The statement.
     pub(super) scope: &'a Scope,
-    /// Rows that have got another key: by the table, the foreign key and their numbers. Once each, or keys that go
-    /// round in a circle would do so for ever.
+    /// Rows that have followed a key, by table, foreign key and row number. Each follows once, or cyclic references
+    /// would never end.
     followed: Mutex<HashSet<(String, String, u64)>>,
 }
 
@@ -116,15 +116,15 @@ impl<'a> References<'a> {
 }
 
 impl References<'_> {
-    /// Does what foreign keys ask for, until nothing is left to be done.
+    /// Carries out the actions and checks of foreign keys until none is left.
     ///
     /// # Errors
-    /// 02291 a key is not there, 02292 rows refer to one that has gone; those of changes and of locks.
+    /// 02291 a key does not exist, 02292 rows refer to a removed one; those of changes and of locks.
     #[boxed]
-    pub async fn settle(&self) -> Result<(), Error> {
+    pub async fn check_all(&self) -> Result<(), Error> {
         let Some(pending) = self.scope.pending() else { return Ok(()) };
         let (mut new, mut gone) = (Vec::new(), Vec::new());
-        // What changes rows comes first: what refuses is asked of what is there at the end.
+        // Actions that change rows come first: those that refuse judge the final state.
         while !pending.is_empty() {
             let keys = pending.take();
             new.extend(keys.new);
@@ -152,7 +152,7 @@ impl References<'_> {
         Ok(())
     }
 
-    /// A table as the catalog has it now, which nobody defines anew or moves before the transaction ends.
+    /// A table as the catalog has it now, locked against being altered or moved until the transaction ends.
     pub(super) async fn table(&self, name: &str) -> Result<Arc<RowColumns>, Error> {
         self.table_if_any(name).await?.ok_or_else(|| changed(name))
     }
@@ -177,7 +177,7 @@ impl References<'_> {
         }
     }
 
-    /// Applies the action of their foreign keys to rows that refer to removed keys.
+    /// Applies the actions of foreign keys to the rows that refer to removed keys.
     pub(super) async fn follow(&self, gone: &Gone, part: Part) -> Result<(), Error> {
         for _ in 0..TRIES {
             if self.follow_once(gone, part).await? {
@@ -187,7 +187,7 @@ impl References<'_> {
         Err(again_and_again(&gone.table))
     }
 
-    /// The same; false: a table that refers to them is another one by now.
+    /// The same; false: a referring table was replaced meanwhile.
     async fn follow_once(&self, gone: &Gone, part: Part) -> Result<bool, Error> {
         let catalog = self.scope.definitions.catalog()?;
         let (_, rows) = catalog.row_table(&gone.table).ok_or_else(|| changed(&gone.table))?;
@@ -217,7 +217,7 @@ impl References<'_> {
         Ok(true)
     }
 
-    /// Which of the keys have gone indeed, and could be referred to.
+    /// Which of the keys are really gone, and could be referred to.
     async fn left(&self, gone: &Gone, to: &RowColumns, action: Action) -> Result<Vec<u32>, Error> {
         let mut rows = whole(&gone.old);
         if let Some(new) = &gone.new {
@@ -254,7 +254,7 @@ impl References<'_> {
         new: Option<&[ArrayRef]>,
     ) -> Result<bool, Error> {
         for _ in 0..TRIES {
-            // A transaction that waited for its definition may find other columns, or another key.
+            // After waiting for the table's definition, its columns or key may be different.
             let own = self.table_if_any(one.table).await?;
             let own = own.filter(|own| own.rows.foreign.contains(one.key));
             let Some(own) = own else { return Ok(false) };
@@ -289,7 +289,7 @@ impl References<'_> {
             }
             let scope = self.scope.seeing(statement)?;
             let length = self.scope.pending().map(Pending::length);
-            let mark = scope.mark().await?;
+            let savepoint = scope.savepoint().await?;
             match self.changed(one, &own, &scope, (&found, new)).await? {
                 Changed::Rows(_) => {
                     self.note_followed(one, &found);
@@ -298,10 +298,10 @@ impl References<'_> {
                 Changed::Again => {
                     let mut open = scope.open().await?;
                     if open.has_loaded() {
-                        // What is loaded would be gone with it.
+                        // Rolling back would discard the loaded rows.
                         return Err(again_and_again(one.table));
                     }
-                    open.back_to(mark);
+                    open.back_to(savepoint);
                     drop(open);
                     if let (Some(pending), Some(length)) = (self.scope.pending(), length) {
                         pending.back_to(length);
@@ -312,7 +312,7 @@ impl References<'_> {
         Err(again_and_again(one.table))
     }
 
-    /// Changes rows that refer to keys that have gone.
+    /// Changes rows that refer to removed keys.
     async fn changed(
         &self,
         one: &One<'_>,
@@ -375,15 +375,15 @@ fn again_and_again(table: &str) -> Error {
     Error::new(8177, "40001", text).next("run the transaction again")
 }
 
-/// A foreign key to whose other key something has happened.
+/// A foreign key whose referenced key was removed or changed.
 struct One<'a> {
-    /// The table that has the other key.
+    /// The table with the referenced key.
     to: &'a RowColumns,
     /// The table that refers to it.
     table: &'a str,
     key: &'a ForeignKey,
     action: Action,
-    /// The key became another one; else it was deleted.
+    /// The key was updated; otherwise it was deleted.
     is_update: bool,
 }
 

@@ -18,7 +18,7 @@ pub enum EngineChoice {
 
 /// The engine and the access that a disk really has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InForce {
+pub struct EffectiveAccess {
     /// Never [`EngineChoice::Auto`].
     pub engine: EngineChoice,
     /// Whether the page cache is bypassed.
@@ -38,7 +38,7 @@ impl fmt::Display for EngineChoice {
     }
 }
 
-impl fmt::Display for InForce {
+impl fmt::Display for EffectiveAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let access = if self.direct { "direct" } else { "buffered" };
         write!(f, "{}, {access}", self.engine)?;

@@ -28,20 +28,20 @@ type Loaded = HashMap<u32, Arc<Frame>>;
 impl Plan<'_> {
     /// Provides free pages for splits; for many operations also all pages of rows and entries, and places for
     /// rows that outgrow theirs.
-    pub(super) async fn foresee(&mut self) -> Result<(), Error> {
-        self.foresee_spares().await?;
+    pub(super) async fn provision(&mut self) -> Result<(), Error> {
+        self.provision_spares().await?;
         if self.set.operations.len() < MANY {
             return Ok(());
         }
-        let rows = Box::pin(self.foresee_rows()).await?;
-        Box::pin(self.foresee_places(&rows)).await?;
-        Box::pin(self.foresee_entries()).await?;
+        let rows = Box::pin(self.provision_rows()).await?;
+        Box::pin(self.provision_places(&rows)).await?;
+        Box::pin(self.provision_entries()).await?;
         self.is_read = true;
         Ok(())
     }
 
     /// Free pages for the splits of many entries.
-    async fn foresee_spares(&mut self) -> Result<(), Error> {
+    async fn provision_spares(&mut self) -> Result<(), Error> {
         let adds = |operation: &Operation| matches!(operation, Operation::AddEntries { .. });
         if self.set.operations.len() < MANY && !self.set.operations.iter().any(adds) {
             return Ok(());
@@ -73,7 +73,7 @@ impl Plan<'_> {
     }
 
     /// Has the pages of all rows that are changed in memory, also of those that have moved.
-    async fn foresee_rows(&mut self) -> Result<Loaded, Error> {
+    async fn provision_rows(&mut self) -> Result<Loaded, Error> {
         let ids = self.set.operations.iter().filter_map(|operation| match operation {
             Operation::Update { id, .. } | Operation::Delete { id, .. } => Some(*id),
             _ => None,
@@ -93,7 +93,7 @@ impl Plan<'_> {
 
     /// Finds new places for rows that will outgrow their pages, as far as that can be predicted: the lane finds
     /// what others change meanwhile.
-    async fn foresee_places(&mut self, rows: &Loaded) -> Result<(), Error> {
+    async fn provision_places(&mut self, rows: &Loaded) -> Result<(), Error> {
         let mut room = Rooms { rows, left: HashMap::new() };
         // Pages of their own: those that are filled may become the table's only behind such an operation.
         let mut filling = BTreeMap::<u32, (u32, usize)>::new();
@@ -122,7 +122,7 @@ impl Plan<'_> {
     }
 
     /// Has all pages of indexes in memory to which entries come, or which they leave.
-    async fn foresee_entries(&mut self) -> Result<(), Error> {
+    async fn provision_entries(&mut self) -> Result<(), Error> {
         let mut held = Vec::new();
         for (index, mut entries) in entries_of(&self.set.operations) {
             entries.sort_unstable_by(|(a, at), (b, and)| a.cmp(b).then(at.cmp(and)));

@@ -13,7 +13,7 @@ use crate::disk::FLUSH_TIMES;
 /// How long one request to a disk may go unanswered, as on the data path; a flush may take a
 /// multiple of that.
 #[derive(Clone, Copy)]
-pub(crate) struct Patience<'a> {
+pub(crate) struct RequestTimeout<'a> {
     env: &'a SharedEnv,
     limit: Duration,
     sooner: Option<(Duration, &'a (dyn Fn() -> bool + Send + Sync))>,
@@ -22,9 +22,9 @@ pub(crate) struct Patience<'a> {
 /// A timer that fires this much too late: the machine stood still.
 const LATE: Duration = Duration::from_millis(250);
 
-impl<'a> Patience<'a> {
-    pub fn new(env: &'a SharedEnv, limit: Duration) -> Patience<'a> {
-        Patience { env, limit, sooner: None }
+impl<'a> RequestTimeout<'a> {
+    pub fn new(env: &'a SharedEnv, limit: Duration) -> RequestTimeout<'a> {
+        RequestTimeout { env, limit, sooner: None }
     }
 
     /// Ends after the shorter `limit` if `may` agrees then: the disk can be done without.
@@ -32,8 +32,8 @@ impl<'a> Patience<'a> {
         self,
         limit: Duration,
         may: &'a (dyn Fn() -> bool + Send + Sync),
-    ) -> Patience<'a> {
-        Patience { sooner: Some((limit.min(self.limit), may)), ..self }
+    ) -> RequestTimeout<'a> {
+        RequestTimeout { sooner: Some((limit.min(self.limit), may)), ..self }
     }
 
     /// Whether a disk that did not answer can be done without.
@@ -49,7 +49,7 @@ impl<'a> Patience<'a> {
         request: impl Future<Output = Result<T, IoError>>,
     ) -> Result<T, IoError> {
         let times = if op == Op::Flush { FLUSH_TIMES } else { 1 };
-        let timeout = |limit: Duration| {
+        let timed_out = |limit: Duration| {
             let after_ms = limit.as_millis() as u64;
             let name = &device.geometry().name;
             Err(IoError::new(IoErrorKind::Timeout { after_ms }, name, op, 0, 0))
@@ -63,12 +63,12 @@ impl<'a> Patience<'a> {
             let late = self.env.now().since(began) > limit * times + LATE;
             match answer {
                 Some(result) => return result,
-                None if !late && may() => return timeout(limit),
+                None if !late && may() => return timed_out(limit),
                 None => left -= limit,
             }
         }
         let answer = within(self.env, left * times, request).await;
-        answer.unwrap_or_else(|| timeout(self.limit))
+        answer.unwrap_or_else(|| timed_out(self.limit))
     }
 }
 

@@ -59,16 +59,16 @@ struct State {
 
 /// Logins of a server.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Attempts(Arc<Mutex<State>>);
+pub(crate) struct LoginThrottle(Arc<Mutex<State>>);
 
 /// A login under way, until it is dropped.
 pub(crate) struct Attempt {
-    attempts: Attempts,
+    login_throttle: LoginThrottle,
     place: Place,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Attempts {
+impl LoginThrottle {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,7 +84,7 @@ impl Attempts {
             Arc::clone(turns)
         };
         // Counted from here on, even if it is given up while it waits.
-        let mut attempt = Attempt { attempts: self.clone(), place, permit: None };
+        let mut attempt = Attempt { login_throttle: self.clone(), place, permit: None };
         // Nobody closes it.
         attempt.permit = turns.acquire_owned().await.ok();
         attempt
@@ -94,7 +94,7 @@ impl Attempts {
 impl Attempt {
     /// It has failed: how long the client has to wait for that answer.
     pub fn failed(&self, now: Instant) -> Duration {
-        let mut state = self.attempts.state();
+        let mut state = self.login_throttle.state();
         let is_old = |at: &Option<Instant>| at.is_none_or(|at| now.duration_since(at) > REMEMBERED);
         if state.failed.len() >= PLACES {
             state.failed.retain(|_, (_, at)| !is_old(at));
@@ -111,13 +111,13 @@ impl Attempt {
 
     /// The login has succeeded.
     pub fn succeeded(&self) {
-        self.attempts.state().failed.remove(&self.place);
+        self.login_throttle.state().failed.remove(&self.place);
     }
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        let mut state = self.attempts.state();
+        let mut state = self.login_throttle.state();
         if let Some((_, count)) = state.under_way.get_mut(&self.place) {
             *count -= 1;
             if *count == 0 {
@@ -136,14 +136,14 @@ mod tests {
     }
 
     /// An attempt that goes on at once.
-    fn begun(attempts: &Attempts, address: &str) -> Option<Attempt> {
-        futures_util::FutureExt::now_or_never(attempts.begin(&from(address)))
+    fn begun(login_throttle: &LoginThrottle, address: &str) -> Option<Attempt> {
+        futures_util::FutureExt::now_or_never(login_throttle.begin(&from(address)))
     }
 
     #[test]
     fn failures_cost_more_and_more_where_they_come_from() {
-        let (attempts, now) = (Attempts::default(), Instant::now());
-        let begin = |address| begun(&attempts, address).unwrap();
+        let (login_throttle, now) = (LoginThrottle::default(), Instant::now());
+        let begin = |address| begun(&login_throttle, address).unwrap();
         let costs: Vec<u64> = (0..8)
             .map(|_| u64::try_from(begin("10.0.0.1").failed(now).as_millis()).unwrap())
             .collect();
@@ -160,13 +160,13 @@ mod tests {
 
     #[test]
     fn only_so_many_are_under_way_from_one_place() {
-        let attempts = Attempts::default();
+        let login_throttle = LoginThrottle::default();
         let first: Vec<Attempt> =
-            (0..AT_ONCE).map(|_| begun(&attempts, "10.0.0.1").unwrap()).collect();
-        assert!(begun(&attempts, "10.0.0.1").is_none(), "it waits");
-        assert!(begun(&attempts, "10.0.0.2").is_some());
+            (0..AT_ONCE).map(|_| begun(&login_throttle, "10.0.0.1").unwrap()).collect();
+        assert!(begun(&login_throttle, "10.0.0.1").is_none(), "it waits");
+        assert!(begun(&login_throttle, "10.0.0.2").is_some());
         drop(first);
-        assert!(begun(&attempts, "10.0.0.1").is_some());
-        assert!(attempts.state().under_way.is_empty());
+        assert!(begun(&login_throttle, "10.0.0.1").is_some());
+        assert!(login_throttle.state().under_way.is_empty());
     }
 }

@@ -18,7 +18,7 @@ use crate::frames::Frames;
 use crate::space::Space;
 
 /// The parameters for opening a store without its log.
-pub struct OpenAlone {
+pub struct OpenWithoutLog {
     /// Clock, chance and tasks.
     pub env: SharedEnv,
     /// Where waits are counted.
@@ -39,8 +39,8 @@ impl Store {
     /// # Errors
     /// [`Error::HeaderDamaged`]; those of the device.
     #[boxed]
-    pub async fn open_alone(open: OpenAlone) -> Result<Option<Reader>, Error> {
-        let OpenAlone { env, waits, device, options, gives_log_up } = open;
+    pub async fn open_alone(open: OpenWithoutLog) -> Result<Option<Reader>, Error> {
+        let OpenWithoutLog { env, waits, device, options, gives_log_up } = open;
         let session = waits.session("store recovery", Kind::Background);
         let mut header = Header::read(&*device).await?;
         let Header { store, geometry, checkpoint, .. } = header;

@@ -39,7 +39,7 @@ impl Lines<'_> {
 
     /// Whether `owner` waits for itself: through those in its way, those in theirs, and so on. Returns the one
     /// directly in its way in that cycle. The cost depends on the waiters on the path, not on the number of locks.
-    fn circle(&self, owner: Owner) -> Option<Owner> {
+    fn cycle(&self, owner: Owner) -> Option<Owner> {
         let own = self.find(owner)?;
         let mut seen: HashSet<Owner, Hasher> = HashSet::default();
         // How many of a line were taken up: those before them were too.
@@ -80,14 +80,14 @@ impl Locks {
     /// Both happen in one step: otherwise all who close a cycle at once would be refused.
     pub(super) fn leave_circle(&self, owner: Owner, resource: Resource) -> Option<Owner> {
         let mut lines = self.lines();
-        let holder = lines.circle(owner)?;
+        let holder = lines.cycle(owner)?;
         leave(&mut lines.shards[place(&resource)], owner, resource);
         Some(holder)
     }
 
     #[cfg(test)]
-    pub(crate) fn circle(&self, owner: Owner) -> Option<Owner> {
-        self.lines().circle(owner)
+    pub(crate) fn cycle(&self, owner: Owner) -> Option<Owner> {
+        self.lines().cycle(owner)
     }
 
     /// Who waits for whom, of all lines.
