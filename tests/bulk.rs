@@ -30,8 +30,8 @@ fn many_rows_are_inserted_into_an_empty_table_with_indexes() {
         ("insert into t values (5, 'again', 5)", "1 row inserted."),
     ]);
     session.refuses(&[
-        ("insert into t values (300000, 'x', null)", "key (a)=(300000) is there already"),
-        ("insert into t values (300001, 'x', 3)", "key (c)=(3) is there already"),
+        ("insert into t values (300000, 'x', null)", "key (a)=(300000) already exists"),
+        ("insert into t values (300001, 'x', 3)", "key (c)=(3) already exists"),
     ]);
 }
 
@@ -88,7 +88,7 @@ fn many_rows_are_added_to_a_table_that_has_others() {
     ]);
     let insert = |from: &str| format!("insert into t select i, repeat('z', 100) from {from}");
     session.refuses(&[
-        (&insert("generate_series(100000, 200000) g(i)"), "key (a)=(150000) is there already"),
+        (&insert("generate_series(100000, 200000) g(i)"), "key (a)=(150000) already exists"),
         (
             &insert("(select i / 2 + 200000 i from generate_series(1, 100000) h(i)) g"),
             "unique constraint \"t_pkey\" is violated: key (a)=(2",
@@ -185,7 +185,7 @@ fn a_table_of_a_query_is_made_in_the_heap() {
         ("select count(*), sum(a) from t", "300000,45000150000"),
         ("update t set b = 'changed' where a = 17", "1 row updated."),
         ("select b from t where a = 17", "changed"),
-        ("create table if not exists t using heap as select 1 a", "Table t is there already."),
+        ("create table if not exists t using heap as select 1 a", "Table t already exists."),
         ("begin", "Transaction begun."),
         (
             "create table u using heap as select a, b from t where a < 100",

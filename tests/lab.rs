@@ -211,18 +211,18 @@ fn wrong_words_are_told_with_those_that_are_right() {
     for (words, tells) in [
         ("lab run nosuch", "no experiment \"nosuch\"; there are: multi-disk"),
         ("lab run", "which experiment? there are: multi-disk"),
-        ("lab run multi-disk --size 63M", "--size 66060288 will not do: allowed is a multiple"),
-        ("lab run multi-disk --size many", "--size many will not do: allowed is a multiple"),
+        ("lab run multi-disk --size 63M", "--size 66060288 is not valid; allowed: a multiple"),
+        ("lab run multi-disk --size many", "--size many is not valid; allowed: a multiple"),
         ("lab run multi-disk --au-size 3M", "allowed is 1M, 2M, 4M, 8M, 16M, 32M or 64M"),
         ("lab run multi-disk --layout three", "allowed is one, two, each, same"),
         ("lab run multi-disk --preset fast", "allowed is fc-lun-2006"),
         ("lab run multi-disk --table 1M", "allowed is a multiple of 2 MiB, at least 8 MiB"),
-        ("lab run smart-scan --order price", "--order price will not do: allowed is date or none"),
+        ("lab run smart-scan --order price", "--order price is not valid; allowed: date or none"),
         ("lab run redo-media --archive tape", "allowed is off, same, other, each once"),
         ("lab run redo-media --with query=4", "allowed is none, scan=1 to scan=32"),
         (
             "lab run redo-block-size --model both",
-            "--model both will not do: allowed is page, format",
+            "--model both is not valid; allowed: page, format",
         ),
         ("lab run multi-disk --dir nosuch", "no such directory"),
         ("lab run multi-disk --erase S1", "--disks"),
@@ -364,6 +364,6 @@ fn without_a_place_to_keep_it_nothing_is_computed_unless_a_file_is_named() {
     assert!(told(&refused).contains("neither HOME nor XDG_STATE_HOME"), "{}", told(&refused));
     let kept = without_home(&format!("{SMALL} --json run.json"));
     assert!(kept.status.success(), "{}", told(&kept));
-    assert!(told(&kept).contains("kept in no list of runs"), "{}", told(&kept));
+    assert!(told(&kept).contains("this run is not saved"), "{}", told(&kept));
     assert!(dir.path().join("run.json").exists());
 }

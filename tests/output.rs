@@ -211,7 +211,7 @@ fn half_of_a_pair_opens_by_force_and_then_without() {
     }
     let forced = sql(dir.path(), &[BY_FORCE, count]);
     assert_eq!((forced.code, forced.out.as_str()), (0, "n\n2\n"), "{}", forced.told);
-    assert!(forced.flat().contains("goes on without DATA_0001"), "{}", forced.told);
+    assert!(forced.flat().contains("continues without DATA_0001"), "{}", forced.told);
     let degraded = status(dir.path(), 1);
     assert_eq!(degraded["state"], "DEGRADED", "{degraded}");
     assert!(degraded["action"].as_str().unwrap().contains("DATA_0001"), "{degraded}");
@@ -576,7 +576,7 @@ fn a_disk_that_will_not_do_is_told_and_nothing_is_left_behind() {
         ("f1,/dev/null", 1, "neither a regular file nor a block device"),
         ("f1,old", 1, "old is a directory"),
         ("f1,small", 1, "at least 25M are needed"),
-        ("f1,full", 1, "if nobody needs what is there, in a shell: truncate -s 0"),
+        ("f1,full", 1, "if nobody needs its content, in a shell: truncate -s 0"),
         ("f1,f2", 1, "it is OLD_0000 of disk group OLD"),
     ] {
         let ran = cellar(dir.path(), &format!("init x --disks {disks}"));

@@ -48,7 +48,11 @@ fn files_come_out_when_directory_and_both_ends_of_the_other_disks_are_gone() {
     wipe(&dir.join("disks/disk2"));
     let words = ["rescue", "--disks", "disks/disk*", "--extract", "one"];
     let one = done(dir, &words);
-    assert!(out(&one).contains("DATA_0001 of DATA, told by its checksum blocks"), "{}", out(&one));
+    assert!(
+        out(&one).contains("DATA_0001 of DATA, identified by its checksum blocks"),
+        "{}",
+        out(&one)
+    );
     same(dir, "one/DATA/in/g");
     // Here only one has its labels, and no metadata disk has its superblocks: everything comes out, and
     // it is told that it cannot be shown to be the newest.

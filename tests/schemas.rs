@@ -13,7 +13,7 @@ fn schemas_are_made_and_dropped() {
     let one = database.session();
     one.answers(&[
         ("create schema s", "Schema s created."),
-        ("create schema if not exists s", "Schema s is there already."),
+        ("create schema if not exists s", "Schema s already exists."),
         ("create schema \"Odd one\"", "Schema Odd one created."),
         ("drop schema \"Odd one\" restrict", "Schema Odd one dropped."),
         ("drop schema if exists nowhere", "There was no such schema."),

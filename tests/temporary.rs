@@ -51,7 +51,7 @@ fn a_temporary_table_is_of_its_session() {
         ("insert into t (id, v) values (1, 'again')", "23505"),
         ("alter table t set schema public", "0A000"),
     ]);
-    one.answers(&[("create temp table if not exists t (a int)", "Table t is there already.")]);
+    one.answers(&[("create temp table if not exists t (a int)", "Table t already exists.")]);
 }
 
 #[test]

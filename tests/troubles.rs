@@ -191,7 +191,7 @@ fn two_older_images_are_refused_with_a_way_out_that_works() {
         let said = cellar(dir.path(), words).flat();
         assert!(said.contains("15063"), "{said}");
         assert!(said.contains("DATA_0001 (db/disks/disk2: an older image"), "{said}");
-        assert!(said.contains("newest is told by DATA_0000 (db/disks/disk1)"), "{said}");
+        assert!(said.contains("newest state was read from DATA_0000 (db/disks/disk1)"), "{said}");
         assert!(said.contains("alter diskgroup data mount force"), "{said}");
     }
     let forced = sql(dir.path(), "alter diskgroup data mount force");

@@ -210,7 +210,7 @@ fn forced(database: &InstanceDatabase, name: &str) -> Option<String> {
         (!names.is_empty()).then(|| names.join(", "))
     };
     let gone = named(&|d| d.path.is_none())
-        .map(|names| format!("goes on without {names}; what was written there alone is lost"));
+        .map(|names| format!("continues without {names}; what was written there alone is lost"));
     let aged = named(&|d| d.aged).map(|names| {
         format!(
             "took {names} as it is, an older image: what has its only copy there is of an earlier \
@@ -293,7 +293,7 @@ fn redo_left_out(database: &InstanceDatabase) {
         let dir = shell::path(database.directory().path());
         let names = report.left_out.join(", ");
         output::notice(&format!(
-            "Notice: redo goes on without {names}; see why: cellar status {dir}"
+            "Notice: redo continues without {names}; see why: cellar status {dir}"
         ));
     }
     for refused in &report.refused {
@@ -302,7 +302,7 @@ fn redo_left_out(database: &InstanceDatabase) {
     if !report.lost_writes.is_empty() {
         let names = report.lost_writes.join(", ");
         output::notice(&format!(
-            "Notice: {names} had acknowledged redo and has not kept it; other media had all of it"
+            "Notice: {names} had acknowledged redo and lost it; other media had all of it"
         ));
     }
 }
@@ -324,7 +324,7 @@ fn left_out(group: &cellar_diskgroup::Group, no_disks: &[NoDisk], dir: &Path) {
         return;
     }
     output::notice(&format!(
-        "Notice: {} goes on without {}; see why: cellar status {}",
+        "Notice: {} continues without {}; see why: cellar status {}",
         group.name(),
         gone.join(", "),
         shell::path(dir)

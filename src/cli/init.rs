@@ -479,7 +479,7 @@ fn disks(args: &Args) -> Result<Vec<InitDisk>, Fault> {
         check_count(args, count)?;
         check_disk_size(args)?;
         if let Some(serial) = args.erase.first() {
-            let what = "is for disks that are there already, and --disks names none";
+            let what = "is for disks that already exist, and --disks names none";
             return Err(Fault::usage(format!("--erase {serial} {what}")));
         }
         return Ok(vec![InitDisk::File { size: args.disk_size }; count]);

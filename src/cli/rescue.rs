@@ -445,7 +445,7 @@ fn disk_words(disk: &DiskReport) -> String {
     };
     let how = match disk.told_by {
         None | Some("label") => String::new(),
-        Some(by) => format!(", told by its {by}, as its labels are lost"),
+        Some(by) => format!(", identified by its {by}, as its labels are lost"),
     };
     let sure = match disk.disk.is_some() && !disk.sure && disk.unused.is_none() {
         true => "; it cannot be shown to be as it was last",
@@ -464,7 +464,7 @@ fn group_words(group: &GroupReport, stale: bool) -> String {
     }
     if !group.proven {
         words.push_str(&format!(
-            "; as {} tells it, and it cannot be shown that nothing newer was written elsewhere",
+            "; according to {}, and it cannot be shown that nothing newer was written elsewhere",
             group.told_on
         ));
     }

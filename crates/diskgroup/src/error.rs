@@ -289,7 +289,7 @@ impl Error {
         match self {
             Error::NotMounted { .. } => next("see which groups are mounted: ").cellar("asm", "lsdg"),
             Error::Exists { .. } => "choose another name, or drop the old one first".into(),
-            Error::NoSuchFile { .. } => next("list what is there: ").cellar("asm", "ls"),
+            Error::NoSuchFile { .. } => next("list what exists: ").cellar("asm", "ls"),
             Error::NoSuchTemplate { .. } => next("see which there are: ").cellar("asm", "lstmpl"),
             Error::TemplateExists { .. } => {
                 "choose another name, or ALTER DISKGROUP ... MODIFY TEMPLATE".into()

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// An unusable option.
-    #[error("--{name} {value} will not do: allowed is {allowed}")]
+    #[error("--{name} {value} is not valid; allowed: {allowed}")]
     Option {
         /// Its name.
         name: &'static str,
@@ -91,13 +91,13 @@ pub enum LabError {
     /// The redo log failed, or could not be created.
     #[error(
         "CELLAR-70307: the log of this experiment: {0}\nNext: run it again, on other disks if it \
-         stays so"
+         persists"
     )]
     Redo(#[from] cellar_redo::Error),
     /// A scan failed, for a reason other than a disk.
     #[error(
         "CELLAR-70306: the table cannot be scanned: {0}\nNext: run it again, on other disks if it \
-         stays so"
+         persists"
     )]
     Cell(cellar_cell::Error),
     /// Rows generated for a table cannot be encoded as a row group.

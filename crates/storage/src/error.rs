@@ -450,7 +450,7 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (15281, "55000", "disk is not away"),
     (15335, "XX001", "metadata is damaged"),
     (22922, "XX001", "a long value is missing"),
-    (27038, "58P02", "file is there already"),
+    (27038, "58P02", "file already exists"),
     (27041, "58030", "file cannot be opened"),
     (27048, "58P02", "file is of another database"),
     (27072, "58030", "temporary data cannot be written or read"),

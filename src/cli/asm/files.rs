@@ -86,7 +86,7 @@ fn named(spot: &Spot) -> Result<Vec<Listed>, Fault> {
     if found.is_empty() {
         let text = format!("entry \"{}\" does not exist", spot.name_of(&spot.path));
         let list = format!("ls +{}", spot.mounted.group.name());
-        let hint = NextStep::from("list what is there: ").cellar("asm", &list);
+        let hint = NextStep::from("list what exists: ").cellar("asm", &list);
         return Err(Error::new(15173, text).hint(hint).into());
     }
     Ok(found)

@@ -233,7 +233,7 @@ fn check_stay(target: &str, members: &[DiskInfo], database: &Database) -> Result
     };
     if let Some(new) = on_disk.iter().find(|path| !is_member(path)) {
         return Err(Fault::usage(format!(
-            "\"{target}\" names {}, a disk of the group, and {}, which is none: name them apart",
+            "\"{target}\" names {}, a disk of the group, and {}, which is not: name them separately",
             members[0].name,
             new.display()
         )));

@@ -96,7 +96,7 @@ pub async fn scrub(
         if !args.wait {
             let total = group.scrubbing().map_or(0, |now| now.bytes_total);
             let line = format!(
-                "scrub of {} begun; it goes on whenever the database is open: cellar asm {} lsop",
+                "scrub of {} begun; it continues whenever the database is open: cellar asm {} lsop",
                 show_bytes(total),
                 shell::path(database.inner.directory().path())
             );

@@ -86,10 +86,7 @@ pub(super) fn run(args: Args, runtime: &Runtime) -> Result<(), Fault> {
     let place = super::kept().and_then(|kept| kept.check().map(|()| kept).map_err(Fault::from));
     match place {
         Err(Fault::Failed(why)) if args.files.any() => {
-            output::notice(&format!(
-                "Notice: this run is kept in no list of runs: {}",
-                why.first_line()
-            ));
+            output::notice(&format!("Notice: this run is not saved: {}", why.first_line()));
         }
         place => drop(place?),
     }

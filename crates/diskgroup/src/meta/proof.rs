@@ -369,7 +369,7 @@ fn unproven(
     let images = absent.iter().filter_map(|no| refused.get(no)).any(|r| r.is_of_another_time());
     let newest = match images {
         true => format!(
-            ". What is newest is told by {}; if that is of a copy which was used elsewhere, move it \
+            ". The newest state was read from {}; if that is a copy which was used elsewhere, move it \
              away, and the others open without it",
             tellers(newest, labelled)
         ),

@@ -136,7 +136,7 @@ fn older_images_of_a_majority_are_refused_and_force_goes_on_with_the_newest() {
         for word in ["DATA_0001 (/sim/disk1: an older image", "DATA_0002 (/sim/disk2: an older"] {
             assert!(text.contains(word), "{text}");
         }
-        assert!(text.contains("newest is told by DATA_0000"), "{text}");
+        assert!(text.contains("newest state was read from DATA_0000"), "{text}");
         // Nothing was changed by that.
         put(&now);
         let group = rig.mount().await.expect("as it was");

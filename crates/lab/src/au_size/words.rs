@@ -50,7 +50,7 @@ fn of_size(options: &Options, main: &Measured, arm: &Arm, noise: Noise) -> Optio
     let slowest = slowest(options, main, &arm.name).unwrap_or(BASE) >> 20;
     Some(match (arm.verdict, ratio - 1.0 <= SAME) {
         (Verdict::NotDistinguishable, false) => format!(
-            "differs by {percent:.1} %, which equal runs do too ({spread:.1} %): nothing can be told"
+            "differs by {percent:.1} %, which equal runs do too ({spread:.1} %): no conclusion"
         ),
         (_, true) => format!("makes {percent:.1} % at most (equal runs {spread:.1} % apart)"),
         (_, false) => format!(
@@ -192,7 +192,7 @@ fn shifted(options: &Options, main: &Measured, position: Position, arms: &[Arm])
             let percent = 100.0 * (1.0 - times);
             format!("at {} MB they are {percent:.1} % faster for it", au >> 20)
         }
-        _ => "with that many in flight it costs nothing that could be told".to_owned(),
+        _ => "with that many in flight it costs nothing measurable".to_owned(),
     };
     format!("Of reads shifted by {} {ends}: {cost}. ", options.shift.words())
 }

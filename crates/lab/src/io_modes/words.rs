@@ -53,7 +53,7 @@ fn headline(rows: Rows<'_>, loads: &[&str]) -> String {
     let all: Vec<(f64, String)> = loads.iter().flat_map(told).collect();
     let far = |of: &&(f64, String)| of.0.ln().abs();
     match all.iter().max_by(|a, b| far(a).total_cmp(&far(b))) {
-        None => "The I/O setting makes no difference that could be told.".to_owned(),
+        None => "The I/O setting makes no measurable difference.".to_owned(),
         Some((times, name)) if *times > 1.0 => {
             format!("The I/O setting matters: {name} is up to {times:.2} times as fast as none.")
         }

@@ -360,9 +360,7 @@ fn headline(main: &Measured, deep: &Arm, two: bool) -> String {
             format!("A second disk pays: two read {ratio:.2} times as fast as one.")
         }
         (_, Verdict::Slower) => format!("A second disk does harm: {ratio:.2} times one."),
-        (_, Verdict::NotDistinguishable) => {
-            "A second disk brought nothing that could be told.".to_owned()
-        }
+        (_, Verdict::NotDistinguishable) => "A second disk brought no measurable gain.".to_owned(),
     }
 }
 

@@ -195,7 +195,7 @@ fn more_luns(one: &Arm, deep: &Arm) -> String {
         (Verdict::Faster, Verdict::Faster) => "here yes:",
         (Verdict::Faster, _) => "only with reads in flight on all of them:",
         (Verdict::Slower, _) => "not here:",
-        (Verdict::NotDistinguishable, _) => "cannot be told here:",
+        (Verdict::NotDistinguishable, _) => "not measurable here:",
     };
     format!(
         "more LUNs always better? {answer} {} with {SCAN_DEPTH} a disk, {} with one read in flight",

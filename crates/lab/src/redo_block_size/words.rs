@@ -115,7 +115,7 @@ impl Effects {
         let figures = format!("block {}, format {} times", times(block), times(format));
         let told = |ratio| verdict(ratio, noise) != Verdict::NotDistinguishable;
         let which = match (told(block), told(format)) {
-            (false, false) => "neither makes a difference that can be told".to_owned(),
+            (false, false) => "neither makes a measurable difference".to_owned(),
             (true, false) => "the block size makes the difference".to_owned(),
             (false, true) => "the format makes the difference".to_owned(),
             (true, true) if (0.0..=100.0).contains(&share) => {

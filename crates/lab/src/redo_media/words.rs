@@ -230,7 +230,7 @@ fn block_size(options: &Options, main: &Measured, noise: Noise) -> String {
         (Verdict::Faster, _) => format!("Blocks of {large} make both faster {figures}. "),
         (Verdict::Slower, _) => format!("Blocks of {large} make flash slower {figures}. "),
         (Verdict::NotDistinguishable, _) => {
-            format!("The block size makes no difference that can be told {figures}. ")
+            format!("The block size makes no measurable difference {figures}. ")
         }
     }
 }
@@ -261,7 +261,7 @@ fn first_wins(options: &Options, main: &Measured, noise: Noise) -> String {
         (true, false) => "less",
         (false, true) if is(Verdict::NotDistinguishable) => "as many, or more",
         (false, true) => "more",
-        (false, false) => "the same as far as can be told",
+        (false, false) => "the same as far as can be measured",
     };
     format!(
         "With the first of both there are {range} times the commits of the better one alone: \

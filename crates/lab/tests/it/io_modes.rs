@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use cellar_io::real::{Runtime, RuntimeOptions};
 use cellar_lab::experiments::find;
-use cellar_lab::{Invocation, Control, Head, LabError, Raw, Request, Run};
+use cellar_lab::{Control, Head, Invocation, LabError, Raw, Request, Run};
 
 /// Where the child below puts its run.
 const CHILD: &str = "CELLAR_IO_MODES_CHILD";

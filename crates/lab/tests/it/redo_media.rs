@@ -165,7 +165,7 @@ fn flash_that_takes_sectors_makes_another_finding() {
     let flash_shape = Some(parse("500us").unwrap());
     let run = run(&Options { flash_shape, disk_shape: Some(parse("400us").unwrap()), ..short() });
     let text = words(&run);
-    assert!(text.contains("The block size makes no difference that can be told"), "{text}");
+    assert!(text.contains("The block size makes no measurable difference"), "{text}");
     assert!(text.contains("No write was later than 10 ms"), "{text}");
     assert!(!text.contains("fitted"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! PostgreSQL's functions of advisory locks: pg_advisory_lock() and those like it.
+//! PostgreSQL's advisory lock functions: pg_advisory_lock() and its kin.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl AdvisoryCall {
         let udf = |(name, ask, is_shared, in_transaction)| {
             let host = Arc::clone(host);
             let mode = AdvisoryMode { is_shared, in_transaction };
-            // What waits is asked of nothing but its signature.
+            // A function that waits is async: only its signature is used.
             let numbers = |count| TypeSignature::Exact(vec![DataType::Int64; count]);
             let takes = match ask {
                 Ask::UnlockAll => TypeSignature::Nullary,
@@ -78,7 +78,7 @@ impl AdvisoryCall {
         CALLS.into_iter().map(udf).collect()
     }
 
-    /// The lock at a row: one number, or the halves of one.
+    /// The lock key in a row: one number, or the halves of one.
     fn key(args: &[ArrayRef], row: usize) -> Option<AdvisoryKey> {
         if args.iter().any(|own| own.is_null(row)) {
             return None;
@@ -87,7 +87,7 @@ impl AdvisoryCall {
         Some(match args.len() {
             0 => AdvisoryKey { is_pair: false, number: 0 },
             1 => AdvisoryKey { is_pair: false, number: number(0).cast_unsigned() },
-            // The upper half, and what is left of the lower without its sign.
+            // The upper half, and the lower without its sign extension.
             _ => {
                 let (high, low) = (number(0).cast_unsigned(), number(1).cast_unsigned());
                 AdvisoryKey { is_pair: true, number: high << 32 | low & 0xFFFF_FFFF }

@@ -1,4 +1,4 @@
-//! ALTER TABLE: what each action makes of the table is noted first ([`Altered`]); then all of it is done at once.
+//! ALTER TABLE: the actions are first collected in a target state ([`Altered`]), then carried out together.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ use crate::rows::{
     Definition, NewSequence, RowColumns, SequenceOptions, added, default_value, identity, name_of,
 };
 
-/// The error for an unknown action, in its words.
+/// The error for an unknown action, quoting it.
 fn not_yet(action: &impl std::fmt::Display) -> Error {
     Error::not_yet(format!("ALTER TABLE .. {action}"))
 }
@@ -62,8 +62,8 @@ impl Engine {
         Ok(Outcome::Done { message, notices })
     }
 
-    /// The table as it is to be, with all that is in the heap for it (`None`: as it is), what the user should
-    /// know, and the sequences that go with its columns.
+    /// The altered table, as built in the heap, and foreign keys to check (`None`: unchanged); what the user
+    /// should know; and the objects dropped with its columns.
     async fn altered(
         &self,
         alteration: &mut Alteration,
@@ -99,7 +99,7 @@ impl Engine {
             }
             Action::RenameColumn { old_column_name, new_column_name } => {
                 let name = name_of(old_column_name);
-                let what = format!("column \"{name}\" cannot have another name");
+                let what = format!("column \"{name}\" cannot be renamed");
                 self.refuse_under_views(&altered.old().name, Some(&name), &what)?;
                 altered.rename_column(&name_of(old_column_name), &name_of(new_column_name))
             }
@@ -139,7 +139,7 @@ impl Engine {
         let name = name_of(&column.name);
         if altered.position(&name).is_some() {
             if if_not_exists {
-                altered.notices.push(format!("column \"{name}\" is there already"));
+                altered.notices.push(format!("column \"{name}\" already exists"));
                 return Ok(());
             }
             return Err(altered.is_there(&name));
@@ -200,7 +200,7 @@ impl Engine {
             altered.check_constraint_free(&index.name)?;
             self.check_free(&catalog, &index.name)?;
             let place = match index.constraint {
-                // Rows are looked for there first.
+                // Lookups try the first index first.
                 Some(Constraint::Primary) => 0,
                 _ => altered.rows.indexes.len(),
             };
@@ -262,7 +262,7 @@ impl Engine {
     fn checks_with(&self, altered: &Altered, name: &str) -> Result<Vec<String>, Error> {
         let mut found = Vec::new();
         for check in &altered.rows.checks {
-            // What another name would change names it.
+            // A check that renaming the column would change names it.
             if renamed(&check.condition, name, "\u{1}")? != check.condition {
                 found.push(check.name.clone());
             }
@@ -278,7 +278,7 @@ impl Engine {
             return Err(Error::new(911, "42602", text).next("choose another name"));
         }
         self.check_free(&*self.catalog()?, &name)?;
-        let what = format!("table \"{}\" cannot have another name", altered.old().name);
+        let what = format!("table \"{}\" cannot be renamed", altered.old().name);
         self.refuse_under_views(&altered.old().name, None, &what)?;
         altered.name = name;
         Ok(())
@@ -412,13 +412,13 @@ impl Engine {
             return Ok(());
         }
         self.refuse_retyped(altered, (at, &old, &field))?;
-        // Its values are others then.
+        // The conversion may change its values.
         let keys = altered.rows.foreign.iter().filter(|key| key.columns.contains(&at));
         altered.must_refer.extend(keys.map(|key| key.name.clone()));
         altered.retype(at, field, using.map(ToString::to_string))
     }
 
-    /// Refuses other values of a column of keys that are referred to, and another type of one that refers.
+    /// Refuses to change the values of a referenced key column, or the type of a referencing one.
     fn refuse_retyped(
         &self,
         altered: &Altered,

@@ -1,6 +1,6 @@
-//! The target state of a table: what the actions of an ALTER TABLE make of it, and how that is carried
-//! out. Rows are rewritten only if columns are dropped or change their type, or if a new column differs
-//! from row to row.
+//! The target state of an ALTER TABLE: what its actions make of the table, and how that is carried out.
+//! Rows are rewritten only if columns are dropped or change their type, or if a new column differs from
+//! row to row.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,11 +35,11 @@ use crate::rows::{Checks, Filling, OldRows, RowColumns, built, expression, missi
 use crate::statement::Statement;
 use crate::walk;
 
-/// A column of the table as it is to be.
+/// A column of the altered table.
 pub(super) struct NewColumn {
-    /// What it is.
+    /// Its name and type.
     pub field: Field,
-    /// What it has.
+    /// The source of its values.
     pub from: From,
 }
 
@@ -50,7 +50,7 @@ pub(super) enum From {
     Old(usize),
     /// That column with another type; by an expression, if one is given.
     Cast(usize, Option<String>),
-    /// There was none: the value of an expression, or NULL.
+    /// A new column: the value of an expression, or NULL.
     Added(Option<Expr>),
 }
 
@@ -58,7 +58,7 @@ pub(super) enum From {
 pub(super) struct Altered {
     /// Its name.
     pub name: String,
-    /// As it was.
+    /// The table as it was.
     old: RowColumns,
     /// Its columns.
     pub columns: Vec<NewColumn>,
@@ -136,7 +136,7 @@ impl Altered {
         self.columns.iter().position(|column| column.field.name() == name)
     }
 
-    /// The place of a column that must be there.
+    /// The place of a column that must exist.
     pub fn column(&self, name: &str) -> Result<usize, Error> {
         self.position(name).ok_or_else(|| {
             let text = format!("table \"{}\" has no column \"{name}\"", self.name);
@@ -230,7 +230,7 @@ impl Altered {
         Ok(())
     }
 
-    /// Gives a column another name, also in checks.
+    /// Renames a column, also in checks.
     pub fn rename_column(&mut self, old: &str, new: &str) -> Result<(), Error> {
         let at = self.column(old)?;
         if self.position(new).is_some() {
@@ -262,7 +262,7 @@ impl Altered {
         Err(self.no_constraint(name))
     }
 
-    /// Gives a constraint another name.
+    /// Renames a constraint.
     pub fn rename_constraint(&mut self, old: &str, new: &str) -> Result<(), Error> {
         self.check_constraint_free(new)?;
         let keys = self.rows.indexes.iter_mut().filter(|index| index.constraint.is_some());
@@ -286,7 +286,7 @@ impl Altered {
         Error::new(2443, "42704", text).next(format!("its constraints are: {known}"))
     }
 
-    /// The table, with what its rows are.
+    /// The altered table for the catalog, with these rows.
     fn table(&self, was: &Table, rows: RowTable) -> Table {
         let (name, schema) = (self.name.clone(), schema_text(&self.schema()));
         let comments = self.comments(&was.comments);
@@ -294,7 +294,7 @@ impl Altered {
         Table { name, schema, rows: Some(rows), comments, grants, ..was.clone() }
     }
 
-    /// What was granted on the table and on the columns that it still has.
+    /// The grants on the table and on its remaining columns.
     fn grants(&self, was: &Grants) -> Grants {
         let mut now = Grants { own: was.own.clone(), ..Grants::default() };
         for column in &self.columns {
@@ -306,7 +306,7 @@ impl Altered {
         now
     }
 
-    /// What was written about the table and what it still has.
+    /// The comments on the table and on what it still has.
     fn comments(&self, was: &Comments) -> Comments {
         let mut now = Comments { own: was.own.clone(), ..Comments::default() };
         for column in &self.columns {
@@ -330,7 +330,7 @@ impl Altered {
     }
 }
 
-/// A condition with another name of a column.
+/// A condition with a column renamed.
 pub(super) fn renamed(condition: &str, old: &str, new: &str) -> Result<String, Error> {
     let parsed = Parser::new(&CellarDialect).try_with_sql(condition);
     let parsed = parsed.and_then(|mut parser| parser.parse_expr());
@@ -367,7 +367,7 @@ fn is_assigned(from: &DataType, to: &DataType) -> bool {
 }
 
 impl Engine {
-    /// A column of a type, as rows in the heap have it.
+    /// A column of a type, as the heap stores it.
     pub(super) async fn column_field(
         &self,
         name: &Ident,
@@ -408,7 +408,7 @@ impl Engine {
         found.map(|batch| Arc::clone(batch.column(0))).ok_or_else(no_such_type)
     }
 
-    /// Makes what is to be in the heap: the table as the catalog is to have it.
+    /// Carries the changes out in the heap; returns the table for the catalog.
     pub(super) async fn carried_out(
         &self,
         altered: &mut Altered,
@@ -416,7 +416,7 @@ impl Engine {
     ) -> Result<Table, Error> {
         let mut rows = altered.rows.clone();
         let added = self.added_values(altered).await?;
-        // An index is built of what is in the heap: changes of this transaction are not, where they were made.
+        // An index is built from the committed rows in place, which lack this transaction's own changes.
         let is_built = rows.indexes.iter().any(|index| index.object == 0);
         let lacks = is_built && alteration.has_own_changes();
         match added.filter(|_| !altered.is_written_anew() && !lacks) {
@@ -444,7 +444,7 @@ impl Engine {
         Ok(altered.table(alteration.table(), rows))
     }
 
-    /// What new columns are in the rows that there are; `None`: it is too long for the catalog.
+    /// The values of new columns in existing rows; `None`: one is too long for the catalog.
     async fn added_values(&self, altered: &Altered) -> Result<Option<Vec<Missing>>, Error> {
         let mut found = Vec::new();
         for (at, column) in altered.columns.iter().enumerate() {
@@ -491,7 +491,7 @@ impl Engine {
         OldRows::of(&columns, alteration.statement())?.check(&checks).await
     }
 
-    /// Fills a table of its own with the target rows.
+    /// Fills a new table with the rewritten rows.
     async fn write_anew(
         &self,
         altered: &Altered,
@@ -526,7 +526,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What each column has, as an expression over the old ones.
+    /// The value of each column, as an expression over the old ones.
     fn values_of(&self, altered: &Altered, names: &DFSchema) -> Result<Vec<Expr>, Error> {
         let value = |(at, column): (usize, &NewColumn)| {
             let to = column.field.data_type().clone();
@@ -543,7 +543,7 @@ impl Engine {
         altered.columns.iter().enumerate().map(value).collect()
     }
 
-    /// Expressions of rows, as a query has them.
+    /// Expressions over rows, evaluated as a query would.
     async fn projected(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! The means to stop the statement of a session that is in progress, from outside of it.
+//! Cancellation of a session's running statement, from outside the session.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::host::Host;
 
-/// Stops the statement of a session that is in progress; one that begins later is not touched. Clones stop the same.
+/// Cancels the running statement of a session, but none that begins later. Clones cancel the same session's.
 #[derive(Clone, Debug, Default)]
 pub struct Canceller(Arc<Shared>);
 
@@ -59,8 +59,8 @@ pub(super) struct Began {
 }
 
 impl Began {
-    /// The result of a future, unless its time is up or somebody stops it. A commit under way is not
-    /// abandoned: it may be durable already, and its outcome is reported.
+    /// The result of a future, unless it times out or is cancelled. A commit in progress is not abandoned:
+    /// it may be durable already, and its outcome is reported.
     pub async fn ends<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
         if self.canceller.count() != self.count {
             return Err(cancelled());

@@ -1,4 +1,4 @@
-//! Statements that make, fill, empty and add to columnar tables.
+//! Statements that create, fill, truncate and append to columnar tables.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn has_zone(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(_, Some(_)))
 }
 
-/// Columns with timestamps in the zones in which a table keeps them.
+/// Columns with timestamps in the zones in which a table stores them.
 fn kept_schema(schema: &SchemaRef, kept: &SchemaRef) -> SchemaRef {
     if schema.fields().len() != kept.fields().len() {
         return Arc::clone(schema);
@@ -50,7 +50,7 @@ fn kept_schema(schema: &SchemaRef, kept: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
 
-/// Rows with timestamps in the zones in which a table keeps them.
+/// Rows with timestamps in the zones in which a table stores them.
 pub(super) fn kept_rows(rows: Batches, kept: SchemaRef) -> Batches {
     if !kept.fields().iter().any(|field| has_zone(field.data_type())) {
         return rows;
@@ -89,7 +89,7 @@ impl Engine {
         }
         let plan = self.state().statement_to_plan(statement.clone()).await;
         match plan {
-            // Columnar tables have no enums: rows with such are in the heap, unless it is said otherwise.
+            // Columnar tables have no enums: a table with enums goes to the heap, unless the statement says otherwise.
             Ok(plan) if !made.is_columnar() && made.group.is_none() && self.has_enums(&plan) => {
                 self.create_row_table(statement, &made, &Definition::default()).await
             }
@@ -163,12 +163,12 @@ impl Engine {
         }
     }
 
-    /// Whether it is the name of a sequence, which is read as a table is.
+    /// Whether it is the name of a sequence, which can be read like a table.
     pub(super) fn is_sequence(&self, name: &str) -> bool {
         self.catalog().is_ok_and(|catalog| catalog.sequence(name).is_some())
     }
 
-    /// The columns of a table that can be made; `None`: it is there, and that will do.
+    /// The columns of a table that can be created; `None`: it exists, and IF NOT EXISTS was given.
     pub(super) fn check_create(
         &self,
         create: &CreateMemoryTable,
@@ -265,7 +265,7 @@ impl Engine {
         for table in &tables {
             match self.columnar()?.has(table) {
                 true => {
-                    // A session that has it locked goes on seeing its rows.
+                    // A session that holds a lock on it keeps seeing its rows.
                     self.lock_name(table).await?;
                     *count.get_or_insert(0) += self.columnar()?.truncate(table).await?;
                 }
@@ -282,7 +282,7 @@ impl Engine {
     }
 }
 
-/// Refuses what does more than add rows to a columnar table.
+/// Refuses statements that do more than append to a columnar table.
 pub(super) fn check_append(dml: &DmlStatement) -> Result<(), Error> {
     match dml.op {
         WriteOp::Insert(InsertOp::Append) => Ok(()),
@@ -290,7 +290,7 @@ pub(super) fn check_append(dml: &DmlStatement) -> Result<(), Error> {
     }
 }
 
-/// Refuses a path in the place of a name: a user who writes one means a location.
+/// Refuses a path instead of a name: a user who writes one means a location.
 fn check_name(name: &str) -> Result<(), Error> {
     let Some(path) = name.strip_prefix('+') else { return Ok(()) };
     let (group, name) = path.split_once('/').unwrap_or((path, "t"));
@@ -298,10 +298,9 @@ fn check_name(name: &str) -> Result<(), Error> {
     Err(Error::new(903, "42602", text).next(format!("create table {name} ... in '+{group}'")))
 }
 
-/// Refuses what a columnar table does not keep, rather than forget it.
-/// A table that is there already, where that will do.
+/// The outcome for a table that exists already, with IF NOT EXISTS.
 pub(super) fn is_there(create: &CreateMemoryTable, is_empty: bool) -> Outcome {
-    let message = format!("Table {} is there already.", create.name.table());
+    let message = format!("Table {} already exists.", create.name.table());
     match is_empty {
         true => done(message),
         false => Outcome::Filled { message, rows: None },

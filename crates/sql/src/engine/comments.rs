@@ -1,4 +1,4 @@
-//! COMMENT ON: what people write about objects, kept with them.
+//! COMMENT ON: comments on objects, stored with them.
 
 use async_recursion::async_recursion as boxed;
 use cellar_instance::catalog::{Catalog, Comments, Table, TableKind, name};
@@ -98,7 +98,7 @@ impl Engine {
         Ok(name::schema_key(schema))
     }
 
-    /// The key of an object that is to be of a kind.
+    /// The key of an object, which must be of this kind.
     pub(super) fn commented(
         &self,
         catalog: &Catalog,
@@ -118,7 +118,7 @@ impl Engine {
     }
 }
 
-/// Refuses a column that there is not.
+/// Refuses a column that does not exist.
 fn check_column(table: &Table, column: &str) -> Result<(), Error> {
     // The columns of an external table are those of its files.
     if table.kind == TableKind::External {

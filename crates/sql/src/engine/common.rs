@@ -1,5 +1,5 @@
-//! State common to the sessions of a server: the views of the instance, memory for queries, and
-//! everything of DataFusion's that belongs to no session.
+//! State shared by the sessions of a server: the views of the instance, memory for queries, and the parts
+//! of DataFusion's state that belong to no session.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ pub(crate) type ViewColumns = (String, Vec<Field>);
 pub struct Common {
     /// The schema `cellar`.
     pub(super) views: Arc<MemorySchemaProvider>,
-    /// What `public` has of ours: views by their own names, and `dual`.
+    /// System objects in `public`: views by their own names, and `dual`.
     pub(super) system: Arc<MemorySchemaProvider>,
     pub(super) columns: Arc<[ViewColumns]>,
     pub(super) state: SessionState,
-    /// Plans of the fast path that ask no session for anything.
+    /// Plans of the fast path that depend on no session.
     pub(super) plans: Plans,
 }
 

@@ -1,5 +1,5 @@
-//! DataFusion's state for planning and execution: options, memory, rules, functions; what is the same for all sessions
-//! is made once.
+//! DataFusion's state for planning and execution: options, memory, rules, functions; the part that all sessions share
+//! is built once.
 
 use std::sync::Arc;
 
@@ -85,22 +85,22 @@ use crate::statistics::OfValues;
 use crate::subquery_values::SubqueryValues;
 use crate::tied::TiedColumns;
 
-/// The build side of a join that is estimated to have more bytes or rows is divided among cores.
+/// A join's build side is partitioned among cores if its estimated size exceeds one of these.
 const BUILD_BYTES: usize = 128 << 20;
 const BUILD_ROWS: usize = 2 << 20;
 
-/// Memory that each part of a plan should have: with less than a sort or two of its rows it is of no use.
+/// The memory each partition of a plan should have: with less than a sort or two of its rows need, it is useless.
 const PART_BYTES: usize = 14 << 20;
 
-/// The most parts of a plan for which a memory limit is enough.
+/// The most partitions of a plan that a memory limit allows.
 pub(super) fn most_partitions(memory_limit: usize) -> usize {
     (memory_limit / PART_BYTES).max(1)
 }
 
-/// What is the same for all sessions: options, rules, and functions that ask no session.
+/// The state shared by all sessions: options, rules, and functions that depend on no session.
 ///
 /// # Errors
-/// DataFusion takes no formats of files other than its own.
+/// DataFusion does not accept our file formats.
 pub(super) fn common(
     options: &EngineOptions,
     memory: &WorkMemory,
@@ -159,15 +159,15 @@ fn config(options: &EngineOptions) -> SessionConfig {
         .with_target_partitions(partitions)
         .with_information_schema(true)
         .with_default_catalog_and_schema(CATALOG, PUBLIC)
-        // Rows on their way between parts of a plan: a batch that is spilled has a file of its own, which ends
-        // with it. A reader could else wait for more of the oldest file while what it needs is in another, for
-        // ever (DataFusion's issue 24883; 55.2.0 has it).
+        // In repartitioning, each spilled batch gets a file of its own. Otherwise a reader could wait forever for
+        // more of the oldest file while the batch it needs is in another (DataFusion issue 24883, present in
+        // 55.2.0).
         .set_usize("datafusion.execution.max_spill_file_size_bytes", 1);
-    // One hash table of all build rows, until there are many: the rows of the other side need not be
-    // divided by hash, and a scan there has one filter. Of TPC-H's query 18 at scale 1, 800 -> 330 ms.
+    // One hash table of all build rows, unless they are many: the probe side then needs no hash partitioning,
+    // and a scan there has one filter. TPC-H query 18 at scale 1: 800 -> 330 ms.
     config.options_mut().optimizer.hash_join_single_partition_threshold = BUILD_BYTES;
     config.options_mut().optimizer.hash_join_single_partition_threshold_rows = BUILD_ROWS;
-    // What every sort keeps back, to merge what it has spilled: as many as there are must fit.
+    // Every sort reserves this to merge its spilled runs: the reservations of all sorts must fit.
     let execution = &mut config.options_mut().execution;
     let kept = execution.sort_spill_reservation_bytes.min(options.memory_limit / (8 * partitions));
     execution.sort_spill_reservation_bytes = kept;
@@ -177,14 +177,14 @@ fn config(options: &EngineOptions) -> SessionConfig {
     // order.
     config.options_mut().sql_parser.enable_subquery_sort_elimination = false;
     config.options_mut().execution.parquet.pushdown_filters = true;
-    // Nanoseconds end in 2262; what Spark and Hive write for the first and the last day does not fit.
+    // Nanoseconds end in 2262, before the last day that Spark and Hive write.
     config.options_mut().execution.parquet.coerce_int96 = Some("us".to_owned());
-    // A large CSV file is else cut at line ends for several readers, also at those inside quotes.
+    // Otherwise a large CSV file is split at line ends for several readers, even at those inside quotes.
     config.options_mut().catalog.newlines_in_values = true;
     config
 }
 
-/// The context of a session, of what is the same for all.
+/// The context of a session, built on the shared state.
 pub(super) fn of_session(
     common: &SessionState,
     host: &Arc<dyn Host>,
@@ -199,7 +199,7 @@ pub(super) fn of_session(
     let base = common.runtime_env();
     let mut runtime = RuntimeEnv::clone(base);
     runtime.object_store_registry = Arc::new(stores);
-    // A database that may not be written takes what other programs do: files of the operating system.
+    // A read-only database spills to the operating system's temporary files.
     if let Some(columnar) = host.columnar().filter(|columnar| columnar.is_writable()) {
         let files = Arc::new(TempFiles::new(columnar.clone()));
         let files = DiskManagerBuilder::default().with_temp_file_factory(files);
@@ -208,7 +208,7 @@ pub(super) fn of_session(
     }
     let permitted = Permitted { settings: Arc::clone(settings), tables: Arc::clone(tables) };
     let mut rules = common.analyzer().rules.clone();
-    // Before all others: what a statement says is still there.
+    // First, while the plan still shows everything as written.
     rules.insert(0, Arc::new(permitted));
     let mut state = SessionStateBuilder::new_from_existing(common.clone())
         .with_analyzer_rules(rules)
@@ -217,7 +217,7 @@ pub(super) fn of_session(
         .with_runtime_env(Arc::new(runtime))
         .with_type_planner(Arc::new(EnumTypes { host: Arc::clone(host), paths: Arc::clone(paths) }))
         .build();
-    // The builder may have put DataFusion's in their place again, by the other names that these have.
+    // The builder may have replaced our functions by DataFusion's again, under their aliases.
     let registered = register_own(&mut state);
     debug_assert!(registered.is_ok(), "what was registered for all can be for one");
     let context = SessionContext::new_with_state(state);
@@ -263,7 +263,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(at, Arc::new(OrderOfSubquery));
     rules.push(Arc::new(CheckedArithmetic));
     rules.push(Arc::new(Guarded));
-    // A second time: what stood alone stands beside rows from outside by then.
+    // OneRow runs twice: by the second time, subqueries that stood alone are joined with outer rows.
     rules.insert(0, Arc::new(OneRow));
     rules.insert(0, Arc::new(NestedSubqueries));
     rules.insert(0, Arc::new(OneRow));
@@ -283,7 +283,7 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     rules
 }
 
-/// DataFusion's rules, and ours when they have settled what is partial, but before dynamic filters go
+/// DataFusion's rules, and ours once partial aggregation is settled but before dynamic filters are pushed
 /// down: an aggregation in the cell needs none of its own, and passes those of joins on.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
@@ -293,7 +293,7 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules.insert(0, Arc::new(OffsetAtSort));
     let at = rules.iter().position(|rule| rule.name() == "join_selection");
     rules.insert(at.unwrap_or(0), Arc::new(PlainAntiJoins));
-    // Which side of a join is built is chosen by what the scans keep: they must have their conditions by then.
+    // The build side of a join is chosen by how many rows the scans keep, so they must have their filters by then.
     rules.insert(at.unwrap_or(0), Arc::new(FilterPushdown::new()));
     let at = rules.iter().position(|rule| rule.name() == "join_selection");
     let groups = ProbeGroups { rows_max: BUILD_ROWS };
@@ -302,9 +302,9 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let at = at.unwrap_or(rules.len());
     rules.insert(at, Arc::new(InOrderOfIndex));
     rules.insert(at + 1, Arc::new(AggregateInScan));
-    // Filters of what is above one use must not reach the others.
+    // Filters above one use of a shared aggregate must not reach the other uses.
     rules.insert(at + 2, Arc::new(ShareAggregates));
-    // Filters would not pass what it puts in.
+    // Last: filters would not pass the operators it inserts.
     rules.push(Arc::new(BuildWhenAsked));
     PushdownBarrier::around(rules)
 }
@@ -332,7 +332,7 @@ mod tests {
         MemTable::try_new(batch(0).schema(), vec![part(0), part(160_000)]).expect("one schema")
     }
 
-    /// It was a hang: seen once in some 300 joins at 160 MB, in each where no row on its way has memory.
+    /// A former hang: seen once in some 300 joins at 160 MB, and in every one without memory for rows in transit.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn rows_on_their_way_that_have_no_memory_arrive() {
         let options = EngineOptions { memory_limit: 48 << 20, target_partitions: 2 };

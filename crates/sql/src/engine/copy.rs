@@ -150,7 +150,7 @@ impl Engine {
         sink.finish().await
     }
 
-    /// Refuses to add rows with values of these columns.
+    /// Refuses a role that may not insert values into these columns.
     fn check_inserts(&self, key: &str, schema: &SchemaRef, places: &[usize]) -> Result<(), Error> {
         let names = places.iter().map(|at| schema.field(*at).name().as_str());
         self.check_columns(key, Rights::INSERT, names)
@@ -198,7 +198,7 @@ impl Engine {
         Ok(counted(written.rows))
     }
 
-    /// Why rows cannot be copied into something.
+    /// Why rows cannot be copied into a relation.
     async fn no_target(&self, reference: &TableReference) -> Error {
         let name = reference.table();
         if self.is_view(reference).await {
@@ -217,7 +217,7 @@ impl Engine {
 
     // --- files ---
 
-    /// A path of a statement: the store that has it, and what it is called there.
+    /// A path in a statement: its object store, and its path there.
     async fn copied_file(
         &self,
         path: &str,
@@ -273,7 +273,7 @@ impl Engine {
         };
         let writer = Writer::new(&copy.form, &rows.schema())?;
         let mut output = output(rows, writer, &copy.form);
-        // What cannot be written fails the transaction, as what cannot be read does.
+        // A write error fails the transaction, as a read error does.
         let host = Arc::clone(&self.host);
         output.bytes = Box::pin(output.bytes.inspect_err(move |_| {
             if let Some(rows) = host.rows() {
@@ -293,11 +293,11 @@ impl Engine {
             while let Some(bytes) = output.bytes.try_next().await? {
                 file.put(bytes).await.map_err(|error| from_store(&error))?;
             }
-            // It has its name from here on.
+            // From here on the file is visible under its name.
             file.shutdown().await.map_err(|error| io_error(&error))
         };
         if let Err(error) = written.await {
-            // What cannot be given back now never gets a name.
+            // Even if this fails, the file never gets a name.
             let _ = file.abort().await;
             return Err(self.restored(error));
         }
@@ -323,7 +323,7 @@ fn output(rows: SendableRecordBatchStream, writer: Writer, form: &Form) -> CopyO
     CopyOutput { bytes, is_csv, is_binary, columns: schema.fields().len(), rows: count }
 }
 
-/// Where the named columns are; none are named: all.
+/// The positions of the named columns; of all, if none are named.
 fn places(schema: &SchemaRef, table: &str, names: &[String]) -> Result<Vec<usize>, Error> {
     if names.is_empty() {
         return Ok((0..schema.fields().len()).collect());

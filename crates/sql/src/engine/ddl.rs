@@ -67,7 +67,7 @@ impl Engine {
         self.row_tables()?.catalog()
     }
 
-    /// What has a name: in the catalog, or a view of this session, or one of ours.
+    /// The kind of the object with this name: in the catalog, a view of this session, or a system view.
     pub(super) fn kind_of(&self, catalog: &Catalog, name: &str) -> Option<&'static str> {
         let is_own = || self.context().table_exist(TableReference::bare(name)).unwrap_or(false);
         catalog.kind_of(name).or_else(|| is_own().then_some("view"))
@@ -117,7 +117,7 @@ impl Engine {
         Ok(scope.definitions.alter(&mut open, rows.session().waits(), &name).await?)
     }
 
-    /// Puts the altered table in the place of the old one.
+    /// Replaces the old table by the altered one.
     pub(super) async fn finish(&self, alteration: Alteration, table: Table) -> Result<(), Error> {
         let scope = self.definer()?;
         let mut open = scope.open().await?;
@@ -138,7 +138,7 @@ impl Engine {
         Ok(scope.definitions.lock_names(&mut open, names).await?)
     }
 
-    /// The transaction in which the statement in progress defines something.
+    /// The scope in which the running statement executes DDL.
     ///
     /// # Errors
     /// 25006 it is read-only; the heap is not open.

@@ -1,4 +1,4 @@
-//! Foreign keys that are checked when the transaction commits: SET CONSTRAINTS, and the commit.
+//! Deferred foreign keys: SET CONSTRAINTS, and their check at commit.
 
 use cellar_instance::catalog::{Catalog, Check, Deferral, Index, name};
 use datafusion::common::TableReference;
@@ -7,10 +7,10 @@ use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
 use crate::rows::{References, Scope};
 
-/// Foreign keys: of each the key of its table, and its name.
+/// Foreign keys, each by the catalog key of its table and its name.
 type Keys = Vec<(String, String)>;
 
-/// Refuses DDL on a table whose rows have foreign keys that are still to be checked.
+/// Refuses DDL on a table with pending foreign key checks.
 ///
 /// # Errors
 /// 55006.
@@ -18,7 +18,7 @@ pub(super) fn refuse_unchecked(scope: &Scope, table: &str) -> Result<(), Error> 
     scope.deferred().map_or(Ok(()), |deferred| deferred.refuse_definition(table))
 }
 
-/// The constraints of a name in a schema: of each its table, and whether it may be put off.
+/// The constraints with a name in a schema: for each its table, and whether it is deferrable.
 fn named<'a>(
     catalog: &'a Catalog,
     schema: &'a str,
@@ -67,7 +67,7 @@ impl Engine {
         Ok(done(format!("Foreign keys that are DEFERRABLE are checked {when}.")))
     }
 
-    /// The foreign keys of a name, in the first schema of the search path that has constraints of it.
+    /// The foreign keys with a name, in the first schema of the search path that has such constraints.
     fn deferrable(&self, wanted: &TableReference, is_deferred: bool) -> Result<Keys, Error> {
         let catalog = self.catalog()?;
         let schemas = match wanted.schema() {

@@ -57,7 +57,7 @@ impl TypePlanner for EnumTypes {
     }
 }
 
-/// Whether a text of SQL says a name.
+/// Whether SQL text mentions a name.
 fn says(text: &str, key: &str) -> bool {
     let own = name::parts(key).1;
     let tokens = Tokenizer::new(&CellarDialect, text).tokenize().unwrap_or_default();
@@ -70,7 +70,7 @@ fn says(text: &str, key: &str) -> bool {
     })
 }
 
-/// A part of a table or view that a type is needed for.
+/// A part of a table or view that depends on a type.
 struct User {
     table: String,
     /// A column of the type; `None`: a text that names the type.
@@ -80,7 +80,7 @@ struct User {
     is_view: bool,
 }
 
-/// What needs a type.
+/// What depends on a type.
 fn users(catalog: &Catalog, of: &Table) -> Result<Vec<User>, Error> {
     let mut found = Vec::new();
     let said = format!("enum:{}", of.oid());
@@ -158,7 +158,7 @@ impl Engine {
         for label in labels {
             check_label(label)?;
             if !seen.insert(label) {
-                let text = format!("enum label \"{label}\" is there twice");
+                let text = format!("enum label \"{label}\" is duplicated");
                 return Err(Error::new(957, "23505", text).next("leave it out once"));
             }
         }
@@ -234,12 +234,11 @@ impl Engine {
         Ok(done(format!("Type {key} altered.")))
     }
 
-    /// Refuses another name for a type that texts say: they would mean it no more.
+    /// Refuses to rename a type that stored SQL text mentions: it would no longer resolve.
     fn refuse_named(&self, catalog: &Catalog, of: &Table) -> Result<(), Error> {
         let found = users(catalog, of)?.into_iter().find(|user| user.column.is_none());
         let Some(User { table, word, .. }) = found else { return Ok(()) };
-        let text =
-            format!("type \"{}\" cannot have another name: {word} of \"{table}\" says it", of.name);
+        let text = format!("type \"{}\" cannot be renamed: {word} of \"{table}\" says it", of.name);
         Err(Error::new(2449, "2BP01", text).next("drop what says it, and make it again"))
     }
 
@@ -291,7 +290,7 @@ impl Engine {
         Ok(Outcome::Done { message, notices })
     }
 
-    /// Drops what a type is needed for: a column, or a view.
+    /// Drops a column or view that depends on a type.
     async fn drop_user(&self, user: &User, notices: &mut Vec<String>) -> Result<(), Error> {
         let User { table, column, word, is_view } = user;
         let Some(known) = self.catalog()?.table(table).cloned() else { return Ok(()) };
@@ -321,7 +320,7 @@ impl Engine {
     }
 }
 
-/// With one label more. `before`: beside which one, and whether before it.
+/// The labels with one added. `before`: next to which one, and whether before it.
 fn with_label(
     mut labels: EnumType,
     label: &str,
@@ -345,7 +344,7 @@ fn with_label(
     Ok(labels)
 }
 
-/// With another name of a label.
+/// The labels with one renamed.
 fn with_other_label(mut labels: EnumType, from: &str, to: &str) -> Result<EnumType, Error> {
     check_label(to)?;
     let at = labels.position(from).ok_or_else(|| is_not_there(from, &labels))?;

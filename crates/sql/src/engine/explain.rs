@@ -1,4 +1,4 @@
-//! EXPLAIN: plans a statement, runs it if asked to, and shows what is then known.
+//! EXPLAIN: plans a statement, runs it for ANALYZE, and shows the plan with what was measured.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,11 +27,11 @@ use crate::names;
 
 const TAKES: &str = "EXPLAIN takes SELECT, VALUES, INSERT, CREATE TABLE AS, COPY and EXECUTE";
 
-/// A clock that runs on.
+/// A stopwatch that accumulates.
 struct Watch(Time);
 
 impl Watch {
-    /// What an await takes.
+    /// Times an await.
     async fn of<T>(&self, what: impl Future<Output = T>) -> T {
         let _timer = self.0.timer();
         what.await
@@ -42,14 +42,14 @@ impl Watch {
     }
 }
 
-/// Runs a plan whose rows nobody wants.
+/// Runs a plan and discards its rows.
 async fn drain(state: &SessionState, plan: &Arc<dyn ExecutionPlan>) -> Result<(), DataFusionError> {
     let mut rows = execute_stream(Arc::clone(plan), state.task_ctx())?;
     while rows.try_next().await?.is_some() {}
     Ok(())
 }
 
-/// A plan that ran, with what was seen.
+/// Runs a plan; returns it with its measurements.
 async fn ran(planned: &Planned) -> Result<(Arc<dyn ExecutionPlan>, Arc<Held>), DataFusionError> {
     let (plan, held) = measured(&planned.plan)?;
     drain(&planned.state, &plan).await?;
@@ -115,7 +115,7 @@ impl Engine {
         Ok(Outcome::Plan(Box::new(Explained::new(root, run, options))))
     }
 
-    /// The query of a plan, and what would be written of its rows.
+    /// The query of a plan, and how its rows would be written.
     async fn query_of(&self, plan: LogicalPlan) -> Result<(LogicalPlan, Option<Kind>), Error> {
         let refused = |what: &str| Error::syntax(format!("{what} has no plan")).next(TAKES);
         Ok(match plan {
@@ -159,7 +159,7 @@ impl Engine {
         })
     }
 
-    /// A plan as DataFusion tells it.
+    /// A plan as DataFusion shows it.
     async fn datafusion_text(
         &self,
         state: &SessionState,

@@ -1,4 +1,4 @@
-//! External tables over files that are read in place: created and dropped.
+//! Creation and dropping of external tables over files that are read in place.
 
 use cellar_instance::catalog::name;
 use datafusion::common::TableReference;
@@ -30,7 +30,7 @@ impl Engine {
         }
         let known = self.context().table_exist(reference).unwrap_or(false);
         if known && create.if_not_exists {
-            return Ok(done(format!("Table {name} is there already.")));
+            return Ok(done(format!("Table {name} already exists.")));
         }
         if known && !create.or_replace {
             return Err(Error::new(955, "42P07", format!("there is already a table \"{name}\""))

@@ -21,7 +21,7 @@ use crate::parse::parse;
 use crate::rows::{PLANNED_BEFORE, RowTables, Scope};
 use crate::statement::Statement;
 
-/// What a statement told that was run by a plan.
+/// The outcome of a statement on the fast path.
 #[derive(Debug)]
 pub(super) enum FastOutcome {
     Rows(RecordBatch),
@@ -80,9 +80,9 @@ impl Engine {
         let library = rows.database().instance().library();
         let key = &*self.plan_key(key);
         let zone = &self.settings.now().zone;
-        // A new object of others may come before the one that a name stood for.
+        // With a search path, another session's new object may shadow the one that a name resolved to.
         let is_plain = self.paths.is_plain();
-        // The definitions of a transaction are its own.
+        // A transaction's own definitions are visible only to it.
         let is_common = is_plain && rows.sees_what_all_see();
         let common = is_common.then_some(&self.planner.common.plans);
         for plans in common.into_iter().chain([&self.plans]) {
@@ -109,14 +109,14 @@ impl Engine {
         plan
     }
 
-    /// Makes a plan, and tells whether only this session may use it; no plan: the fast path has none for the
-    /// statement.
+    /// Makes a plan; returns it and whether only this session may use it. `None`: the fast path has none for
+    /// the statement.
     fn planned(&self, parts: Parts, library: &Library, is_common: bool) -> (Option<Plan>, bool) {
         if is_common {
             let mut state = self.planner.common.state.clone();
             let zone = parts.slots.zone.to_string();
             state.config_mut().options_mut().execution.time_zone = Some(zone);
-            // Functions that ask a session for something are not known there.
+            // Functions that depend on a session are not registered there.
             if let Some(plan) = Plan::of(&state, library, parts.clone()) {
                 return (Some(plan), false);
             }
@@ -163,7 +163,7 @@ impl Engine {
     async fn schema_of_query(&self, mut statement: SqlStatement) -> Option<SchemaRef> {
         literals_for(&mut statement);
         if let SqlStatement::Query(query) = &mut statement {
-            // They change nothing of what the rows are.
+            // Locks do not affect the schema of the rows.
             query.locks.clear();
         }
         let mut statement = DfStatement::Statement(Box::new(statement));
@@ -252,14 +252,14 @@ impl Engine {
     }
 }
 
-/// The time, of a statement that has not begun yet.
+/// The time for a statement that has not begun yet.
 fn now_value(rows: &RowTables) -> Option<ArrayRef> {
     let now = i64::try_from(rows.transaction_time()).ok()?;
     let zone = Arc::clone(&rows.settings().now().zone);
     Some(Arc::new(TimestampNanosecondArray::from(vec![now]).with_timezone(zone)))
 }
 
-/// Runs a plan: again, where others have changed a row meanwhile.
+/// Runs a plan, retrying if others have changed a row meanwhile.
 async fn run(scope: &mut Scope, plan: &Plan, values: &[ArrayRef]) -> Result<Ran, Error> {
     let declined = |ran: Result<Ran, Error>| match ran {
         // The table has other columns by now.

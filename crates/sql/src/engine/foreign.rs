@@ -37,7 +37,7 @@ pub(super) fn indexes_with(altered: &Altered, column: usize) -> Vec<String> {
     altered.rows.indexes.iter().filter(has).map(|index| index.name.clone()).collect()
 }
 
-/// Whether values of one type can be those of a key of another.
+/// Whether values of one type can refer to keys of another.
 fn are_comparable(one: &DataType, other: &DataType) -> bool {
     let is_exact = |of: &DataType| of.is_integer() || matches!(of, DataType::Decimal128(..));
     let is_text = |of: &DataType| matches!(of, DataType::Utf8 | DataType::Utf8View);
@@ -66,10 +66,10 @@ fn wrong_key(text: String) -> Error {
 }
 
 impl Engine {
-    /// The foreign keys that a statement says of a table that has these constraints.
+    /// The foreign keys that a statement defines on a table with these constraints.
     ///
     /// # Errors
-    /// 00942 there is no such table, 02270 no such key, 02267 its types are others; 42501.
+    /// 00942 there is no such table, 02270 no such key, 02267 its types differ; 42501.
     pub(super) async fn foreign_keys(
         &self,
         said: &[NewForeignKey],
@@ -135,7 +135,7 @@ impl Engine {
         Ok(ForeignKey { name, columns, index: index.name.clone(), on_delete, on_update, deferral })
     }
 
-    /// A table that is to be referred to, in which nobody changes rows before the transaction ends.
+    /// A table to refer to, locked against changes to its rows until the transaction ends.
     async fn referred(&self, to: &str) -> Result<(Table, RowTable), Error> {
         match self.catalog()?.table(to).map(|table| table.rows.is_some()) {
             Some(true) => {
@@ -150,7 +150,7 @@ impl Engine {
         }
     }
 
-    /// Refuses rows of a table that violate these new foreign keys of it.
+    /// Refuses if rows of a table violate its new foreign keys.
     ///
     /// # Errors
     /// 02298; those of locks.
@@ -168,7 +168,7 @@ impl Engine {
         let schema = checked_schema(&of.schema)?;
         for key in rows.foreign.iter().filter(|key| names.contains(&key.name)) {
             let Some((to, index)) = catalog.index(&key.index) else { continue };
-            // So that it sees rows that others changed before both tables were locked.
+            // A new snapshot, to see rows that others changed before both tables were locked.
             let statement = scope.open().await?.look_anew().await?;
             self.set_scope(Some(scope.seeing(statement)?));
             let other = checked_schema(&to.schema)?;
@@ -254,11 +254,11 @@ impl Engine {
         })
     }
 
-    /// The foreign keys of other tables that refer to tables about to be dropped: of each the table, and
+    /// The foreign keys of other tables that refer to tables about to be dropped: for each its table and
     /// its name.
     ///
     /// # Errors
-    /// 2BP01 there are some, and nothing says that they go with them.
+    /// 2BP01 there are some, and no CASCADE.
     pub(super) fn references_on(
         &self,
         tables: &[String],
@@ -283,10 +283,10 @@ impl Engine {
         Ok(found)
     }
 
-    /// The tables that are truncated with these, when nobody else uses any of them: those that refer to them.
+    /// Locks tables to truncate, and with CASCADE those that refer to them, exclusively; returns them all.
     ///
     /// # Errors
-    /// 02266 there are some, and nothing says that they go with them; those of locks.
+    /// 02266 there are referring tables, and no CASCADE; those of locks.
     pub(super) async fn locked_to_truncate(
         &self,
         tables: Vec<String>,
@@ -299,7 +299,7 @@ impl Engine {
                 let mut open = scope.open().await?;
                 scope.definitions.lock_table(&mut open, table).await?;
             }
-            // Others may have made a foreign key before.
+            // Others may have created a foreign key before the locks were held.
             let now = self.truncated_with(all.clone(), cascades)?;
             if now.len() == all.len() {
                 return Ok(all);
@@ -357,7 +357,7 @@ impl Engine {
     }
 }
 
-/// The key of a table that is referred to, and the columns of the foreign key in its order.
+/// The referenced key of a table, and the columns of the foreign key in the key's order.
 fn paired<'a>(
     new: &NewForeignKey,
     (to, schema, rows): (&str, &Schema, &'a RowTable),

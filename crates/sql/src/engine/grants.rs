@@ -75,7 +75,7 @@ impl Engine {
         names.iter().map(number).collect()
     }
 
-    /// The keys of what a statement names.
+    /// The keys of the objects a statement names.
     fn keys_on(&self, catalog: &Catalog, on: &On) -> Result<Vec<String>, Error> {
         let named = |names: &[TableReference], classes: &[Class], word: &str| {
             let key = |reference: &TableReference| {
@@ -215,13 +215,13 @@ impl Engine {
         Ok(done(format!("The owner is {role}.")))
     }
 
-    /// The key of what an ALTER .. OWNER TO is about.
+    /// The key of the object of an ALTER .. OWNER TO.
     fn owned(&self, of: &About) -> Result<String, Error> {
         let catalog = self.catalog()?;
         match of {
             About::Schema(schema) => self.commented_schema(&catalog, schema),
             About::Table(own) => {
-                // ALTER TABLE is of all that has columns.
+                // ALTER TABLE applies to every kind of relation.
                 let key = bare(own)?;
                 let kinds = ["view", "sequence"];
                 let kind = catalog.kind_of(&key).filter(|kind| kinds.contains(kind));
@@ -316,7 +316,7 @@ impl Engine {
         Ok(done("What was owned is dropped, and what was granted is revoked."))
     }
 
-    /// Revokes all rights of roles, and those that they have passed on.
+    /// Revokes all rights of roles, and those that they have granted on.
     fn forget_grants(&self, roles: &[u32]) -> Result<(), Error> {
         let catalog = self.catalog()?;
         let named = |table: &&Table| table.grants.roles().iter().any(|oid| roles.contains(oid));
@@ -346,13 +346,13 @@ impl Engine {
 /// The name of the database in GRANT and REVOKE.
 pub(super) const DATABASE: &str = "cellar";
 
-/// A name as a statement would have it.
+/// A name as parsed from a statement.
 fn quoted_name(text: &str) -> datafusion::sql::sqlparser::ast::ObjectName {
     let own = TableReference::parse_str(text).table().to_owned();
     quoted(&own)
 }
 
-/// An object by its key: also the database, and `public`, where the catalog has nothing to say of them.
+/// An object by its key: also the database and `public`, even if the catalog has no entry for them.
 fn object(catalog: &Catalog, key: &str) -> Option<Table> {
     if key == name::DATABASE_KEY {
         return Some(catalog.database_object().into_owned());
@@ -383,7 +383,7 @@ fn may_give_away(asking: &AccessCheck, table: &Table, to: u32) -> Result<(), Err
 }
 
 impl Wanted {
-    /// What is granted on an object then.
+    /// The resulting grants on an object.
     fn on(
         &self,
         who: &Principal,
@@ -401,7 +401,7 @@ impl Wanted {
         }
         let wrong = whole.without(class.all());
         if !wrong.is_empty() {
-            // A sequence that is named as a table takes what sequences have.
+            // A sequence named as a table takes only the rights of sequences.
             let is_mild = class == Class::Sequence && is_as_table && Class::Table.all().has(wrong);
             if !is_mild {
                 return Err(invalid(wrong, class.word()));
@@ -435,7 +435,7 @@ impl Wanted {
         Ok(grants)
     }
 
-    /// The grantor, and which rights: with the notice to give if these are not all of them.
+    /// The grantor and the rights that can be granted, with a notice if these are not all of them.
     fn allowed(
         &self,
         who: &Principal,
@@ -488,7 +488,7 @@ impl Wanted {
             if self.grants {
                 continue;
             }
-            // What is revoked of a table is so of each of its columns.
+            // A right revoked on a table is revoked on each of its columns.
             let rights = rights.within(Class::Column.all());
             for column in grants.columns.values_mut() {
                 *column = changed(column, table.owner(), self.change(*to, by, rights))

@@ -30,7 +30,7 @@ impl Engine {
         let named = create.name.as_ref().map(bare_name).transpose()?;
         if let Some(name) = &named {
             if create.if_not_exists && self.kind_of(&catalog, name).is_some() {
-                return Ok(done(format!("{name} is there already.")));
+                return Ok(done(format!("{name} already exists.")));
             }
             self.check_free(&catalog, name)?;
         }
@@ -44,7 +44,7 @@ impl Engine {
         })
     }
 
-    /// The table with the index, which is built, and its name.
+    /// Builds the index; returns the table with it, and its name.
     async fn indexed(
         &self,
         alteration: &mut Alteration,
@@ -179,7 +179,7 @@ fn columns_of(
     wanted.iter().map(one).collect()
 }
 
-/// Refuses an operator class by which values would come in another order.
+/// Refuses an operator class with a different order of values.
 fn check_class(class: &ObjectName, field: &Field) -> Result<(), Error> {
     let name = class.0.last().and_then(ObjectNamePart::as_ident).map(name_of).unwrap_or_default();
     match fits_class(field, &name) {
@@ -196,7 +196,7 @@ fn check_class(class: &ObjectName, field: &Field) -> Result<(), Error> {
     }
 }
 
-/// Refuses what an index would not be.
+/// Refuses index options that are not supported.
 fn refuse_clauses(create: &CreateIndex) -> Result<(), Error> {
     let what = match create {
         CreateIndex { using: Some(kind), .. } if *kind != IndexType::BTree => {

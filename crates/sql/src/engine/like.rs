@@ -27,7 +27,7 @@ impl Engine {
         self.check_own(reference)?;
         let (key, catalog) = (bare(reference)?, self.catalog()?);
         if if_not_exists && self.kind_of(&catalog, &key).is_some() {
-            return Ok(done(format!("Table {key} is there already.")));
+            return Ok(done(format!("Table {key} already exists.")));
         }
         self.check_free(&catalog, &key)?;
         let found = catalog.table(&bare(source)?);

@@ -29,15 +29,15 @@ pub(super) struct Made {
     access: Option<String>,
     /// ON COMMIT, where it does something.
     on_commit: Option<OnCommit>,
-    /// It has the rows of a query.
+    /// CREATE TABLE AS: it is filled by a query.
     is_filled: bool,
-    /// But none of them.
+    /// WITH NO DATA.
     pub no_data: bool,
-    /// Names of its first columns, in place of those that the query gives.
+    /// Names of its first columns, replacing those of the query.
     names: Vec<String>,
-    /// For each column that the statement names the characters that a value has at most, if it says so.
+    /// For each column that the statement names, the most characters of a value, if given.
     lengths: Vec<Option<usize>>,
-    /// The same for texts that are values of other types.
+    /// For each, the type whose values its texts are, if another.
     forms: Vec<Option<Form>>,
 }
 
@@ -54,7 +54,7 @@ impl Made {
         let no_data = take_option(create, NO_DATA).is_some();
         let names = take_option(create, NAMES);
         let names = names.iter().flat_map(|own| own.split(BETWEEN)).map(str::to_owned).collect();
-        // How full PostgreSQL fills pages, and when it sweeps them: here pages are full, and there is no sweep.
+        // PostgreSQL's page fill and vacuum options: here pages are filled, and there is no vacuum.
         for option in ["fillfactor", "autovacuum_enabled", "parallel_workers"] {
             drop_option(create, option);
         }
@@ -93,7 +93,7 @@ impl Made {
         Ok(plan)
     }
 
-    /// What it says of commits, as the catalog has it; `None`: nothing.
+    /// Its ON COMMIT action, as the catalog stores it.
     pub fn on_commit(&self) -> Option<&'static str> {
         self.on_commit.as_ref().map(|said| match said {
             OnCommit::DeleteRows => temporary::DELETE,
@@ -102,8 +102,8 @@ impl Made {
         })
     }
 
-    /// The same with how settings have tables made, where the statement does not say it. The heap is in one
-    /// disk group: a table that names its group is a columnar one, unless it has keys.
+    /// The same, with the settings' defaults for what the statement does not say. The heap is in one disk
+    /// group: a table that names its group is columnar, unless it has keys.
     pub fn or_as(mut self, settings: &Now) -> Made {
         let in_heap = match self.is_filled {
             true => settings.fills_heap,
@@ -122,7 +122,7 @@ impl Made {
         self.access.as_deref() == Some(HEAP)
     }
 
-    /// Whether it is such a one, with the rows of a query.
+    /// Whether it is such a table, filled by a query.
     pub fn is_filled_heap(&self) -> bool {
         self.is_filled && self.is_heap()
     }
@@ -148,7 +148,7 @@ impl Made {
     }
 }
 
-/// Of which other type texts of a type are: it is a text from here on.
+/// Turns a type whose values are stored as text into text; returns what the texts are.
 fn take_form(data_type: &mut DataType) -> Option<Form> {
     if let DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)) = data_type {
         return take_form(item);

@@ -1,4 +1,4 @@
-//! Opening of the files that a table reads in place, at each use of the table, because files come and go.
+//! Opening of the files that a table reads in place: anew at each use of the table, as files come and go.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::files::parquet_format::check_all;
 use crate::files::place::{Place, is_pattern};
 use crate::files::table::{FileTable, Kind, files_of};
 
-/// The name under which files are planned: one that no table has.
+/// The name under which files are planned; no table has it.
 const PLANNED: &str = "files that are opened";
 
-/// What is known of a table before its files are looked at.
+/// What is known of a table before its files are examined.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     /// The columns that were found in its files.
@@ -59,7 +59,7 @@ pub(super) async fn open(
     mut create: Parsed,
     known: Known,
 ) -> Result<Opened, Error> {
-    // Whoever plans it looks whether there is a table of its name, which would open that one.
+    // The planner looks for an existing table of that name, which would open it.
     create.name = ObjectName::from(vec![Ident::with_quote('"', PLANNED)]);
     let plan = state.statement_to_plan(DfStatement::CreateExternalTable(create)).await;
     let LogicalPlan::Ddl(DdlStatement::CreateExternalTable(command)) =
@@ -130,7 +130,7 @@ struct Found {
 }
 
 impl Opening<'_> {
-    /// Looks at the files, as far as has to be.
+    /// Examines the files, as far as needed.
     async fn files(
         &self,
         places: &[Place],
@@ -167,7 +167,7 @@ impl Opening<'_> {
                     checked.map_err(|e| from_datafusion(&e))?;
                 }
                 if !self.is_named {
-                    // Of what is damaged Arrow's reader asserts that it is not.
+                    // On damaged files Arrow's reader can panic with a failed assertion.
                     let schema = format.infer_schema(self.state, &store, &files);
                     let schema = AssertUnwindSafe(schema).catch_unwind().await;
                     let schema = schema.map_err(|_| damaged(&place.shown))?;

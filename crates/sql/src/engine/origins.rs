@@ -17,30 +17,30 @@ use crate::columnar::table::{checked_schema, length_of, with_length};
 use crate::pgcatalog::{INFORMATION, PG_CATALOG};
 use crate::rows::HeapTable;
 
-/// Which column of which table a column is.
+/// The table column that a result column comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Origin {
     /// The number of the table, or of the view.
     oid: u32,
     /// The number of the column, from 1.
     number: i16,
-    /// The characters that its texts have at most, where that is said.
+    /// The declared maximum length of its texts, in characters.
     length: Option<usize>,
 }
 
-/// The same of each column of a query.
+/// The origin of each column of a query.
 #[derive(Debug, Default)]
 pub(super) struct Origins(Vec<Option<Origin>>);
 
 impl Origins {
-    /// Of the rows of a plan, as it was before anything of it was optimized.
+    /// The origins of a plan's columns, before any optimization.
     pub fn of(plan: &LogicalPlan, catalog: &Catalog) -> Origins {
         let mut seek = Seek { catalog, schemas: BTreeMap::new() };
         let columns = 0..plan.schema().fields().len();
         Origins(columns.map(|at| seek.origin(plan, at)).collect())
     }
 
-    /// A schema of these rows that says so.
+    /// A schema annotated with these origins.
     pub fn tell(&self, schema: SchemaRef) -> SchemaRef {
         if self.0.iter().all(Option::is_none) || self.0.len() != schema.fields().len() {
             return schema;
@@ -64,14 +64,14 @@ fn origin(oid: u32, at: usize, length: Option<usize>) -> Option<Origin> {
     Some(Origin { oid, number: i16::try_from(at + 1).ok()?, length })
 }
 
-/// What columns of tables are asked of.
+/// The search for origins.
 struct Seek<'a> {
     catalog: &'a Catalog,
-    /// The columns of tables that the catalog was asked for.
+    /// The columns of tables already looked up in the catalog.
     schemas: BTreeMap<String, Option<SchemaRef>>,
 }
 
-/// The column that an expression is, whatever it is called.
+/// The column that an expression refers to, through aliases.
 fn column_of(expr: &Expr, input: &LogicalPlan) -> Option<usize> {
     match expr {
         Expr::Alias(alias) => column_of(&alias.expr, input),
@@ -113,7 +113,7 @@ fn below(plan: &LogicalPlan, at: usize) -> Option<(&LogicalPlan, usize)> {
 
 impl Seek<'_> {
     fn origin(&mut self, mut plan: &LogicalPlan, mut at: usize) -> Option<Origin> {
-        // The outermost view: what it reads is not told.
+        // The outermost view counts as the origin, not what it reads.
         let mut view = None;
         loop {
             if let (None, Some(key)) = (view, view_of(plan)) {

@@ -28,22 +28,22 @@ use crate::settings::{Settings, denied, no_role};
 tokio::task_local! {
     /// Whether the view that is being opened is a superuser's.
     static IN_VIEW: bool;
-    /// A plan is only looked at, and never run.
+    /// The plan is only inspected, never run.
     static UNASKED: ();
 }
 
-/// Does something with plans that are never run: nobody need have a right for that.
+/// Runs `work` with plans that are never executed: it needs no rights.
 pub(super) fn unasked<T>(work: impl FnOnce() -> T) -> T {
     UNASKED.sync_scope((), work)
 }
 
-/// The same with what takes its time.
+/// The same for async work.
 pub(super) async fn unasked_while<T>(work: impl Future<Output = T> + Send) -> T {
     UNASKED.scope((), work).await
 }
 
-/// What comes before the key of a view in the name of its plan. Nobody can guess it. Without random bytes there is
-/// none: then no view is known for one, and all that it reads is looked at as the session's.
+/// The unguessable prefix of a view's key in the name of its plan. Without random bytes there is none: then no view
+/// is recognised, and everything it reads is checked against the session's role.
 fn mark() -> Option<&'static str> {
     static MARK: OnceLock<Option<String>> = OnceLock::new();
     let mark = MARK.get_or_init(|| {
@@ -53,7 +53,7 @@ fn mark() -> Option<&'static str> {
     mark.as_deref()
 }
 
-/// A view's plan under a name by which the rule knows it.
+/// A view's plan under a name by which the rule recognises it.
 pub(super) fn as_view(plan: LogicalPlan, key: &str) -> DfResult<LogicalPlan> {
     let Some(mark) = mark() else { return Ok(plan) };
     let marked = TableReference::bare(format!("{mark}{key}"));
@@ -86,13 +86,13 @@ pub(super) struct Permitted {
     pub tables: Arc<Tables>,
 }
 
-/// What is looked at of a plan.
+/// The inspection of a plan.
 struct Look<'a> {
     catalog: &'a Catalog,
     tables: &'a Tables,
     /// The reading role, and the owners of the nested views.
     readers: Vec<Arc<Principal>>,
-    /// Columns that are not read are not in the plan any more.
+    /// Whether unread columns have been pruned from the plan.
     is_narrow: bool,
     /// Whether a table is read whose columns must be known.
     asks_columns: bool,
@@ -209,12 +209,12 @@ impl Look<'_> {
             Whose::Instance => Err(view_of_instance(key)),
             Whose::Catalog if self.catalog.table(key).is_some() => self.object(key, columns()),
             Whose::Catalog if is_file(key) => Err(file_of_server()),
-            // A function, or what a statement has made for itself.
+            // A function, or a temporary result of the statement.
             Whose::Catalog => Ok(()),
         }
     }
 
-    /// Looks at a table, a view or a sequence of which these columns are read.
+    /// Checks a table, view or sequence of which these columns are read.
     fn object(&mut self, key: &str, columns: BTreeSet<String>) -> Result<(), Error> {
         let (Some(who), Some(table)) = (self.reader(), self.catalog.table(key)) else {
             return Ok(());
@@ -235,7 +235,7 @@ impl Look<'_> {
             return Ok(());
         }
         let refused = || Err(denied(table.word(), key, Rights::SELECT));
-        // Which rows there are who changes them may see.
+        // A role that may change rows may see which rows exist.
         let counts = match columns.contains(ROW_ID) {
             true => Rights::SELECT.and(Rights::UPDATE).and(Rights::DELETE),
             false => Rights::SELECT,
@@ -274,7 +274,7 @@ pub(super) fn key_of(reference: &TableReference) -> String {
     name::key_of(reference.schema().unwrap_or(name::PUBLIC), reference.table())
 }
 
-/// Whose a name without a schema is.
+/// What an unqualified name belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
     /// A view of the session, or what a statement names for itself.

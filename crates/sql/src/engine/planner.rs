@@ -44,7 +44,7 @@ impl Planner {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Gives the context up; what runs goes on with it.
+    /// Drops the context; running statements keep using it.
     pub fn rest(&self) {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(made);

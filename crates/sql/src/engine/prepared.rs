@@ -26,19 +26,19 @@ use crate::parse::parse;
 use crate::statement::Statement;
 use crate::unwind::{caught, caught_stream};
 
-/// What an execution tells.
+/// The result of an execution.
 #[derive(Debug)]
 pub enum Answer {
     /// All its rows.
     Rows(RecordBatch),
-    /// So many rows were changed, and how: `inserted`, `updated`, `deleted`.
+    /// How many rows were changed, and how: `inserted`, `updated`, `deleted`.
     Changed(u64, &'static str),
-    /// What [`Engine::execute`] tells.
+    /// The outcome of [`Engine::execute`].
     Other(Outcome),
 }
 
 impl Answer {
-    /// The same, as [`Engine::execute`] tells it.
+    /// The same, as an outcome of [`Engine::execute`].
     pub fn outcome(self) -> Outcome {
         match self {
             Answer::Rows(rows) => FastOutcome::Rows(rows).outcome(),
@@ -58,7 +58,7 @@ impl Engine {
         self.named().get(name).map(|own| Arc::clone(&own.prepared))
     }
 
-    /// Gives a statement a name that no other has. `text`: as it was sent, in SQL or in a message.
+    /// Gives a statement an unused name. `text`: as it was sent, in SQL or in a message.
     ///
     /// # Errors
     /// 42P05.
@@ -91,8 +91,8 @@ impl Engine {
         self.named().remove(name).is_some()
     }
 
-    /// Prepares a statement. `types`: of its first parameters, where they are known; the others are found out as
-    /// PostgreSQL does, by what they are compared with or stored in.
+    /// Prepares a statement. `types`: of its first parameters, where known; the others are inferred as in
+    /// PostgreSQL, from what they are compared with or stored in.
     ///
     /// # Errors
     /// As of [`Engine::execute`], as far as they can be known before.
@@ -149,8 +149,8 @@ impl Engine {
     /// Executes a prepared statement with these values.
     ///
     /// # Errors
-    /// As of [`Engine::execute`]; 08P01 more or fewer values than parameters; 22P02, 22003 a value is none of its
-    /// parameter's type; 0A000 its rows have other columns now.
+    /// As of [`Engine::execute`]; 08P01 more or fewer values than parameters; 22P02, 22003 a value is invalid for its
+    /// parameter's type; 0A000 its rows have different columns now.
     #[boxed]
     pub async fn execute_prepared(
         &self,
@@ -210,7 +210,7 @@ impl Engine {
         let (Some(rows), Some((lexed, key))) = (self.fast_rows(), &prepared.lexed) else {
             return Ok(None);
         };
-        // In the time zone of now.
+        // In the current time zone.
         let types: Vec<DataType> = values.iter().map(|value| value.data_type().clone()).collect();
         let Some(plan) = self.fast_plan(rows, lexed, key, &types).await else {
             return Ok(None);
@@ -259,7 +259,7 @@ impl Engine {
     }
 }
 
-/// A type, whatever the time zone is; texts are texts, and items of lists may be null.
+/// A type normalised for comparison: without time zone, all texts alike, list items nullable.
 fn kept(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
@@ -271,8 +271,8 @@ fn kept(data_type: &DataType) -> DataType {
     }
 }
 
-/// Refuses rows of other columns than they were when the statement was prepared. Where there are parameters their
-/// values may be in the names of columns, which then do not matter.
+/// Refuses rows whose columns differ from those when the statement was prepared. With parameters, column names may
+/// contain their values and are not compared.
 fn check_columns(now: &SchemaRef, before: &SchemaRef, have_names: bool) -> Result<(), Error> {
     if Arc::ptr_eq(now, before) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! REINDEX: indexes that are built anew, of the rows that their tables have.
+//! REINDEX: rebuilding of indexes from the rows of their tables.
 
 use cellar_instance::catalog::{Catalog, TableKind, name};
 use datafusion::common::TableReference;
@@ -15,7 +15,7 @@ use super::grants::DATABASE;
 use super::sequences::bare;
 
 impl Engine {
-    /// Builds indexes anew, all in one transaction. Nobody uses their tables from then on until that ends.
+    /// Rebuilds indexes, all in one transaction, which locks their tables exclusively until it ends.
     pub(super) async fn reindex(
         &self,
         of: &Reindexed,
@@ -75,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// Builds all indexes of a table anew, or one; how many.
+    /// Rebuilds all indexes of a table, or one; returns how many.
     async fn reindex_table(&self, table: &str, only: Option<&str>) -> Result<usize, Error> {
         let quoted = ObjectName::from(vec![Ident::with_quote('"', table)]);
         let mut alteration = self.alteration(&quoted).await?;
@@ -90,7 +90,7 @@ impl Engine {
             }
         }
         if let Some(only) = only.filter(|_| built == 0) {
-            // It has gone while the table was waited for.
+            // It was dropped while this waited for the table.
             return Err(no_index(only));
         }
         if built > 0 {

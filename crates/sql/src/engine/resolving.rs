@@ -26,12 +26,12 @@ use crate::statement::rights::{On, RightsStatement};
 use crate::statement::{About, Define, OwnedBy, Reindexed};
 
 impl Engine {
-    /// Whether a name without a schema is no table of the catalog: a view of the session, one of ours, a file.
+    /// Whether an unqualified name is not in the catalog: a view of the session, a system view, or a file.
     fn is_own_name(&self, name: &str) -> bool {
         self.tables.is_own(name) || tables::is_file(name)
     }
 
-    /// Does something with what names stand for now; `None`: each stands for itself.
+    /// Runs `work` with a resolver for the current search path; `None`: each name stands for itself.
     fn resolving<T>(
         &self,
         work: impl FnOnce(&Resolver<'_>) -> Result<T, Error>,
@@ -45,10 +45,10 @@ impl Engine {
         work(&Resolver::new(&catalog, &self.paths, &is_own)).map(Some)
     }
 
-    /// A statement with the keys of what it names.
+    /// A statement with its names replaced by keys.
     ///
     /// # Errors
-    /// 3F000 there is no such schema; 42P01 a table is in none of the path.
+    /// 3F000 there is no such schema; 42P01 a table is in no schema of the path.
     pub(super) fn resolved(&self, mut statement: DfStatement) -> Result<DfStatement, Error> {
         if let Some(name) = temporary(&mut statement)? {
             self.paths.set_temporary();
@@ -84,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// The query of a view with the keys of what it reads: it means the same with another search path.
+    /// The query of a view with names replaced by keys, so that it does not depend on the search path.
     pub(super) fn resolved_query<'a>(&self, query: &'a str) -> Result<Cow<'a, str>, Error> {
         let changed = self.resolving(|resolver| {
             changed_query(query, |statement| resolver.resolve_within(statement))
@@ -101,7 +101,7 @@ impl Engine {
         self.resolving(|resolver| resolver.resolve_within(create.query.as_mut())).map(drop)
     }
 
-    /// A name of a table that is there, as a text.
+    /// The resolved name of an existing table, as a text.
     pub(super) fn resolved_name(&self, text: &str) -> Result<String, Error> {
         let mut reference = datafusion::common::TableReference::parse_str(text);
         self.resolving(|resolver| resolver.resolve_reference(&mut reference))?;
@@ -111,7 +111,7 @@ impl Engine {
         })
     }
 
-    /// What a plan of the fast path is known by.
+    /// The cache key of a fast-path plan.
     pub(super) fn plan_key<'a>(&self, key: &'a str) -> Cow<'a, str> {
         match self.paths.is_plain() {
             true => Cow::Borrowed(key),
@@ -119,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// A statement of our own with the keys of what it names.
+    /// Replaces the names in a statement of our own parser by keys.
     pub(super) fn resolve_define(&self, define: &mut Define) -> Result<(), Error> {
         if let Define::CreateSequence { name, .. } | Define::CreateLike { name, .. } = define
             && name.schema() == Some(TEMPORARY)
@@ -205,7 +205,7 @@ fn said_schema(name: &ObjectName) -> Option<String> {
     name.0[at].as_ident().map(folded)
 }
 
-/// Whether a statement makes a table that is to last as long as its session.
+/// Whether a statement creates a temporary table.
 pub(super) fn makes_temporary(statement: &DfStatement) -> bool {
     let DfStatement::Statement(inner) = statement else { return false };
     let is_temporary = |said: bool, name: &ObjectName| {
@@ -223,8 +223,7 @@ pub(super) fn makes_temporary(statement: &DfStatement) -> bool {
     }
 }
 
-/// The name of a table that is to last as long as its session, where the statement makes one; it says so no more,
-/// and says that its rows are in the heap.
+/// The name of the temporary table that a statement creates, if it does; its TEMPORARY is replaced by USING heap.
 ///
 /// # Errors
 /// 42P16 its name has another schema.
@@ -261,7 +260,7 @@ fn temporary(statement: &mut DfStatement) -> Result<Option<&mut ObjectName>, Err
     }
 }
 
-/// Has a table say that its rows are in the heap.
+/// Adds USING heap to a CREATE TABLE.
 fn say_heap(create: &mut CreateTable) {
     let option = SqlOption::KeyValue {
         key: Ident::new(ACCESS_METHOD),
@@ -379,7 +378,7 @@ fn resolve_action(resolver: &Resolver<'_>, action: &mut AlterTableOperation) -> 
     }
 }
 
-/// Whether a name in the statement that makes a table is that table.
+/// Whether a name in a CREATE TABLE refers to the table being created.
 fn is_itself(name: &ObjectName, made: &ObjectName) -> bool {
     let is_temporary = |part: &ObjectNamePart| {
         part.as_ident().is_some_and(|own| folded(own).starts_with(TEMPORARY))
@@ -408,7 +407,7 @@ fn resolve_insert(resolver: &Resolver<'_>, insert: &mut Insert) -> Result<(), Er
     let TableObject::TableName(name) = &mut insert.table else { return Ok(()) };
     let own = name.0.last().and_then(|part| part.as_ident()).cloned();
     let is_other = resolver.resolve(name)?;
-    // What else of it names its table.
+    // Other clauses that may name the table by its own name.
     let names_table = insert.returning.is_some() || insert.on.is_some();
     if let (Some(alias), true, true, None) = (own, is_other, names_table, &insert.table_alias) {
         insert.table_alias = Some(TableAliasWithoutColumns { explicit: true, alias });

@@ -26,7 +26,7 @@ pub(super) fn not_superuser(what: &str) -> Error {
         .next("ask a superuser, as the owner of the database is")
 }
 
-/// The error of who does not own something.
+/// The error for a role that does not own an object.
 pub(super) fn not_owner(table: &Table) -> Error {
     let own = match name::schema_of_key(&table.name) {
         Some(schema) => schema,
@@ -37,7 +37,7 @@ pub(super) fn not_owner(table: &Table) -> Error {
         .next(format!("its owner may say: alter {word} {own} owner to .."))
 }
 
-/// Who is not the owner: what is looked up then.
+/// The rights check for a session that is not a superuser's.
 pub(super) struct AccessCheck {
     pub catalog: Arc<Catalog>,
     pub who: Arc<Principal>,
@@ -54,7 +54,7 @@ impl AccessCheck {
         }
     }
 
-    /// Refuses to make something of this key.
+    /// Refuses to create an object with this key.
     pub(super) fn make(&self, key: &str) -> Result<(), Error> {
         let schema = name::parts(key).0;
         if !name::is_temporary(schema) {
@@ -71,7 +71,7 @@ impl AccessCheck {
         }
     }
 
-    /// Refuses to use what has this key, and is in a schema that may not be used.
+    /// Refuses to use an object in a schema that the role may not use.
     fn seen(&self, key: &str) -> Result<(), Error> {
         let schema = name::parts(key).0;
         match name::is_temporary(schema) {
@@ -163,7 +163,7 @@ impl Engine {
         Ok((!who.is_superuser).then_some(AccessCheck { catalog, who }))
     }
 
-    /// Who the session acts as.
+    /// The role the session acts as.
     ///
     /// # Errors
     /// 42704 the role was dropped meanwhile.
@@ -294,7 +294,7 @@ impl Engine {
             Define::Lock { tables, lock, .. } => {
                 tables.iter().try_for_each(|table| may_lock(&asking, table, *lock))
             }
-            // What is asked there depends on what is found; and upkeep changes nothing.
+            // Checked where they are carried out; and maintenance changes nothing.
             Define::Role(_)
             | Define::Rights(_)
             | Define::SetOwner { .. }
@@ -352,7 +352,7 @@ fn check_sql(asking: &AccessCheck, statement: &SqlStatement) -> Result<(), Error
             .table_names
             .iter()
             .try_for_each(|table| asking.may(&key_of(&table.name), Rights::TRUNCATE)),
-        // Rows that are read and changed are looked at where that is done.
+        // Rights to read and change rows are checked where that is done.
         S::Insert(_)
         | S::Update(_)
         | S::Delete(_)
@@ -381,7 +381,7 @@ fn check_create(asking: &AccessCheck, create: &CreateTable) -> Result<(), Error>
     create.columns.iter().try_for_each(|column| may_have(asking, &column.data_type))
 }
 
-/// Refuses a type of others that may not be used.
+/// Refuses an enum type that the role may not use.
 fn may_have(asking: &AccessCheck, of: &DataType) -> Result<(), Error> {
     let DataType::Custom(name, _) = of else { return Ok(()) };
     let key = key_of(name);

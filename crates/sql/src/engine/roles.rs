@@ -48,7 +48,7 @@ fn check_name(name: &str) -> Result<(), Error> {
     Err(Error::new(1948, "42939", wrong).next("choose another name"))
 }
 
-/// What is kept of a password, which may be that text already; `None`: there is to be none.
+/// The stored form of a password, which may be given in that form already; `None`: no password.
 fn kept(password: Option<Password>) -> Result<Option<String>, Error> {
     let Some(Password(text)) = password else { return Ok(None) };
     let is_md5 = text.len() == 35
@@ -102,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// The session is that of a role, which has connected.
+    /// Sets the role that has connected in this session.
     ///
     /// # Errors
     /// 42704 it was dropped meanwhile; 42501 it may not connect to the database.
@@ -115,7 +115,7 @@ impl Engine {
                 }
                 who.is_superuser
             }
-            // Where nobody knows which roles there are, it is the owner's.
+            // If the catalog of roles cannot be read, only the owner may connect.
             Err(error) if role != OWNER => return Err(error),
             Err(_) => true,
         };
@@ -217,7 +217,7 @@ impl Engine {
         Ok(acting)
     }
 
-    /// A role as it is when what is said of it is done.
+    /// A role with these options applied.
     fn changed_role(&self, was: Role, options: RoleOptions) -> Result<Role, Error> {
         let mut now = was;
         now.is_superuser = options.is_superuser.unwrap_or(now.is_superuser);
@@ -287,7 +287,7 @@ impl Engine {
         let acting = self.acting(&catalog)?;
         let only_password =
             RoleOptions { password: options.password.clone(), ..RoleOptions::default() };
-        // Each may choose a password of its own.
+        // A role may change its own password.
         if acting.name != name || options != only_password {
             let is_superuser = was.is_superuser || options.is_superuser.is_some();
             self.check_makes_roles(&catalog, is_superuser)?;
@@ -321,7 +321,7 @@ impl Engine {
         Ok(done(format!("Role {name} is {to} now.")))
     }
 
-    /// Refuses to take the role away that this session is.
+    /// Refuses to drop or rename a role that this session uses.
     fn check_not_in_use(&self, name: &str, verb: &str) -> Result<(), Error> {
         let now = self.settings.now();
         let own = [&*now.role, &*now.session_role, &*self.settings.connected()];

@@ -1,4 +1,4 @@
-//! Tables in the heap: which there are, CREATE TABLE, TRUNCATE.
+//! Tables in the heap: lookup, CREATE TABLE, DROP TABLE, TRUNCATE.
 
 use std::sync::Arc;
 
@@ -50,8 +50,8 @@ impl Engine {
             && self.host.rows().is_some_and(|rows| rows.table(reference.table()).is_some())
     }
 
-    /// What a CREATE TABLE says of a table in the heap, which is taken out of it; `None`: it is to be a
-    /// columnar one.
+    /// The heap-specific parts of a CREATE TABLE, which are taken out of it; `None`: the table is to be
+    /// columnar.
     pub(super) fn row_definition(
         &self,
         create: &mut CreateTable,
@@ -158,7 +158,7 @@ impl Engine {
         sink.finish().await
     }
 
-    /// The columns with what is said of them beside their types.
+    /// The columns with their options besides types.
     fn defined_schema(&self, schema: &Schema, definition: &Definition) -> Result<Schema, Error> {
         let mut fields: Vec<Field> = schema.fields().iter().map(|field| in_heap(field)).collect();
         for at in &definition.not_null {
@@ -190,7 +190,7 @@ impl Engine {
     }
 }
 
-/// Refuses keys that do not order as their values do.
+/// Refuses key columns whose keys do not order as their values do.
 pub(super) fn refuse_keys(columns: &RowColumns) -> Result<(), Error> {
     let keys = columns.rows.indexes.iter().flat_map(|index| &index.columns);
     for key in keys {
@@ -203,7 +203,7 @@ pub(super) fn refuse_keys(columns: &RowColumns) -> Result<(), Error> {
     Ok(())
 }
 
-/// A column as rows in the heap have it: times in microseconds.
+/// A column as the heap stores it: times in microseconds.
 pub(super) fn in_heap(field: &Field) -> Field {
     let micros = TimeUnit::Microsecond;
     let data_type = match field.data_type() {

@@ -1,5 +1,5 @@
-//! The run of a plan: first with fast operators and, if these lack memory, again with operators that
-//! spill.
+//! Execution of a plan: first with fast operators and, if these run out of memory, again with operators
+//! that spill.
 //!
 //! A hash join holds all of its smaller side. A merge join holds only the rows with equal keys and spills
 //! the rest, but takes several times as long. So do sorts of small batches: both are for plans that would
@@ -37,7 +37,7 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// A plan with the joins that are quick, but where it is known that they have not the memory.
+    /// A plan with fast joins, unless it is known that memory is too small for them.
     pub async fn of(state: SessionState, plan: &LogicalPlan) -> Result<Planned> {
         let quick = apply::physical(&state, plan).await?;
         match is_too_large(&quick, &state) {
@@ -46,12 +46,12 @@ impl Planned {
         }
     }
 
-    /// A plan whose joins spill, and whose sorts do with little.
+    /// A plan whose joins spill, and whose sorts make do with little memory.
     async fn spilling(state: &SessionState, plan: &LogicalPlan) -> Result<Planned> {
         let mut state = state.clone();
         let options = state.config_mut().options_mut();
         options.optimizer.prefer_hash_join = false;
-        // Of one part DataFusion makes hash joins whatever is preferred.
+        // With one partition DataFusion uses hash joins regardless.
         let parts = &mut options.execution.target_partitions;
         *parts = (*parts).max(2);
         let rows = options.execution.batch_size.get().min(FEW_ROWS);
@@ -67,8 +67,7 @@ impl Planned {
         Ok(Planned { state, plan })
     }
 
-    /// What to run in place of a run that ended with `error`: what spills, if it lacked memory and that
-    /// helps.
+    /// What to run instead after `error`: a spilling plan, if memory was exhausted and that helps.
     pub async fn instead(&self, plan: &LogicalPlan, error: &DataFusionError) -> Option<Planned> {
         let lacked = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
         if !lacked || !self.state.config_options().optimizer.prefer_hash_join {
@@ -102,7 +101,7 @@ impl Planned {
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows.chain(end))))
     }
 
-    /// The rows of a plan. Until the first of them came it can be begun anew.
+    /// The rows of a plan. Until the first of them arrives, it can be restarted.
     pub fn rows(self, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
         let mut rows = self.begin()?;
         let schema = rows.schema();
@@ -111,7 +110,7 @@ impl Planned {
             if let Some(Err(error)) = &first
                 && let Some(instead) = self.instead(&plan, error).await
             {
-                // What it holds is free before the other begins.
+                // Frees its memory before the other plan begins.
                 drop((self, rows));
                 return instead.begin();
             }

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 use crate::host::Host;
 use crate::names::path::Paths;
 
-/// A function that tells of the search path.
+/// A function that reports the search path.
 pub(super) struct OfPath {
     host: Arc<dyn Host>,
     paths: Arc<Paths>,

@@ -26,7 +26,7 @@ use crate::statement::{About, Kind, RoleName};
 
 const SEARCH_PATH: &str = "search_path";
 
-/// What is done about schemas in the catalog.
+/// Statements about schemas in the catalog.
 impl Engine {
     /// CREATE SCHEMA.
     #[boxed]
@@ -47,7 +47,7 @@ impl Engine {
         let catalog = self.catalog()?;
         if SYSTEM.contains(&schema) || catalog.has_schema(schema) {
             return match if_not_exists {
-                true => Ok(done(format!("Schema {schema} is there already."))),
+                true => Ok(done(format!("Schema {schema} already exists."))),
                 false => {
                     Err(Error::new(1920, "42P06", format!("schema \"{schema}\" already exists"))
                         .next("choose another name"))
@@ -120,7 +120,7 @@ impl Engine {
         Ok(Outcome::Done { message: format!("Schema {} dropped.", names.join(", ")), notices })
     }
 
-    /// Drops all that is in a schema, and the views elsewhere that read it.
+    /// Drops everything in a schema, and views elsewhere that read it.
     async fn drop_within(&self, schema: &str) -> Result<(), Error> {
         let names = |kinds: &[TableKind]| -> Result<Vec<String>, Error> {
             let catalog = self.catalog()?;
@@ -128,7 +128,7 @@ impl Engine {
             Ok(found.map(|table| quoted(&table.name).to_string()).collect())
         };
         for view in names(&[TableKind::View])? {
-            // It may have gone with another one.
+            // It may have been dropped with another one.
             self.drop_views(vec![view], (true, true)).await?;
         }
         let tables = names(&[TableKind::Heap, TableKind::Columnar, TableKind::External])?;
@@ -238,7 +238,7 @@ impl Engine {
         let going = owned.map(|owned| owned.sequence.clone()).chain([found.name.clone()]);
         scope.definitions.lock_names(&mut open, going.collect()).await?;
         let catalog = self.catalog()?;
-        // As others have left it: their rights may be other ones.
+        // Read again once locked: others may have changed its rights.
         let was = catalog.table(&found.name).cloned().ok_or_else(|| {
             Error::new(942, "42P01", format!("\"{}\" was dropped meanwhile", found.name))
         })?;
@@ -344,17 +344,17 @@ fn no_path(said: &str) -> Error {
         .next(format!("set {SEARCH_PATH} to a, public; {TEMPORARY} is the session's own schema"))
 }
 
-/// A key in a quoted name, as texts of queries and defaults have it.
+/// The start of a quoted key in this schema, as in stored queries and defaults.
 fn opening(schema: &str) -> String {
     format!("\"{}{}", schema.replace('"', "\"\""), name::SEPARATOR)
 }
 
-/// A text of SQL in which a schema has another name.
+/// SQL text with a schema renamed.
 fn with_other_schema(text: &str, old: &str, new: &str) -> String {
     text.replace(&opening(old), &opening(new))
 }
 
-/// An object when a schema has another name.
+/// An object with a schema renamed.
 fn renamed(table: &Table, old: &str, new: &str) -> Table {
     let to = |key: &str| match name::parts(key) {
         (schema, own) if schema == old => name::key_of(new, own),
@@ -382,7 +382,7 @@ fn renamed(table: &Table, old: &str, new: &str) -> Table {
     made
 }
 
-/// A table with other keys, of itself and of what belongs to it.
+/// A table with new keys, for itself and for what belongs to it.
 fn moved_table(table: &Table, to: &dyn Fn(&str) -> String) -> Result<Table, Error> {
     let mut made = Table { name: to(&table.name), ..table.clone() };
     let Some(rows) = &mut made.rows else { return Ok(made) };

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::rows::RowTables;
 
-/// What is asked of a sequence.
+/// Which sequence function is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Function {
     Next,

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::failure::{from_arrow, from_datafusion};
 use crate::rows::RowTables;
 
-/// The last value of a sequence that would go on with `next`, and whether it was given to somebody.
+/// The last value of a sequence whose next one is `next`, and whether it was handed out.
 fn last_value(sequence: &Sequence, next: i64) -> (i64, bool) {
     let before = next.checked_sub(sequence.increment);
     let before = before.filter(|own| (sequence.least..=sequence.most).contains(own));
@@ -53,7 +53,7 @@ mod tests {
         let sequence = sequence.made().unwrap();
         assert_eq!(last_value(&sequence, 5), (5, false));
         assert_eq!(last_value(&sequence, 8), (7, true));
-        // Behind setval(.., 1, false).
+        // After setval(.., 1, false).
         assert_eq!(last_value(&sequence, 1), (1, false));
     }
 }

@@ -1,4 +1,4 @@
-//! CREATE, ALTER and DROP SEQUENCE, sequences of columns, and what keeps their values.
+//! CREATE, ALTER and DROP SEQUENCE, sequences of columns, and the durability of their values.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::rows::{
 use crate::statement::{Define, OwnedBy};
 use crate::walk;
 
-/// A sequence that is made with a table: its name, and what it is.
+/// A sequence created with a table: its name and definition.
 pub(super) type NamedSequence = (String, Sequence);
 
 /// The name of an object in the schema public.
@@ -40,7 +40,7 @@ pub(super) fn bare(reference: &TableReference) -> Result<String, Error> {
     }
 }
 
-/// Whether an expression asks a sequence for values.
+/// Whether an expression takes values from a sequence.
 fn uses(expression: &str, sequence: &str) -> bool {
     let parsed = Parser::new(&CellarDialect).try_with_sql(expression);
     let Ok(parsed) = parsed.and_then(|mut parser| parser.parse_expr()) else { return false };
@@ -61,7 +61,7 @@ fn uses(expression: &str, sequence: &str) -> bool {
     })
 }
 
-/// The columns whose DEFAULT asks a sequence for values.
+/// The columns whose DEFAULT takes values from a sequence.
 fn dependents<'a>(catalog: &'a Catalog, sequence: &str) -> Vec<(&'a Table, usize)> {
     let mut found = Vec::new();
     for table in catalog.tables.iter().filter(|table| table.rows.is_some()) {
@@ -139,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// VACUUM and ANALYZE: what they are for is done all the time.
+    /// VACUUM and ANALYZE: no-ops, as their work is done continuously.
     async fn maintain(&self, verb: &str, tables: &[TableReference]) -> Result<Outcome, Error> {
         let in_block = match self.host.rows() {
             Some(rows) => rows.is_in_block().await,
@@ -182,7 +182,7 @@ impl Engine {
             return Err(Error::new(911, "42602", text).next("choose another name"));
         }
         if if_not_exists && self.kind_of(&catalog, &name).is_some() {
-            return Ok(done(format!("\"{name}\" is there already.")));
+            return Ok(done(format!("\"{name}\" already exists.")));
         }
         self.check_free(&catalog, &name)?;
         let sequence = options.made()?;
@@ -193,8 +193,8 @@ impl Engine {
         Ok(done(format!("Sequence {name} created.")))
     }
 
-    /// Adds sequences, and the table that they are for: the first in the heap in a transaction of their own, with
-    /// the heap itself.
+    /// Adds sequences and the table they are for: the first in the heap in a transaction of its own, which creates
+    /// the heap too.
     pub(super) async fn add_sequences(
         &self,
         sequences: Vec<NamedSequence>,
@@ -240,7 +240,7 @@ impl Engine {
             scope.definitions.alter_sequence(&mut open, session, &name, change).await?;
         }
         if next.is_none() && altered.increment != was.increment {
-            // The value that comes next was computed with the other step.
+            // The next value was computed with the old increment.
             let peek = heap.peek_value(&was)?;
             let fitting = peek.checked_sub(was.increment);
             let fitting = fitting.and_then(|last| last.checked_add(altered.increment));
@@ -323,7 +323,7 @@ impl Engine {
         Ok(done(format!("Sequence {} dropped.", names.join(", "))))
     }
 
-    /// Takes a sequence out of the defaults that need it, if it may be.
+    /// Removes a sequence from the defaults that depend on it, if that is allowed.
     async fn release_sequence(&self, name: &str, cascades: bool) -> Result<(), Error> {
         let catalog = self.catalog()?;
         if let Some((table, owned)) = catalog.owner_of(name).filter(|(_, o)| o.identity.is_some()) {
@@ -363,7 +363,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Names the sequences of a table's new columns, which then have them as their defaults.
+    /// Names the sequences of a table's new columns, and makes them the columns' defaults.
     pub(super) fn sequences_of(
         &self,
         table: &str,
@@ -400,7 +400,7 @@ impl Engine {
         Ok((made, owned))
     }
 
-    /// Has the sequences of a table begin anew: TRUNCATE .. RESTART IDENTITY.
+    /// Restarts the sequences of a table: TRUNCATE .. RESTART IDENTITY.
     pub(super) async fn restart_sequences(&self, table: &str) -> Result<(), Error> {
         let (catalog, session) = (self.catalog()?, self.row_tables()?.session().waits());
         let owned = catalog.row_table(table).map(|(_, rows)| rows.owned.clone());
@@ -415,7 +415,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Rows, each batch when the values of sequences in it are durable.
+    /// Rows, each batch held back until the sequence values in it are durable.
     pub(super) fn kept(&self, rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
         let (host, schema) = (Arc::clone(&self.host), rows.schema());
         let kept = rows.and_then(move |batch| {

@@ -18,12 +18,12 @@ use crate::instants::zoned::{clocks_of, instants_at};
 use crate::names::path::{Paths, SearchPath};
 use crate::settings::{self, Settings};
 
-/// What is asked for.
+/// What a function returns or does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Function {
     /// When the statement began.
     Statement,
-    /// The time, whenever it is asked for.
+    /// The time of the call.
     Clock,
     /// current_setting(name [, missing_ok]).
     Setting,

@@ -62,7 +62,7 @@ impl Engine {
         let mut said = Vec::with_capacity(values.len());
         for (name, value) in values {
             if is_local && !is_in_block {
-                // It would be gone behind this statement; what is wrong with it is told.
+                // It would not outlast this statement, but is still checked for errors.
                 let before = self.settings.savepoint();
                 let set = self.settings.set(&name, value.as_deref(), true);
                 self.settings.back_to(&before);
@@ -82,7 +82,7 @@ impl Engine {
         Ok(done(said.join(" ")))
     }
 
-    /// A setting, or how the transaction is.
+    /// A setting, or a mode of the transaction.
     async fn shown(&self, name: &str) -> Result<(String, Vec<String>), Error> {
         let modes = match self.host.rows() {
             Some(rows) => rows.modes_now().await,
@@ -101,18 +101,18 @@ impl Engine {
         Ok((name.to_ascii_lowercase(), vec![found.to_owned()]))
     }
 
-    /// How long a transaction may be open without a statement, as the session has it set; the engine does not
-    /// end one for it.
+    /// How long a transaction may be open without a statement, as set in the session; the engine does not
+    /// enforce it.
     pub fn idle_in_transaction_timeout(&self) -> Option<Duration> {
         self.settings.now().idle_timeout
     }
 
-    /// The value of a setting, as SHOW tells it; `None`: there is none of that name.
+    /// The value of a setting, as SHOW returns it; `None`: there is none of that name.
     pub fn setting(&self, name: &str) -> Option<String> {
         self.settings.get(name).ok().map(|(_, value)| value)
     }
 
-    /// How often settings have changed: who tells them need not look before that is another number.
+    /// How often settings have changed: whoever reports them need not look again until this number changes.
     pub fn changes_of_settings(&self) -> u64 {
         self.settings.changes()
     }
@@ -125,7 +125,7 @@ impl Engine {
         self.settings.set_first(name, value)
     }
 
-    /// The outcome of a statement, whose rows come in the time that is left of what it may take.
+    /// The outcome of a statement, whose row stream is subject to the remaining statement timeout.
     pub(super) fn told_in_time(&self, outcome: Outcome, began: &Began) -> Outcome {
         match outcome {
             Outcome::Rows(rows) => {
@@ -158,7 +158,7 @@ impl Engine {
     }
 }
 
-/// A stream that ends with an error where it takes longer than it may, or somebody stops it.
+/// A stream that ends with an error if it times out or is cancelled.
 fn until<T: Send, E: Send>(
     rows: impl Stream<Item = Result<T, E>> + Send + Unpin,
     began: Began,

@@ -22,7 +22,7 @@ use crate::files::csv_format::external;
 use crate::host::Host;
 use crate::instants::length::nanos_of;
 
-/// What says how long.
+/// How the duration is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
     /// This many seconds have gone by.
@@ -71,7 +71,7 @@ impl Sleep {
         [Until::Seconds, Until::Interval, Until::Time].into_iter().map(udf).collect()
     }
 
-    /// How long the value of a row says, at a time in nanoseconds since 1970.
+    /// The duration that the value in a row means, at a time in nanoseconds since 1970.
     fn time(&self, array: &ArrayRef, row: usize, now: u64) -> Duration {
         let seconds = match self.until {
             Until::Seconds => array.as_primitive::<Float64Type>().value(row),

@@ -8,7 +8,7 @@ use super::sequences::bare;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
 
-/// Whether a mode keeps only those away who drop or rename.
+/// Whether a mode conflicts only with dropping or renaming.
 fn is_weak(lock: TableLock) -> bool {
     matches!(lock, TableLock::AccessShare | TableLock::RowShare | TableLock::RowExclusive)
 }

@@ -1,5 +1,5 @@
-//! The schema `public`: tables of the catalog, opened when a statement names them, and files by their
-//! paths. A statement that names none waits for none.
+//! The schema `public`: tables of the catalog, opened only when a statement names them, and files by their
+//! paths.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -34,12 +34,12 @@ type FoundColumns = HashMap<String, (TableDefinition, SchemaRef)>;
 
 /// All that can be named without a schema.
 pub(super) struct Tables {
-    /// What is ours: views of the instance, and dual.
+    /// System objects: views of the instance, and dual.
     system: Arc<MemorySchemaProvider>,
-    /// Views of the session, and what a statement names for itself.
+    /// Views of the session, and temporary results of statements.
     own: MemorySchemaProvider,
     host: Arc<dyn Host>,
-    /// What statements are planned with; it knows this schema, and is not kept alive by it.
+    /// The state statements are planned with; it refers to this schema, and is not kept alive by it.
     state: OnceLock<Box<dyn Fn() -> Option<SessionState> + Send + Sync>>,
     directory: Mutex<Option<PathBuf>>,
     /// Tables that could not be opened when they were last wanted, and why.
@@ -91,16 +91,16 @@ impl Tables {
         }
     }
 
-    /// What they are opened with.
+    /// Sets the state with which tables are opened.
     pub(super) fn open_with(
         &self,
         state: impl Fn() -> Option<SessionState> + Send + Sync + 'static,
     ) {
-        // Once, when the engine is made.
+        // Called once, when the engine is created.
         let _ = self.state.set(Box::new(state));
     }
 
-    /// From where paths of files count.
+    /// Sets the directory to which file paths are relative.
     pub(super) fn in_directory(&self, directory: PathBuf) {
         *lock(&self.directory) = Some(directory);
     }
@@ -128,7 +128,7 @@ impl Tables {
         self.host.rows()?.catalog().ok()
     }
 
-    /// Whose a name without a schema is.
+    /// What an unqualified name belongs to.
     pub(super) fn whose(&self, name: &str) -> Whose {
         let is_dual = name == "dual";
         match () {
@@ -187,7 +187,7 @@ impl Tables {
         if !table.location.starts_with('+') && create.locations.len() == 1 {
             create.locations = vec![table.location.clone()];
         }
-        // The statement may be of another version, which did not ask whether there is such a table.
+        // An older version may have stored the statement with these clauses.
         (create.if_not_exists, create.or_replace) = (false, false);
         let mut known = Known { may_be_empty: table.may_be_empty, ..Known::default() };
         known.columns = match &table.columns {
@@ -251,7 +251,7 @@ impl Tables {
         let columns =
             RowColumns::of(&table, &of, (&rows.settings().now().zone, &*rows.catalog()?))?;
         let state = self.state()?;
-        // Rows are read whatever their defaults are.
+        // An invalid default must not keep rows from being read.
         let defaults = defaults(&state, &columns);
         let defaults = defaults.filter_map(|(name, value)| Some((name, value.ok()?))).collect();
         Ok(Some(Arc::new(HeapTable::new(columns, row_ids, defaults))))
@@ -304,7 +304,7 @@ impl Tables {
     }
 }
 
-/// The type of the files in a directory, or of one without an ending that is known.
+/// The type of the files in a directory, or of a file without a known extension.
 async fn kind_in(
     state: &SessionState,
     location: &mut String,
@@ -352,8 +352,8 @@ impl SchemaProvider for Tables {
         if let Some(own) = self.system.table(name).await? {
             return Ok(Some(own));
         }
-        // A table that cannot be opened must not keep others from being listed: who wanted this one
-        // asks why there is none.
+        // A table that cannot be opened must not keep others from being listed; why it cannot is recorded
+        // for whoever wants it.
         match self.open(name).await {
             Ok(table) => {
                 self.set_broken(name, None);

@@ -34,13 +34,13 @@ impl Engine {
     pub(super) fn resolve_target(&self, statement: &mut DfStatement) -> Result<(), Error> {
         match statement {
             DfStatement::CopyTo(copy) => {
-                // What is packed is called by what is in it, too.
+                // Compressed files have a double extension, such as csv.gz.
                 let ending = ending(copy.target.as_ref());
                 let is_tabs = ending == "tsv" || ending.starts_with("tsv.");
                 if copy.stored_as.is_none() && (ending.starts_with("csv.") || is_tabs) {
                     copy.stored_as = Some("CSV".to_owned());
                     let names = copy.options.iter().map(|(name, _)| name.to_ascii_lowercase());
-                    // As it is read.
+                    // The same delimiter as for reading.
                     if is_tabs && !names.into_iter().any(|name| name.contains("delimiter")) {
                         let tab = Value::SingleQuotedString("\t".to_owned());
                         copy.options.push(("format.delimiter".to_owned(), tab));

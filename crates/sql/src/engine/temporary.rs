@@ -1,5 +1,4 @@
-//! Tables that last as long as their session: what becomes of them when a transaction commits, and when the session
-//! ends.
+//! Temporary tables: what happens to them when a transaction commits, and when the session ends.
 
 use cellar_instance::catalog::Table;
 
@@ -40,8 +39,7 @@ impl OnCommit {
 }
 
 impl Engine {
-    /// Checks what the transaction of BEGIN has put off, and does what tables of the session are to have done when it
-    /// commits.
+    /// Makes the deferred checks of a transaction block, and carries out the ON COMMIT actions of temporary tables.
     ///
     /// # Errors
     /// Those of foreign keys, of locks and of the log.
@@ -53,7 +51,7 @@ impl Engine {
         let _turn = self.turn.lock().await;
         let scope = match rows.begin_statement().await {
             Ok(scope) => scope,
-            // It does nothing any more.
+            // A failed transaction has nothing left to do.
             Err(_) if rows.standing().await == Standing::Failed => return Ok(()),
             Err(error) => return Err(error),
         };

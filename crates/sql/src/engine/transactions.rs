@@ -24,7 +24,7 @@ use crate::names::folded;
 use crate::rows::{Block, Modes, PLANNED_BEFORE, References, RowTables, Scope, Standing};
 use crate::statement::{Define, Statement};
 
-/// A statement is planned so often while others change its tables.
+/// How often a statement is planned while others change its tables.
 const PLANS: usize = 10;
 
 /// Errors of names that the catalog does not have: of a table, a type, a schema, an index, a role, a sequence.
@@ -81,21 +81,21 @@ impl Engine {
         self.ended(rows, &scope, outcome).await
     }
 
-    /// Where each statement ends: an error, wherever it comes from, fails the transaction that is open.
+    /// Concludes each statement: an error, wherever it comes from, fails the open transaction.
     pub(super) async fn concluded<T>(&self, outcome: Result<T, Error>) -> Result<T, Error> {
         let (Err(error), Some(rows)) = (&outcome, self.host.rows()) else { return outcome };
         {
             let _turn = self.turn.lock().await;
             rows.fail().await;
         }
-        // What is not there may be in a catalog that nobody can read.
+        // A missing object may be in a catalog that cannot be read.
         match rows.catalog() {
             Err(unknown) if NO_SUCH.contains(&error.number) => Err(unknown),
             _ => outcome,
         }
     }
 
-    /// Refuses a statement in a transaction that has failed, but for what ends that.
+    /// Refuses a statement in a failed transaction, unless it ends the transaction.
     pub(super) async fn refuse_behind_failure(&self, statement: &Statement) -> Result<(), Error> {
         let Some(rows) = self.host.rows() else { return Ok(()) };
         if let Statement::Query(query) = statement
@@ -104,14 +104,14 @@ impl Engine {
         {
             return Ok(());
         }
-        // While another statement is at work nobody knows yet.
+        // While another statement is running, the answer is not known yet.
         match self.turn.try_lock() {
             Some(_turn) => rows.refuse_behind_failure().await,
             None => Ok(()),
         }
     }
 
-    /// Ends a statement that has made changes, when the values that it has taken of sequences are durable.
+    /// Ends a statement that has made changes, once the sequence values it has taken are durable.
     pub(super) async fn ended(
         &self,
         rows: &RowTables,
@@ -141,7 +141,7 @@ impl Engine {
         Ok(outcome)
     }
 
-    /// Does what foreign keys ask for at the end of a statement.
+    /// Carries out the actions and checks of foreign keys at the end of a statement.
     ///
     /// # Errors
     /// 02291, 02292 one is violated; those of changes.
@@ -167,7 +167,7 @@ impl Engine {
         }
         let _turn = self.turn.lock().await;
         if matches!(define, Define::Lock { .. }) {
-            // It sees nothing, and so settles not what its transaction sees.
+            // It reads nothing, so it must not take the transaction's snapshot.
             return self.define(define).await;
         }
         let scope = rows.begin_statement().await?;
@@ -177,14 +177,14 @@ impl Engine {
         self.ended(rows, &scope, outcome).await
     }
 
-    /// Runs a statement: again, where a table has got other columns, or its rows another place, since it began.
+    /// Runs a statement, and replans it if a table's columns have changed, or its rows moved, since it began.
     async fn planned_anew(
         &self,
         scope: &Scope,
         sql: &str,
         statement: DfStatement,
     ) -> Result<Outcome, Error> {
-        // A table that it has made already is made again: CREATE TABLE AS.
+        // To undo the table that a CREATE TABLE AS has already created.
         let before = (scope.savepoint().await.ok(), scope.definitions.savepoint());
         for _ in 0..PLANS {
             match self.query(sql, statement.clone()).await {
@@ -199,7 +199,7 @@ impl Engine {
         self.query(sql, statement).await
     }
 
-    /// An error among the rows that are still to be read fails the transaction, as one before would.
+    /// Makes an error while the rows are read fail the transaction, as an earlier one would.
     fn fails_with_its_rows(&self, outcome: Outcome) -> Outcome {
         let Outcome::Rows(stream) = outcome else { return outcome };
         let (host, schema) = (Arc::clone(&self.host), stream.schema());
@@ -249,7 +249,7 @@ impl Engine {
         })
     }
 
-    /// EXPLAIN ANALYZE of what changes rows: it does, and tells how many and in what time.
+    /// EXPLAIN ANALYZE of a change: it is made, and reported with its number of rows and time.
     async fn analyzed_change(
         &self,
         fast: Option<String>,
@@ -370,7 +370,7 @@ impl Engine {
         })
     }
 
-    /// Ends a transaction, with what it has set of the search path and what its temporary tables do then.
+    /// Ends a transaction, including its search path settings and the ON COMMIT actions of temporary tables.
     async fn end_with_path(&self, rows: &RowTables, commits: bool) -> Result<Block, Error> {
         let left = match commits {
             true => self.before_commit(rows).await,
@@ -383,7 +383,7 @@ impl Engine {
         block
     }
 
-    /// Refuses in a transaction what would not be part of it.
+    /// Refuses statements that are not transactional in a transaction.
     pub(super) async fn refuse_in_block(&self, what: &str) -> Result<(), Error> {
         let Some(rows) = self.host.rows() else { return Ok(()) };
         match rows.is_in_block().await {
@@ -393,7 +393,7 @@ impl Engine {
         }
     }
 
-    /// Something has failed that the session was asked for: so has the transaction that is open.
+    /// Fails the open transaction, because a request to the session has failed.
     #[boxed]
     pub async fn has_failed(&self) {
         if let Some(rows) = self.host.rows() {
@@ -420,24 +420,24 @@ impl Engine {
         let ended = rows.end(false).await;
         self.paths.end(false);
         if self.paths.has_temporary() {
-            // What stays the next opening drops.
+            // Whatever remains is dropped when the database is next opened.
             let _ = rows.database().drop_temporary(Some(self.paths.temporary())).await;
         }
         rows.end_session().await;
         !matches!(ended, Ok(Block::None))
     }
 
-    /// Sets what the statement in progress reads and changes, until what this returns is dropped: also where
-    /// the statement is given up.
+    /// Sets the scope of the running statement until the returned guard is dropped, even if the statement is
+    /// abandoned.
     pub(super) fn in_scope(&self, scope: Scope) -> InScope<'_> {
-        // A role that is gone makes nothing: its statements are refused before.
+        // A dropped role creates nothing: its statements are refused earlier.
         let maker = if self.settings.is_owner() { None } else { self.who().ok() };
         scope.definitions.make_as(maker.map_or(OWNER_OID, |who| who.oid));
         self.set_scope(Some(scope));
         InScope(self)
     }
 
-    /// What the statement in progress reads and changes.
+    /// The scope of the running statement.
     pub(super) fn set_scope(&self, scope: Option<Scope>) {
         *self.scope.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = scope;
     }

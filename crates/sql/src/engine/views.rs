@@ -1,5 +1,5 @@
-//! CREATE and DROP VIEW. A view is its query as written, with the names and types that its columns had
-//! when it was made, and the list of what it reads, so that nothing of that is dropped under it.
+//! CREATE and DROP VIEW. A view is its query as written, with the names and types of its columns at
+//! creation, and the list of what it reads, so that nothing it depends on is dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ use crate::parse::view::query_of_view;
 use crate::rows::{name_of, without_row_ids};
 use crate::statement::Statement;
 
-/// A query of its text.
+/// Parses the text of a query.
 fn parsed(query: &str) -> Result<DfStatement, Error> {
     match parse(query)? {
         Statement::Query(statement) if is_query(&statement) => Ok(*statement),
@@ -68,8 +68,8 @@ pub(super) async fn open_view(
     Ok(ViewTable::new(plan, Some(shown)))
 }
 
-/// The columns that a query had when the view was made, with the names and types that they are to have; `None`:
-/// one of them is not there.
+/// The columns that a query had when the view was created, with the view's names and types; `None`: one of them
+/// no longer exists.
 fn with_columns(
     plan: LogicalPlan,
     columns: &[String],
@@ -78,7 +78,7 @@ fn with_columns(
     let found = plan.schema().columns();
     let mut made: Vec<Expr> = Vec::new();
     for (at, (name, field)) in columns.iter().zip(schema.fields()).enumerate() {
-        // What `*` stands for may have become more: then by name.
+        // `*` may stand for more columns by now: then they are found by name.
         let own = match found.get(at).filter(|own| own.name == *name) {
             Some(own) => Some(own),
             None => found.iter().find(|own| own.name == *name),
@@ -86,7 +86,7 @@ fn with_columns(
         let own = own.or_else(|| found.get(at).filter(|_| is_text(name)));
         let Some(own) = own else { return Ok(None) };
         let value = Expr::Column(own.clone());
-        // A cast would make a text of what has a type of its own.
+        // A cast would turn a value with a type of its own into text.
         let at = plan.schema().index_of_column(own)?;
         let is_same = plan.schema().field(at).data_type() == field.data_type();
         let value = if is_same { value } else { cast(value, field.data_type().clone()) };
@@ -122,13 +122,13 @@ fn scanned(
     Ok(found)
 }
 
-/// Whether a column has the text of its expression as its name, as earlier versions called it.
+/// Whether a column is named by the text of its expression, as in earlier versions.
 fn is_text(name: &str) -> bool {
     !names::shown(name).chars().all(|c| c.is_alphanumeric() || c == '_')
 }
 
 impl Engine {
-    /// Whether views are kept: else one lasts as long as the session.
+    /// Whether a view is stored in the catalog; otherwise it lasts as long as the session.
     fn keeps_views(&self, create: &CreateView) -> bool {
         !create.temporary && self.host.rows().is_some()
     }
@@ -165,7 +165,7 @@ impl Engine {
         }
         let old = catalog.view(&name);
         if old.is_some() && create.if_not_exists {
-            return Ok(done(format!("View {name} is there already.")));
+            return Ok(done(format!("View {name} already exists.")));
         }
         if old.is_none() || !create.or_replace {
             self.check_free(&catalog, &name)?;
@@ -304,7 +304,7 @@ impl Engine {
         Ok(Outcome::Done { message: format!("View {} dropped.", shown.join(", ")), notices })
     }
 
-    /// The views that read one of these tables or views, where they may go with it.
+    /// The views that read one of these tables or views, if they may be dropped with it.
     ///
     /// # Errors
     /// 2BP01 they may not.
@@ -343,7 +343,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses a change of a table, or of a column of it, under the views that read it.
+    /// Refuses to alter a table, or one of its columns, that views read.
     ///
     /// # Errors
     /// 2BP01.
@@ -377,13 +377,13 @@ impl Engine {
     }
 }
 
-/// The error of what a view needs.
+/// The error for an object that a view depends on.
 fn needed(what: &str, view: &str) -> Error {
     Error::new(2449, "2BP01", format!("{what}: view \"{view}\" needs it"))
         .next(format!("drop view {view} first, or use CASCADE where there is that"))
 }
 
-/// Refuses a view in the place of another one that does not have its columns, and maybe more behind them.
+/// Refuses to replace a view by one that lacks its columns; further columns may follow them.
 fn check_replaced(old: &Schema, new: &Schema) -> Result<(), Error> {
     let refused = |text: String| Err(Error::new(4064, "42P16", text).next("drop the view first"));
     if new.fields().len() < old.fields().len() {

@@ -1,4 +1,4 @@
-//! Statements that write files: all of what they write appears, or nothing.
+//! Statements that write files, atomically: all of what they write appears, or nothing.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::files::staged::Staging;
 use crate::files::unchanged::Seen;
 use crate::walk::Walk;
 
-/// Whether a plan that is run writes files, also one whose run is only measured.
+/// Whether running a plan writes files, also under EXPLAIN ANALYZE.
 pub(super) fn writes(plan: &LogicalPlan) -> bool {
     let mut found = false;
     // The closure reports no error.
@@ -46,7 +46,7 @@ fn count_of(batches: &[RecordBatch]) -> u64 {
         .sum()
 }
 
-/// What a plan wrote: files without names, and the rows that tell of them.
+/// What a plan wrote: files without names, and the rows that report them.
 struct Written {
     staging: Arc<Staging>,
     schema: SchemaRef,
@@ -69,7 +69,7 @@ impl Written {
         seen.check().await.map_err(external)?;
         match (batches, staging.failure()) {
             (Ok(batches), _) => Ok(Written { staging, schema, batches }),
-            // What DataFusion makes of it does not say why.
+            // DataFusion's version of the error loses the cause.
             (Err(_), Some(why)) => Err(external(why)),
             (Err(e), None) => Err(diagnosed(plan, state.runtime_env(), e).await),
         }

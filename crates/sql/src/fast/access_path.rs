@@ -14,14 +14,14 @@ use super::names::Names;
 use super::shape::{bare, placeholder};
 use crate::rows::{RowColumns, value_of};
 
-/// A value of a key: one that comes with each execution.
+/// A key value that comes with each execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct KeyValue {
     slot: usize,
     is_negated: bool,
 }
 
-/// Values of which the column has one.
+/// The values the column may have.
 #[derive(Clone, Debug)]
 enum Listed {
     Each(Vec<KeyValue>),
@@ -44,20 +44,20 @@ enum Said {
 pub(super) struct AccessPath {
     /// Which index of the table, from 0.
     pub index: usize,
-    /// The columns of the index that have one value.
+    /// How many leading columns of the index have one value.
     pub equal: usize,
     values: Vec<KeyValue>,
     list: Option<Listed>,
     low: Option<(KeyValue, bool)>,
     high: Option<(KeyValue, bool)>,
-    /// The conditions, as they are written.
+    /// The conditions, as written.
     pub words: Vec<String>,
 }
 
 /// Ranges of keys.
 pub(super) type Ranges = Vec<RangeInclusive<Vec<u8>>>;
 
-/// The conditions of a WHERE, which all hold.
+/// The conditions that a WHERE joins with AND.
 pub(super) fn conjuncts(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
@@ -124,12 +124,12 @@ fn swapped(op: &BinaryOperator) -> Option<BinaryOperator> {
     })
 }
 
-/// Whether keys of such values are the same where the values are.
+/// Whether equal values of this class have equal keys.
 fn is_key_class(class: Class) -> bool {
     matches!(class, Class::Integer | Class::Decimal | Class::Text | Class::Boolean | Class::Other)
 }
 
-/// The value of a key of this column that an expression is.
+/// An expression as a key value of this column.
 fn key_value(names: &Names<'_>, column: usize, expr: &Expr) -> Option<KeyValue> {
     if names.columns.has_own_order(column) {
         return None;
@@ -153,7 +153,7 @@ fn key_value(names: &Names<'_>, column: usize, expr: &Expr) -> Option<KeyValue> 
     fits.then_some(KeyValue { slot, is_negated })
 }
 
-/// What is known of a column, each with the condition that says it.
+/// What is known of a column, each with its condition.
 #[derive(Default)]
 struct Known {
     equal: Option<(KeyValue, usize)>,
@@ -255,7 +255,7 @@ impl AccessPath {
         self.list.is_none()
     }
 
-    /// The keys that are looked at, in their order. `None`: a value is NULL, or none that the column can have.
+    /// The key ranges to read, in key order. `None`: a value is NULL, or one that the column cannot have.
     pub fn ranges(&self, columns: &RowColumns, values: &[ArrayRef]) -> Option<Ranges> {
         let index = &columns.rows.indexes[self.index].columns;
         let data_type = |at: usize| columns.schema.field(index[at].column).data_type();
@@ -312,7 +312,7 @@ fn as_bound(bound: Option<&(ArrayRef, bool)>) -> Bound<&ArrayRef> {
     }
 }
 
-/// A value as the column of a key has it; `None`: it is NULL, or no value of the column is the same.
+/// A value in the type of a key column; `None`: it is NULL, or no value of the column equals it.
 fn of_type(value: &KeyValue, values: &[ArrayRef], wanted: &DataType) -> Option<ArrayRef> {
     let mut array = values.get(value.slot)?.clone();
     if array.is_null(0) {

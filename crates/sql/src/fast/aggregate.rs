@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr};
 use super::calls::plain_args;
 use super::class::{Class, class_of};
 
-/// What is made of all rows.
+/// The kind of an aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Made {
     Count,
@@ -22,7 +22,7 @@ pub(super) enum Made {
     Greatest,
 }
 
-/// An aggregate: what is made of which values; `None`: of rows.
+/// An aggregate, and its argument; `None`: it counts rows.
 #[derive(Debug)]
 pub(super) struct Aggregate {
     pub made: Made,
@@ -31,7 +31,7 @@ pub(super) struct Aggregate {
     pub data_type: DataType,
 }
 
-/// The aggregate that a call is, and of what; `None`: it is another expression.
+/// The aggregate that an expression calls, and its argument; `None`: it is no aggregate.
 pub(super) fn called(expr: &Expr) -> Option<(Made, Option<&Expr>)> {
     let Expr::Function(call) = expr else { return None };
     let made = match call.name.to_string().to_ascii_lowercase().as_str() {
@@ -51,7 +51,7 @@ pub(super) fn called(expr: &Expr) -> Option<(Made, Option<&Expr>)> {
 }
 
 impl Aggregate {
-    /// Whether it is made here of values of this type.
+    /// Whether it is computed here for values of this type.
     pub fn takes(&self, data_type: &DataType) -> bool {
         let class = class_of(data_type);
         match self.made {
@@ -72,7 +72,7 @@ impl Aggregate {
         }
     }
 
-    /// The result of all rows; `None`: it is beyond its type, or a value is none.
+    /// The result over all rows; `None`: it overflows its type, or a value cannot be computed.
     pub fn of_rows(&self, rows: &RecordBatch) -> Option<ArrayRef> {
         let values = match &self.of {
             None => return Some(Arc::new(Int64Array::from(vec![rows.num_rows() as i64]))),
@@ -92,7 +92,7 @@ impl Aggregate {
         }
     }
 
-    /// A sum as the type of the result has it.
+    /// A sum in the type of the result.
     fn number(&self, number: i128) -> Option<ArrayRef> {
         match &self.data_type {
             DataType::Int64 => Some(Arc::new(Int64Array::from(vec![i64::try_from(number).ok()?]))),

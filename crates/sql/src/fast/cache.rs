@@ -8,21 +8,21 @@ use cellar_instance::catalog::Catalog;
 
 use super::plan::Plan;
 
-/// The most plans that are kept of a time zone.
+/// The most plans kept for a time zone.
 const PLANS_MAX: usize = 500;
 /// The most time zones for which plans are kept.
 const ZONES_MAX: usize = 8;
 
-/// A statement that was seen.
+/// A statement seen before.
 struct Entry {
-    /// How it is run; `None`: the fast path has none for it.
+    /// Its plan; `None`: the fast path has none for it.
     plan: Option<Arc<Plan>>,
-    /// The catalog with which that was found out.
+    /// The catalog it was planned with.
     catalog: Arc<Catalog>,
     used: u64,
 }
 
-/// The plans of a time zone: with another one statements mean something else.
+/// The plans for a time zone: statements can mean something else in another.
 #[derive(Default)]
 struct Cache {
     entries: HashMap<String, Entry>,
@@ -41,7 +41,7 @@ pub(crate) enum Found {
     Declined,
     /// Nothing.
     Nothing,
-    /// Nothing more: its table was changed.
+    /// A plan that is no longer valid: its table has changed.
     Stale,
 }
 
@@ -50,7 +50,7 @@ impl Plans {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The plan of a statement with the tables as they are now. `is_plain`: its names are always those of the same
+    /// The plan of a statement for the tables as they are now. `is_plain`: its names always resolve to the same
     /// schema.
     pub fn find(&self, zone: &str, text: &str, catalog: &Arc<Catalog>, is_plain: bool) -> Found {
         let mut zones = self.zones();
@@ -60,7 +60,7 @@ impl Plans {
         }
     }
 
-    /// Keeps a plan; whether another one had to go.
+    /// Caches a plan; whether another one was evicted.
     pub fn keep(
         &self,
         zone: &Arc<str>,

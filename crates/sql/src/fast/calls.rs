@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::class::{Class, is_number};
 use super::names::Names;
 
-/// The arguments of a call that has nothing else: no FILTER, no OVER, no DISTINCT.
+/// The arguments of a plain call: without FILTER, OVER or DISTINCT.
 pub(super) fn plain_args(call: &Function) -> Option<&[FunctionArg]> {
     let FunctionArguments::List(list) = &call.args else { return None };
     let is_plain = call.over.is_none()

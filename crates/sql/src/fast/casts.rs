@@ -1,4 +1,4 @@
-//! Casts, as drivers and mappers write them around each parameter: `$1::INTEGER`, `$2::VARCHAR`.
+//! Casts as drivers and ORMs put them around each parameter: `$1::INTEGER`, `$2::VARCHAR`.
 
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{CastKind, DataType as SqlType, Expr};
@@ -27,7 +27,7 @@ fn is_any_text(said: &SqlType) -> bool {
     matches!(said, SqlType::Text | SqlType::Varchar(None))
 }
 
-/// Bytes of a whole number.
+/// The width of an integer type in bytes.
 fn width(data_type: &DataType) -> Option<usize> {
     (class_of(data_type) == Class::Integer).then(|| data_type.primitive_width()).flatten()
 }
@@ -39,8 +39,7 @@ impl Names<'_> {
         type_of_cast(self.state, parts(expr)?.1).ok()
     }
 
-    /// The class of a cast. A text that is written in the statement is left to the common way: what it means is
-    /// known where the parser sees it.
+    /// The class of a cast. A text literal is left to the common path: only the parser knows what it means.
     pub fn cast_class(&self, expr: &Expr) -> Option<Class> {
         let (inner, said) = parts(expr)?;
         let wanted = type_of_cast(self.state, said).ok()?;
@@ -62,7 +61,7 @@ impl Names<'_> {
         (!self.slots.is_constant(at)).then(|| self.slots.data_type(at))
     }
 
-    /// The value that says how many rows, where it is a whole number.
+    /// The slot of a row count (LIMIT, OFFSET), if it is an integer.
     pub fn count(&self, expr: &Expr) -> Option<usize> {
         let expr = bare(expr);
         let (inner, least) = match parts(expr) {
@@ -73,8 +72,8 @@ impl Names<'_> {
         (width(&self.slots.data_type(at))? <= least).then_some(at)
     }
 
-    /// The value that a key of a column is compared with: without a cast that leaves each value that the column
-    /// can have as it is.
+    /// The value that a key of a column is compared with, without a cast that preserves every value the column
+    /// can have.
     pub fn uncast<'e>(&self, column: usize, expr: &'e Expr) -> &'e Expr {
         let Some((inner, said)) = parts(expr) else { return expr };
         let (Some(given), Ok(wanted)) = (self.parameter(inner), type_of_cast(self.state, said))

@@ -18,10 +18,10 @@ pub(super) enum Class {
     Decimal,
     Float,
     Text,
-    /// A text of the statement, which is whatever it is compared with.
+    /// A text literal, which takes the type of what it is compared with.
     Literal,
     Boolean,
-    /// The time.
+    /// The current time.
     Now,
     Other,
 }
@@ -38,7 +38,7 @@ pub(super) fn class_of(data_type: &DataType) -> Class {
     }
 }
 
-/// Whether it is a call of the time.
+/// Whether an expression is `now()` or `current_timestamp`.
 pub(super) fn is_now(expr: &Expr) -> bool {
     let Expr::Function(call) = expr else { return false };
     let name = call.name.to_string();
@@ -52,13 +52,13 @@ pub(super) fn is_now(expr: &Expr) -> bool {
     is_name && is_empty && call.over.is_none() && call.filter.is_none()
 }
 
-/// Whether it is what the parser makes of a whole number that comes out.
+/// Whether an expression is the cast that the parser makes of an integer in the result.
 fn is_integer(expr: &Expr) -> bool {
     matches!(expr, Expr::Cast { expr, data_type: SqlType::Int(None), kind: CastKind::Cast, .. }
         if is_whole(expr))
 }
 
-/// Whether it is a whole number as it is written.
+/// Whether an expression is an integer literal.
 fn is_whole(expr: &Expr) -> bool {
     match bare(expr) {
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => is_whole(expr),
@@ -84,7 +84,7 @@ impl Names<'_> {
     pub fn class(&self, expr: &Expr) -> Option<Class> {
         let expr = bare(expr);
         if let Some(column) = self.column(expr) {
-            // What labels mean beside others is for the rules of plans.
+            // Only plan rules know how enum labels and JSON compare.
             if self.columns.has_own_order(column) {
                 return None;
             }
@@ -98,7 +98,7 @@ impl Names<'_> {
                 false => class,
             });
         }
-        // The parser has it in microseconds.
+        // The parser casts now() to microseconds.
         if let Expr::Cast {
             expr, data_type: SqlType::Timestamp(_, TimezoneInfo::WithTimeZone), ..
         } = expr
@@ -160,7 +160,7 @@ impl Names<'_> {
         self.common(results.chain(else_result.as_deref()))
     }
 
-    /// The class that all of these have, but for those that are NULL; `None`: they have none.
+    /// The common class of these, ignoring NULLs; `None`: they have none.
     pub fn common<'e>(&self, exprs: impl Iterator<Item = &'e Expr>) -> Option<Class> {
         let mut common = Class::Null;
         for expr in exprs {
@@ -179,12 +179,12 @@ impl Names<'_> {
         }
         let is_known =
             is_number(common) || matches!(common, Class::Text | Class::Literal | Class::Boolean);
-        // A text that it chooses is a text, whatever it is stored as.
+        // A literal chosen among several is a text, whatever column it is stored in.
         let common = if common == Class::Literal { Class::Text } else { common };
         is_known.then_some(common)
     }
 
-    /// Whether two expressions have the same type, of whatever kind.
+    /// Whether two expressions have the same type, whatever it is.
     fn are_alike(&self, one: &Expr, other: &Expr) -> bool {
         let of = |expr: &Expr| {
             let expr = bare(expr);
@@ -196,7 +196,7 @@ impl Names<'_> {
         matches!((of(one), of(other)), (Some(one), Some(other)) if one == other)
     }
 
-    /// Whether a value of this expression is stored in a column of this type.
+    /// Whether a value of this expression can be stored in a column of this type.
     pub fn is_storable(&self, expr: &Expr, data_type: &DataType) -> bool {
         let Some(class) = self.class(expr) else { return false };
         if let Some(at) = self.slot(bare(expr))

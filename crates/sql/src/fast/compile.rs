@@ -1,5 +1,5 @@
-//! Expressions of a statement made ready: the same that DataFusion would compute, over the columns and values of
-//! a plan.
+//! Compilation of a statement's expressions: to those that DataFusion would compute, over the columns and values
+//! of a plan.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::shape::placeholder;
 use crate::rows::parsed_as;
 use crate::walk;
 
-/// Has values be named as columns are.
+/// Turns placeholders and the time into column names.
 struct Named;
 
 impl VisitorMut for Named {
@@ -32,8 +32,7 @@ impl VisitorMut for Named {
 }
 
 impl Names<'_> {
-    /// An expression made ready; with a type, its value as a column of that type takes it. `None`: it is not
-    /// computed here.
+    /// A compiled expression, cast to `stored_as` for a column of that type. `None`: it is not computed here.
     pub fn compiled(
         &self,
         expr: &Expr,

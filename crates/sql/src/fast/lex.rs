@@ -1,7 +1,7 @@
 //! The text of a statement with its constants taken out: the key of the plan cache.
 //!
-//! A constant that this may not read exactly as the SQL parser does is not lifted, or the statement does
-//! not take the fast path.
+//! A constant that the SQL parser might read differently is not lifted, or the statement does not take the
+//! fast path.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use arrow::datatypes::DataType;
 /// The most constants of a statement.
 const CONSTANTS_MAX: usize = 1000;
 
-/// Digits of a number in place of a constant that say which of them it is.
+/// The low digits of a constant's placeholder number hold its index: this many values.
 const INDEX: usize = 10_000;
 
 /// A constant of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Constant {
     Integer(i64),
-    /// Digits without the point, their number, and how many of them come after the point.
+    /// The digits without the point, how many there are, and how many come after the point.
     Decimal(i128, u8, i8),
     Text(String),
 }
@@ -48,7 +48,7 @@ impl Constant {
         }
     }
 
-    /// Its value; `None`: it is beyond its type.
+    /// Its value; `None`: it is out of range for its type.
     pub fn value(&self) -> Option<ArrayRef> {
         Some(match self {
             // As PostgreSQL reads it: integer where it fits.
@@ -86,7 +86,7 @@ pub(crate) enum Place {
     /// `$1`, from 0.
     Parameter(usize),
     Integer(usize),
-    /// A whole number that is no integer of 32 bits.
+    /// An integer that does not fit 32 bits.
     Long(usize),
     Decimal(usize, u8, i8),
     Text(usize),
@@ -102,7 +102,7 @@ impl Place {
             1 => Place::Integer(index),
             3 => Place::Text(index),
             4 => Place::Long(index),
-            // 2, digits, digits behind the point.
+            // 2, digits, digits after the point.
             20_000..30_000 => {
                 let digits = kind - 20_000;
                 Place::Decimal(index, u8::try_from(digits / 100).ok()?, (digits % 100) as i8)
@@ -135,15 +135,15 @@ struct Lexer<'a> {
     sql: &'a str,
     at: usize,
     out: Lexed,
-    /// Constants are lifted from here on.
+    /// Constants are being lifted.
     lifts: bool,
-    /// And no more: what follows is part of the plan.
+    /// No more are lifted: what follows is part of the plan.
     is_over: bool,
     before: Before,
     is_insert: bool,
 }
 
-/// The statement without its constants; `None`: it is none for the fast path.
+/// The statement without its constants; `None`: it is not one for the fast path.
 pub(crate) fn lex(sql: &str) -> Option<Lexed> {
     let head = sql.trim_start();
     let first = head.as_bytes().first()?.to_ascii_lowercase();
@@ -168,12 +168,12 @@ impl Lexer<'_> {
         self.sql.as_bytes().get(self.at + ahead).copied().unwrap_or(0)
     }
 
-    /// The bytes from here on for which this holds.
+    /// How many bytes from here on satisfy `is`.
     fn run(&self, is: impl Fn(u8) -> bool) -> usize {
         self.sql.as_bytes()[self.at..].iter().take_while(|byte| is(**byte)).count()
     }
 
-    /// Has so many bytes in the result as they are.
+    /// Copies this many bytes to the result unchanged.
     fn copy(&mut self, bytes: usize) {
         self.out.text.push_str(&self.sql[self.at..self.at + bytes]);
         self.at += bytes;
@@ -197,7 +197,7 @@ impl Lexer<'_> {
                     .iter()
                     .take_while(|byte| byte.is_ascii_digit())
                     .count();
-                // Other dollars quote; numbers of five digits are ours.
+                // Other dollars start quotes; numbers of five digits are our placeholders.
                 if digits == 0 || digits > 4 || self.before == Before::Value {
                     return None;
                 }
@@ -233,7 +233,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// `::` and a type: its digits are no constants.
+    /// `::` and a type, whose digits are not constants.
     fn cast(&mut self) -> Option<()> {
         self.copy(2);
         let name = self.run(is_word);
@@ -359,7 +359,7 @@ impl Lexer<'_> {
         let end = self.sql[self.at + 1..].find('"')? + 2;
         self.copy(end);
         self.before = Before::Word;
-        // A doubled quote is one of the name: that is rare.
+        // A doubled quote in a name is too rare to handle.
         (self.peek(0) != b'"').then_some(())
     }
 }

@@ -1,5 +1,5 @@
-//! The names that expressions of a plan know: the columns of the table that are needed, and the values that come
-//! with each execution.
+//! The names that a plan's expressions can use: the needed columns of the table, and the values that come with
+//! each execution.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::shape::placeholder;
 use crate::names::folded;
 use crate::rows::RowColumns;
 
-/// The name of the value that is the time of the statement.
+/// The name of the statement's time.
 pub(super) const NOW: &str = "$now";
 
 /// The type of now().
@@ -26,9 +26,9 @@ pub(crate) fn now_type(zone: &Arc<str>) -> DataType {
 pub(crate) struct Slots {
     /// The types of the parameters.
     pub parameters: Vec<DataType>,
-    /// The constants, each where it was lifted.
+    /// The lifted constants, by their placeholders.
     pub constants: Vec<(String, DataType)>,
-    /// Whether the time is asked for.
+    /// Whether the time is needed.
     pub has_now: bool,
     /// The time zone of the session.
     pub zone: Arc<str>,
@@ -70,25 +70,25 @@ impl Slots {
     }
 }
 
-/// The names that expressions know.
+/// The names that expressions can use.
 pub(super) struct Names<'a> {
     pub state: &'a SessionState,
     pub columns: &'a RowColumns,
     /// The name of the table in the statement.
     pub alias: String,
-    /// The columns that expressions may name, rising.
+    /// The columns that expressions may name, ascending.
     pub needed: Vec<usize>,
     pub slots: &'a Slots,
     pub schema: DFSchema,
-    /// The same for Arrow, with names that are no two the same.
+    /// The same for Arrow, with unique names.
     pub plain: SchemaRef,
-    /// Whether the row that was to be inserted is known too, as EXCLUDED.
+    /// Whether the row to insert can be named too, as EXCLUDED.
     has_excluded: bool,
-    /// Whether values may be taken of sequences: once for each row that is inserted.
+    /// Whether values may be taken from sequences: once for each inserted row.
     pub may_draw: bool,
 }
 
-/// The name of the row that was to be inserted.
+/// The name of the row to insert.
 const EXCLUDED: &str = "excluded";
 
 impl<'a> Names<'a> {
@@ -113,8 +113,7 @@ impl<'a> Names<'a> {
         Some(Names { state, columns, alias, needed, slots, schema, plain, has_excluded, may_draw })
     }
 
-    /// Those of ON CONFLICT DO UPDATE: all columns of the table, those of the row that was to be inserted, the
-    /// values.
+    /// Those of ON CONFLICT DO UPDATE: all columns of the table, those of the row to insert, and the values.
     pub fn of_conflict(
         state: &'a SessionState,
         (columns, slots): (&'a RowColumns, &'a Slots),

@@ -27,7 +27,7 @@ use crate::names::folded;
 use crate::rows::{Checks, OnUpdate, ROW_ID, RowColumns, default_expr};
 use crate::walk::{any_expr, look};
 
-/// An expression made ready.
+/// A compiled expression.
 pub(super) type Made = Arc<dyn PhysicalExpr>;
 
 /// A plan.
@@ -37,9 +37,9 @@ pub(crate) struct Plan {
     table: Table,
     pub columns: Arc<RowColumns>,
     pub slots: Slots,
-    /// What is counted of the statement.
+    /// The statement's counters.
     pub cursor: Arc<Cursor>,
-    /// The rows that come out, if any do.
+    /// The schema of the rows returned, if any are.
     pub schema: Option<SchemaRef>,
     pub(super) work: Work,
 }
@@ -57,14 +57,14 @@ pub(super) enum Work {
 #[derive(Debug)]
 pub(super) struct Find {
     pub path: AccessPath,
-    /// What the index does not answer.
+    /// The conditions that the index does not answer.
     pub residual: Option<Made>,
-    /// The columns that are read, rising.
+    /// The columns read, ascending.
     pub needed: Vec<usize>,
     /// These, and the values if an expression has one.
     pub schema: SchemaRef,
     pub has_values: bool,
-    /// Readers of rows that nobody uses now.
+    /// Idle row readers.
     pub readers: Mutex<Vec<Builder>>,
 }
 
@@ -89,14 +89,14 @@ pub(super) struct Select {
     pub aggregates: Vec<Aggregate>,
     pub distinct: bool,
     pub order: Vec<(By, SortOptions)>,
-    /// Rows come in the order that is asked for; true: from the last on.
+    /// The index gives rows in the requested order; true: read backwards.
     pub in_order: Option<bool>,
     pub limit: Option<Limit>,
     pub offset: Option<Limit>,
     pub lock: Option<Locking>,
 }
 
-/// How rows are locked that a query gives.
+/// How the rows of a query are locked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Locking {
     pub how: RowLock,
@@ -114,7 +114,7 @@ impl Locking {
     }
 }
 
-/// What is done with rows whose key is there already.
+/// What to do with rows whose key exists already.
 #[derive(Debug)]
 pub(super) struct OnKey {
     /// The index whose key it is; `None`: any of them.
@@ -133,7 +133,7 @@ pub(super) struct Returned {
 pub(super) struct Insert {
     /// For each row the value of each column.
     pub rows: Vec<Vec<Made>>,
-    /// Of the values alone.
+    /// The schema of the values alone.
     pub schema: SchemaRef,
     pub checks: Checks,
     pub on: Option<OnKey>,
@@ -145,7 +145,7 @@ pub(super) struct Change {
     pub find: Find,
     /// The columns that are set, and to what; `None`: rows are deleted.
     pub assigned: Option<(Vec<usize>, Vec<Made>)>,
-    /// Of the numbers of rows, and the new values.
+    /// The schema of the row numbers and new values.
     pub schema: SchemaRef,
     pub checks: Checks,
     pub returned: Option<Returned>,
@@ -160,12 +160,12 @@ pub(crate) struct Parts {
     pub slots: Slots,
     /// The statement without its constants.
     pub text: String,
-    /// Of a SELECT: the rows that come out, as DataFusion has them.
+    /// For a SELECT, the schema of its rows according to DataFusion.
     pub schema: Option<SchemaRef>,
 }
 
 impl Plan {
-    /// A plan; `None`: the statement goes the common way.
+    /// A plan; `None`: the statement takes the common path.
     pub fn of(state: &SessionState, library: &Library, parts: Parts) -> Option<Plan> {
         let Parts { table, columns, shape, mut slots, text, schema } = parts;
         slots.has_now = asks_for_now(&shape, &columns);
@@ -201,7 +201,7 @@ impl Plan {
         }
     }
 
-    /// What it does with all of its table.
+    /// The rights it needs on the whole table.
     pub fn needs(&self) -> Rights {
         let reads = |reads: bool| if reads { Rights::SELECT } else { Rights::NONE };
         match &self.work {
@@ -222,7 +222,7 @@ impl Plan {
         }
     }
 
-    /// The index that is used, and what chooses its keys.
+    /// The index used, and what selects its keys, in words.
     pub fn index(&self) -> Option<(&str, String)> {
         let path = match &self.work {
             Work::Select(select) => &select.find.path,
@@ -233,7 +233,7 @@ impl Plan {
     }
 }
 
-/// Whether a statement, or a default that it uses, asks for the time.
+/// Whether a statement, or a default that it uses, needs the time.
 fn asks_for_now(shape: &Shape, columns: &RowColumns) -> bool {
     let is_now = |expr: &Expr| super::class::is_now(expr);
     let has = |expr: &Expr| any_expr(expr, is_now);
@@ -259,7 +259,7 @@ fn asks_for_now(shape: &Shape, columns: &RowColumns) -> bool {
     }
 }
 
-/// A column of the result: its name where it has one by itself, and what it is.
+/// A column of the result: its alias or column name, if any, and its expression.
 struct Item {
     name: Option<String>,
     expr: Expr,
@@ -279,13 +279,13 @@ impl Planner<'_> {
         self.columns.column(&folded(part.as_ident()?)).ok()
     }
 
-    /// Whether statements say its values: not so of identity columns.
+    /// Whether statements may set a column freely: not so for identity columns.
     fn is_free(&self, at: usize) -> bool {
         let mut owned = self.columns.rows.owned.iter();
         !owned.any(|owned| owned.column == at && owned.identity.is_some())
     }
 
-    /// What SET says, each column once.
+    /// The assignments of SET, each column once.
     fn assigned(&self, assignments: &[Assignment]) -> Option<Vec<(usize, Expr)>> {
         let mut set: Vec<(usize, Expr)> = Vec::new();
         for assignment in assignments {
@@ -301,7 +301,7 @@ impl Planner<'_> {
         Some(set)
     }
 
-    /// Whether an INSERT may say its values: not so of columns that are GENERATED ALWAYS.
+    /// Whether an INSERT may give a column's value: not so for GENERATED ALWAYS.
     fn is_given(&self, at: usize) -> bool {
         let mut owned = self.columns.rows.owned.iter();
         !owned.any(|owned| owned.column == at && owned.identity == Some(Identity::Always))
@@ -369,7 +369,7 @@ impl Planner<'_> {
         Some(found)
     }
 
-    /// How the rows are found that the WHERE names. `more`: expressions over them, to see what is needed.
+    /// How the rows of the WHERE are found. `more`: further expressions over them, to see what is needed.
     fn find(&self, names: &Names<'_>, more: &[Made]) -> Option<Find> {
         let selection = self.shape.selection.as_ref()?;
         let conditions = conjuncts(selection);
@@ -457,7 +457,7 @@ impl Planner<'_> {
         let (limit, offset) =
             (self.limit(&names, limit.as_deref())?, self.limit(&names, offset.as_deref())?);
         let (distinct, lock) = (*distinct, lock.as_ref().map(Locking::of));
-        // Only as many rows are locked as come out: in the order in which they do.
+        // Only the rows returned are locked, in the order in which they are returned.
         let is_part = limit.is_some() || offset.is_some();
         let is_apart = is_aggregate || (is_part && in_order.is_none() && !by.is_empty());
         if lock.is_some() && is_apart {
@@ -476,7 +476,7 @@ impl Planner<'_> {
         })))
     }
 
-    /// What an aggregate is of: not labels, of which the least is not that of texts.
+    /// The argument of an aggregate: not enum labels, whose least is not that of the texts.
     fn argument(&self, names: &Names<'_>, of: &Expr) -> Option<Made> {
         let column = names.column(bare(of));
         column.is_none_or(|at| !self.columns.has_own_order(at)).then_some(())?;
@@ -499,7 +499,7 @@ impl Planner<'_> {
         }
         let output = output_of(items, &by.expr)?;
         let own = output.map_or(&by.expr, |at| &items[at].expr);
-        // Sorts know texts, not the order of labels.
+        // Sorts would compare enum labels as texts.
         names.column(bare(own)).is_none_or(|at| !self.columns.has_own_order(at)).then_some(())?;
         if let Some(at) = output {
             return Some((By::Output(at), options));
@@ -508,7 +508,7 @@ impl Planner<'_> {
         (!distinct).then_some((By::Other(made), options))
     }
 
-    /// Whether the index gives the rows in the order that is asked for.
+    /// Whether the index gives the rows in the requested order; if so, whether backwards.
     fn in_order(
         &self,
         names: &Names<'_>,
@@ -601,7 +601,7 @@ impl Planner<'_> {
         Some((Work::Insert(Box::new(Insert { rows: made, schema, checks, on, returned })), shown))
     }
 
-    /// What is done with rows whose key is there already.
+    /// What to do with rows whose key exists already.
     fn on_key(&self, on: &OnConflict) -> Option<OnKey> {
         let arbiter = match &on.conflict_target {
             None => None,
@@ -628,7 +628,7 @@ impl Planner<'_> {
         Some(OnKey { arbiter, update: Some(Arc::new(update)) })
     }
 
-    /// The unique index whose keys ON CONFLICT is about.
+    /// The unique index that ON CONFLICT refers to.
     fn arbiter(&self, target: &ConflictTarget) -> Option<usize> {
         let ConflictTarget::Columns(names) = target else { return None };
         let place = |name: &Ident| self.columns.column(&folded(name)).ok();
@@ -697,7 +697,7 @@ impl Planner<'_> {
     }
 }
 
-/// The column of the result that an ORDER BY names: by its number, or its name. `None`: it is beyond them.
+/// The column of the result that an ORDER BY refers to, by number, name or expression. `None`: no such number.
 #[expect(clippy::option_option, reason = "no column, or none that there is")]
 fn output_of(items: &[Item], by: &Expr) -> Option<Option<usize>> {
     match by {
@@ -713,7 +713,7 @@ fn output_of(items: &[Item], by: &Expr) -> Option<Option<usize>> {
     }
 }
 
-/// A number that is written out.
+/// A number literal.
 fn number(expr: &Expr) -> Option<usize> {
     match expr {
         Expr::Value(value) => match &value.value {

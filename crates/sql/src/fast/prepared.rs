@@ -12,12 +12,12 @@ use super::lex::Lexed;
 #[derive(Debug)]
 pub struct Prepared {
     pub(crate) sql: String,
-    /// For the fast path: the text without constants, and by what its plan is known.
+    /// For the fast path: the text without constants, and its key in the plan cache.
     pub(crate) lexed: Option<(Lexed, String)>,
-    /// For the common way: where there are parameters to put in.
+    /// For the common path: the statement, if it has parameters to bind.
     pub(crate) statement: Option<DfStatement>,
     pub(crate) parameters: Vec<DataType>,
-    /// What clients are told of their types.
+    /// The OIDs of their types, for clients.
     pub(crate) oids: Vec<u32>,
     pub(crate) columns: Option<SchemaRef>,
 }
@@ -33,18 +33,18 @@ impl Prepared {
         &self.parameters
     }
 
-    /// The numbers of their types, as clients know them.
+    /// The OIDs of its parameters' types, as clients know them.
     pub fn parameter_oids(&self) -> &[u32] {
         &self.oids
     }
 
-    /// The columns of the rows that it gives, if it gives any.
+    /// The columns of the rows it returns, if it returns any.
     pub fn columns(&self) -> Option<&SchemaRef> {
         self.columns.as_ref()
     }
 }
 
-/// A statement that has a name, in SQL by PREPARE or by a message of a client.
+/// A named statement, prepared by PREPARE in SQL or by a protocol message.
 #[derive(Debug)]
 pub(crate) struct NamedStatement {
     pub prepared: Arc<Prepared>,

@@ -1,4 +1,4 @@
-//! The run of a plan: rows are found by their keys, read, computed with, changed.
+//! The execution of a plan: rows are found by their keys, read, computed with and changed.
 
 use std::collections::HashSet;
 use std::ops::Bound;
@@ -20,16 +20,16 @@ use crate::error::Error;
 use crate::failure::from_arrow;
 use crate::rows::{Change as RowChange, Changed, Conflict, RowColumns, Scope, Written, row_error};
 
-/// The most rows that are looked at; more are for plans that read them in batches.
+/// The most rows read here; more are left to plans that read in batches.
 const ROWS_MAX: usize = 10_000;
 
 /// Entries of an index that are read together.
 const ENTRIES: usize = 256;
 
-/// Readers that a plan keeps, which many sessions use at once.
+/// The most idle readers that a plan, shared by many sessions, keeps.
 const READERS_MAX: usize = 16;
 
-/// What came of a run.
+/// The outcome of an execution.
 #[derive(Debug)]
 pub(crate) enum Ran {
     Rows(RecordBatch),
@@ -41,7 +41,7 @@ pub(crate) enum Ran {
     Declined,
 }
 
-/// A run under way.
+/// An execution in progress.
 struct Run<'a> {
     plan: &'a Plan,
     /// The table as it is now.
@@ -50,7 +50,7 @@ struct Run<'a> {
     values: &'a [ArrayRef],
 }
 
-/// Goes the common way where a value cannot be computed: that tells why.
+/// Takes the common path if a value cannot be computed: that path reports why.
 macro_rules! or_declined {
     ($value:expr) => {
         match $value {
@@ -67,7 +67,7 @@ impl Plan {
     /// Those of locks, of constraints, of the store.
     pub async fn run(&self, scope: &Scope, values: &[ArrayRef]) -> Result<Ran, Error> {
         let columns = scope.current(&self.columns).await?;
-        // Its index may be another one now.
+        // The table, and so its index, may have been replaced.
         if !Arc::ptr_eq(&columns, &self.columns) {
             return Ok(Ran::Declined);
         }
@@ -104,7 +104,7 @@ fn batch(schema: &Arc<Schema>, arrays: Vec<ArrayRef>, rows: usize) -> Option<Rec
     RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).ok()
 }
 
-/// A value as often as there are rows.
+/// A value repeated for each row.
 fn repeated(value: &ArrayRef, rows: usize) -> Option<ArrayRef> {
     match rows {
         1 => Some(Arc::clone(value)),
@@ -113,8 +113,8 @@ fn repeated(value: &ArrayRef, rows: usize) -> Option<ArrayRef> {
 }
 
 impl Run<'_> {
-    /// The numbers of the rows whose keys are asked for, at most so many. `None`: there are too many, or a value
-    /// is none of the column.
+    /// The numbers of the rows with the requested keys, up to a limit. `None`: there are too many, or the column
+    /// cannot have a value.
     async fn numbers(
         &self,
         find: &Find,
@@ -151,7 +151,7 @@ impl Run<'_> {
         Ok((found.len() <= ROWS_MAX).then_some(found))
     }
 
-    /// The columns that are needed of these rows, and of which of them there are.
+    /// The needed columns of those of these rows that exist, and their numbers.
     async fn read(&self, find: &Find, numbers: &[u64]) -> Result<(Vec<ArrayRef>, Vec<u64>), Error> {
         let reader = find.readers().pop();
         let mut reader = match reader {
@@ -182,7 +182,7 @@ impl Run<'_> {
         Ok((arrays, there))
     }
 
-    /// The rows for which what the index does not answer holds, and their numbers.
+    /// The rows that satisfy the residual conditions, and their numbers.
     fn filtered(
         &self,
         find: &Find,
@@ -251,7 +251,7 @@ impl Run<'_> {
         })
     }
 
-    /// Locks rows; which of them, by their places: those that are skipped are not. `None`: others have changed one
+    /// Locks rows; returns the positions of those locked, not of those skipped. `None`: others have changed one
     /// meanwhile.
     async fn locked(
         &self,
@@ -389,7 +389,7 @@ impl Run<'_> {
         }
     }
 
-    /// What a statement tells that has changed rows.
+    /// The result of a statement that has changed rows.
     fn returned(
         &self,
         returned: Option<&Returned>,
@@ -405,7 +405,7 @@ impl Run<'_> {
     }
 }
 
-/// Rows of one value for each column as columns.
+/// Single rows, concatenated to columns.
 fn columns_of(rows: &[Vec<ArrayRef>]) -> Option<Vec<ArrayRef>> {
     let columns = rows.first()?.len();
     let column = |at: usize| {
@@ -419,7 +419,7 @@ fn taken(arrays: &[ArrayRef], rows: &UInt32Array) -> Option<Vec<ArrayRef>> {
     arrays.iter().map(|array| take(array, rows, None).ok()).collect()
 }
 
-/// The first of all rows that are the same.
+/// The positions of the first of each set of equal rows.
 fn distinct(arrays: &[ArrayRef]) -> Option<UInt32Array> {
     let fields = arrays.iter().map(|array| SortField::new(array.data_type().clone()));
     let converter = RowConverter::new(fields.collect()).ok()?;

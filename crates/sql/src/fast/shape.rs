@@ -1,4 +1,4 @@
-//! The statement forms that the fast path knows, recognised in what the parser gives.
+//! The statement forms that the fast path handles, recognised in the parser's output.
 
 use std::ops::ControlFlow;
 
@@ -15,10 +15,10 @@ use crate::walk;
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub table: ObjectName,
-    /// The name by which the statement knows it.
+    /// The table's name in the statement.
     pub alias: Ident,
     pub selection: Option<Expr>,
-    /// What rows come out: of a SELECT, or of RETURNING.
+    /// The select list, or that of RETURNING.
     pub items: Option<Vec<SelectItem>>,
     pub work: ShapeOf,
 }
@@ -89,7 +89,7 @@ impl Shape {
     }
 }
 
-/// The table of a FROM that has one, and its name in the statement.
+/// The table of a FROM with a single one, and its name in the statement.
 fn one_table(from: TableWithJoins) -> Option<(ObjectName, Ident)> {
     if !from.joins.is_empty() {
         return None;
@@ -164,7 +164,7 @@ fn select(query: Query) -> Option<Shape> {
     let [from] = <[TableWithJoins; 1]>::try_from(select.from).ok()?;
     let (table, alias) = one_table(from)?;
     let lock = query.locks.into_iter().next();
-    // Which of several tables is told apart elsewhere; DISTINCT and locks do not go together.
+    // FOR UPDATE OF is left to the common path; DISTINCT and locks do not go together.
     if lock.as_ref().is_some_and(|lock| lock.of.is_some() || distinct) {
         return None;
     }
@@ -212,8 +212,8 @@ fn inserted(insert: Insert) -> Option<Shape> {
     Some(Shape { table, alias, selection: None, items: insert.returning, work })
 }
 
-/// Puts literals in the place of constants that were lifted, of which only the types matter; whether only these
-/// were there.
+/// Replaces the placeholders of lifted constants by literals, of which only the types matter; whether there were no
+/// other placeholders.
 pub(crate) fn literals_for(statement: &mut SqlStatement) -> bool {
     struct Literals(bool);
     impl VisitorMut for Literals {

@@ -42,7 +42,7 @@ async fn duplicate(
     let Some(bytes) = statement.row(&own, row).await? else { return Ok(error) };
     let batch = columns.batch(&statement, &[bytes]).await?;
     let (names, values) = columns.key_text(at, batch.columns(), 0);
-    let text = format!("{}: key ({names})=({values}) is there twice", error.message);
+    let text = format!("{}: key ({names})=({values}) is duplicated", error.message);
     let error = Error { message: text, ..error };
     Ok(error.next("change or delete one of the rows, then try again"))
 }

@@ -345,7 +345,7 @@ impl Change<'_> {
         }
         let text = format!(
             "table \"{table}\": unique constraint \"{name}\" is violated: key ({names})=({values}) \
-             is there already"
+             already exists"
         );
         Error::new(1, "23505", text).of_constraint(table, name)
     }

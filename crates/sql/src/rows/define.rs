@@ -59,7 +59,7 @@ pub(crate) fn name_of(ident: &Ident) -> String {
     }
 }
 
-/// Takes out of a CREATE TABLE what DataFusion has no place for; `None`: there is nothing of that kind.
+/// Takes out of a CREATE TABLE what DataFusion cannot represent; `None`: there is nothing of that kind.
 ///
 /// # Errors
 /// 03001 not supported yet, 00904 no such column, 02260 a second primary key.

@@ -51,7 +51,7 @@ pub(super) struct Shape {
     pub schema: SchemaRef,
 }
 
-/// A partition under way.
+/// A partition's scan in progress.
 pub(super) struct Reading {
     shape: Shape,
     source: Source,
@@ -200,7 +200,7 @@ impl Reading {
         Ok(())
     }
 
-    /// The next groups; `None` behind the last.
+    /// The next groups; `None` after the last.
     async fn next_groups(
         &mut self,
         groups: &mut RowAggregate,
@@ -219,7 +219,7 @@ impl Reading {
         row_error(&self.shape.columns.name, error)
     }
 
-    /// The next rows, or groups of them; `None` behind the last.
+    /// The next rows, or groups of them; `None` after the last.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>, Error> {
         if let Some((mut groups, partial)) = self.groups.take() {
             let batch = self.next_groups(&mut groups, &partial).await;

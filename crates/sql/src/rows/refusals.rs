@@ -7,7 +7,7 @@ use crate::error::Error;
 pub(super) fn no_savepoint(name: &str, last: Option<&String>) -> Error {
     let error = Error::new(1086, "3B001", format!("savepoint \"{name}\" does not exist"));
     error.next(match last {
-        None => "there is none: ROLLBACK takes the whole transaction back".to_owned(),
+        None => "there is none: ROLLBACK rolls the whole transaction back".to_owned(),
         Some(last) => format!("the last one is \"{last}\""),
     })
 }
@@ -31,7 +31,7 @@ pub(super) fn no_block(what: &str) -> Error {
 
 /// The error for a SET TRANSACTION that comes too late.
 pub(super) fn too_late(text: &str) -> Error {
-    Error::new(1453, "25001", text).next("say it with BEGIN, or right behind it")
+    Error::new(1453, "25001", text).next("say it with BEGIN, or right after it")
 }
 
 /// The error number for a statement planned with columns that its table no longer has: it is planned again.
@@ -45,7 +45,7 @@ pub(super) fn planned_before(table: &str) -> Error {
 
 /// The error for a statement whose table was rewritten after its snapshot.
 pub(super) fn written_anew(table: &str) -> Error {
-    let text = format!("table \"{table}\" was written anew behind the snapshot of the statement");
+    let text = format!("table \"{table}\" was rewritten after the snapshot of the statement");
     Error::new(PLANNED_BEFORE, "40001", text).next("run the transaction again")
 }
 

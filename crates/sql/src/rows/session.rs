@@ -20,7 +20,7 @@ use crate::catalog::SessionCatalog;
 use crate::error::Error;
 use crate::settings::{self, Settings};
 
-/// A transaction that several hold; it is taken out when it ends.
+/// A transaction with several holders; it is taken out when it ends.
 pub(crate) type Shared = Arc<Mutex<Option<Transaction>>>;
 
 /// What a session has begun.
@@ -45,7 +45,7 @@ struct Failed {
 
 /// A transaction that BEGIN has begun.
 struct Begun {
-    /// There is none where nothing can be changed.
+    /// None where nothing can be changed.
     transaction: Shared,
     /// Whether rows of the database can only be read.
     only_reads: bool,
@@ -57,7 +57,7 @@ struct Begun {
     is_used: AtomicBool,
     /// The settings before it.
     settings: settings::Savepoint,
-    /// What it has put off of its foreign keys.
+    /// The foreign key checks it has deferred.
     deferred: Deferred,
 }
 
@@ -76,7 +76,7 @@ impl Begun {
         found.ok_or_else(|| no_savepoint(name, self.savepoints.last().map(|(last, _)| last)))
     }
 
-    /// Takes all changes back.
+    /// Rolls back all changes.
     async fn roll_back(&self) {
         let transaction = self.transaction.lock().await.take();
         self.definitions.roll_back(transaction).await;
@@ -94,10 +94,10 @@ impl Begun {
     }
 }
 
-/// What BEGIN says of a transaction.
+/// The modes that BEGIN sets for a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Modes {
-    /// All its statements see the same; `None`: as the settings say.
+    /// All its statements share one snapshot; `None`: as the settings say.
     pub is_snapshot: Option<bool>,
     /// It changes nothing.
     pub is_read_only: Option<bool>,
@@ -106,7 +106,7 @@ pub(crate) struct Modes {
 /// Whether a session is in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is in none.
+    /// It is not.
     Idle,
     /// BEGIN has begun one.
     Open,
@@ -137,13 +137,13 @@ pub struct RowTables {
     advisory: Advisory,
     /// What it has taken from sequences.
     pub(super) values: std::sync::Mutex<Values>,
-    /// A statement is at work. One that is given up half-way leaves it so: its transaction has failed.
+    /// A statement is running. An abandoned one leaves this set: its transaction has failed.
     at_work: AtomicBool,
-    /// A commit is under way: whoever stops the statement now waits for what becomes of it.
+    /// A commit is in progress: whoever cancels the statement now waits for its outcome.
     commits: AtomicBool,
 }
 
-/// A commit is under way until this is dropped.
+/// A guard: a commit is in progress until it is dropped.
 struct Committing<'a>(&'a AtomicBool);
 
 impl Drop for Committing<'_> {
@@ -242,7 +242,7 @@ impl RowTables {
         Begin { is_snapshot: now.is_snapshot, lock_timeout: now.lock_timeout }
     }
 
-    /// When the transaction began in which the next statement is: now, if none is open.
+    /// When the transaction of the next statement began: now, if none is open.
     pub(crate) fn transaction_time(&self) -> u64 {
         let began = self.settings.clock.transaction().filter(|_| self.catalog.of_block().is_some());
         began.unwrap_or_else(|| self.wall())
@@ -252,7 +252,7 @@ impl RowTables {
         &self.advisory
     }
 
-    /// Says in which transaction the session is, if one is open.
+    /// Ties advisory locks to the open transaction, if there is one.
     pub(super) async fn join_open(&self, locks: &AdvisoryLocks) {
         if let State::Open(begun) = &*self.state.lock().await {
             locks.join(begun.transaction.lock().await.as_ref());
@@ -264,12 +264,12 @@ impl RowTables {
         self.database.env().wall().unix_nanos
     }
 
-    /// How the transaction that is open was begun, or the last one.
+    /// The modes with which the open transaction, or the last one, was begun.
     pub(crate) fn modes(&self) -> Modes {
         *self.modes.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// What a statement reads where nothing is ever changed; `None`: it may change something.
+    /// The scope of a statement in a read-only database; `None`: changes are possible.
     ///
     /// # Errors
     /// 25P02 after a failure.
@@ -337,7 +337,7 @@ impl RowTables {
             false => self.settings.clock.begin(self.wall()),
         }
         let patience = self.settings.now().lock_timeout;
-        // Before the snapshot is taken: what these tables hold it sees.
+        // Before the snapshot is taken, so that it sees what these tables hold.
         let mut since = Since::Catalog(definitions.catalog()?);
         let statement = match transaction.lock().await.as_mut() {
             Some(open) => {
@@ -370,14 +370,14 @@ impl RowTables {
         })
     }
 
-    /// Gives a transaction up whose last statement was given up half-way.
+    /// Fails a transaction whose last statement was abandoned.
     async fn fail_if_given_up(&self) {
         if self.at_work.swap(false, Ordering::AcqRel) {
             self.fail().await;
         }
     }
 
-    /// Ends a statement that has made changes: they are durable, if it was alone, or gone.
+    /// Ends a statement that has made changes: outside a transaction block they are committed or rolled back.
     ///
     /// # Errors
     /// Those of the commit.
@@ -411,7 +411,7 @@ impl RowTables {
         Ok(ended?)
     }
 
-    /// Has a transaction fit one commit, which waits for nobody. It goes on as before where this is given up half-way.
+    /// Makes a transaction fit one commit, which then waits for nobody. If this is abandoned, the transaction goes on.
     async fn make_fit(&self, definitions: &Definitions, transaction: &Shared) -> Result<(), Error> {
         let mut open = transaction.lock().await;
         let Some(open) = open.as_mut() else { return Ok(()) };
@@ -443,12 +443,12 @@ impl RowTables {
         Committing(&self.commits)
     }
 
-    /// Whether a commit is under way: it is durable, or will be, whoever waits for it.
+    /// Whether a commit is in progress: it is or becomes durable, whether or not anybody waits for it.
     pub(crate) fn commits(&self) -> bool {
         self.commits.load(Ordering::Acquire)
     }
 
-    /// A statement that only reads has given its rows' stream: what it needs the stream keeps.
+    /// A read-only statement has returned its row stream, which keeps what it needs.
     pub(crate) fn leave_statement(&self) {
         if self.catalog.of_block().is_none() {
             self.settings.end_transaction();
@@ -462,8 +462,8 @@ impl RowTables {
         self.at_work.store(true, Ordering::Release);
     }
 
-    /// A statement of an open transaction has failed: its changes are gone, but for those before the last
-    /// savepoint, to which the transaction can go back.
+    /// A statement of an open transaction has failed: the transaction's changes are rolled back, except those
+    /// before the last savepoint, to which it can return.
     pub(crate) async fn fail(&self) {
         let mut state = self.state.lock().await;
         *state = match std::mem::take(&mut *state) {
@@ -541,7 +541,7 @@ impl RowTables {
         if begun.only_reads {
             return match self.database.heap().only_read() {
                 Some(why) if said.is_read_only == Some(false) => Err(why.into()),
-                // All of its statements see the same anyway.
+                // All of its statements share one snapshot anyway.
                 _ => Ok(true),
             };
         }
@@ -569,7 +569,7 @@ impl RowTables {
         Ok(true)
     }
 
-    /// LOCK TABLE. It reads nothing: what a REPEATABLE READ transaction sees is settled by its first statement.
+    /// LOCK TABLE. It takes no snapshot: that of a REPEATABLE READ transaction is taken by its first statement.
     ///
     /// # Errors
     /// 25P01 no transaction is open; 42P01 the table was dropped meanwhile; 55P03, 40P01 of the lock.
@@ -592,7 +592,7 @@ impl RowTables {
         let mut transaction = transaction.lock().await;
         let open = transaction.as_mut().ok_or_else(is_over)?;
         open.set_lock_timeout(self.settings.now().lock_timeout);
-        // Given up half-way it has failed.
+        // If abandoned, it has failed.
         self.at_work.store(true, Ordering::Release);
         loop {
             let was = self.catalog.current().table(name).cloned().ok_or_else(|| changed(name))?;
@@ -601,7 +601,7 @@ impl RowTables {
                 None => open.keep_name(name, is_nowait).await?,
             }
             self.database.catalog().settled().await;
-            // Who had it may have changed it; rows may be added to a columnar table.
+            // The previous holder may have changed it; a columnar table may have got rows, which is fine.
             let now = self.catalog.current().table(name).cloned();
             if now.is_some_and(|now| now == was || was.rows.is_none() && now.id == was.id) {
                 break;
@@ -686,7 +686,7 @@ impl RowTables {
         Ok(())
     }
 
-    /// ROLLBACK TO SAVEPOINT: also behind a failure.
+    /// ROLLBACK TO SAVEPOINT, also after a failure.
     ///
     /// # Errors
     /// 25P01 no transaction is open; 3B001 there is no such savepoint.
@@ -726,7 +726,7 @@ impl RowTables {
         Ok(())
     }
 
-    /// The session ends: it holds nothing any more.
+    /// Ends the session and releases everything it holds.
     pub(crate) async fn end_session(&self) {
         self.advisory.end().await;
     }
@@ -743,8 +743,8 @@ impl RowTables {
         }
     }
 
-    /// How the transaction that is open was begun, or would be: all its statements see the same, it changes
-    /// nothing.
+    /// The modes of the open transaction, or of the next: whether its statements share one snapshot, and
+    /// whether it is read-only.
     pub(crate) async fn modes_now(&self) -> (bool, bool) {
         if let State::Open(begun) = &*self.state.lock().await {
             let is_snapshot = begun.transaction.lock().await.as_ref().map(Transaction::is_snapshot);
@@ -765,7 +765,7 @@ impl RowTables {
         }
     }
 
-    /// Whether the transaction that is open has put something off.
+    /// Whether the open transaction has deferred any check.
     pub(crate) async fn has_deferred(&self) -> bool {
         match &*self.state.lock().await {
             State::Open(begun) => !begun.deferred.is_empty(),

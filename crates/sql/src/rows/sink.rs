@@ -8,23 +8,23 @@ use super::change::Change;
 use crate::columnar::write::bytes_of;
 use crate::error::Error;
 
-/// Bytes of rows that go by way of the transaction.
+/// The most bytes of rows that go through the transaction.
 const FEW_BYTES: usize = 8 << 20;
 
 /// Rows that go through the transaction may take at most this fraction (1/n) of what fits one commit.
 const FEW_PART: u64 = 4;
 
-/// Entries of indexes by way of the transaction: each may be in another page, which stays in memory.
+/// The most index entries that go through the transaction: each may be in a different page, which stays in memory.
 const FEW_ENTRIES: usize = 64 << 10;
 
 /// Where the rows of a statement go.
 pub(crate) struct Sink<'a> {
     change: &'a Change<'a>,
-    /// Rows that wait, for there may be few.
+    /// Rows held back until it is known whether they are few.
     waiting: Vec<Vec<ArrayRef>>,
     bytes: usize,
     rows: usize,
-    /// Bytes beyond which there are many; 0: not asked yet.
+    /// Bytes beyond which rows count as many; 0: not computed yet.
     few: usize,
     is_loading: bool,
     count: u64,
@@ -44,7 +44,7 @@ impl<'a> Sink<'a> {
     pub async fn add(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         self.count += batch.num_rows() as u64;
         if self.change.scope.in_block || self.change.columns.refers_to_itself() {
-            // What is loaded cannot be seen before the commit, and later statements, or foreign keys, see these rows.
+            // Loaded rows are invisible before the commit, but later statements or foreign keys must see these.
             self.change.insert(batch).await?;
             return Ok(());
         }
@@ -83,11 +83,11 @@ impl<'a> Sink<'a> {
             transaction.load_row(new.bytes, new.keys).await?;
         }
         self.change.note_new(arrays, None)?;
-        // Long values take redo.
+        // Long values generate redo.
         Ok(transaction.check_size()?)
     }
 
-    /// All rows are there: how many they were. The commit makes them visible.
+    /// Finishes after the last row; returns how many there were. The commit makes them visible.
     ///
     /// # Errors
     /// As of [`Sink::add`].

@@ -7,13 +7,13 @@ use datafusion::common::{ColumnStatistics, Statistics};
 use super::distinct::Distinct;
 use super::table::RowColumns;
 
-/// The share of rows that a condition leaves, where nothing is known of it.
+/// The default selectivity of a condition.
 const PASSES: f64 = 0.3;
 
-/// Bytes of a text, where nothing is known of it.
+/// The assumed bytes of a text.
 const TEXT_BYTES: usize = 24;
 
-/// What is known of these columns of a table, of so many rows that so many conditions are asked of.
+/// Statistics of these columns, for this many rows filtered by this many conditions.
 pub(super) fn statistics(
     columns: &RowColumns,
     (distinct, rows): (&Distinct, u64),
@@ -41,15 +41,15 @@ pub(super) fn statistics(
     }
 }
 
-/// Rows that have to be read until so many pass, about.
+/// About how many rows have to be read until `fetch` pass.
 pub(super) fn rows_until(fetch: usize, conditions: usize) -> f64 {
     fetch as f64 / PASSES.powi(i32::try_from(conditions).unwrap_or(i32::MAX))
 }
 
-/// Rows of a table that are found by an index for less than all its pages are read.
+/// How many rows an index can find at less cost than reading all pages of the table.
 pub(super) fn rows_by_index(size: TableSize) -> u64 {
-    // A page that is read among all costs about what a row costs that is fetched from a page in memory; a table of
-    // few pages is read in no time either way.
+    // In a full scan a page costs about as much as fetching one row from a page in memory; a table of few pages is
+    // read in no time either way.
     size.pages.max(FEW_PAGES)
 }
 

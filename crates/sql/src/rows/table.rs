@@ -1,4 +1,4 @@
-//! A table in the heap as rows and columns: its columns for Arrow, its rows as the heap has them.
+//! A table in the heap as rows and columns: its columns for Arrow, its rows as the heap stores them.
 
 use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::instants::zoned::fields_in_zone;
 use crate::json::form::Form;
 
-/// The column that has the row numbers of a table that is changed.
+/// The column with the row numbers of a table to be changed.
 pub(crate) const ROW_ID: &str = "\u{1}row";
 
 /// Suffix of the name of a table whose rows come with their numbers.
@@ -28,7 +28,7 @@ pub(crate) fn with_row_ids(name: &str) -> String {
     format!("{name}{WITH_ROW_IDS}")
 }
 
-/// The table of such a name; `None`: it is none.
+/// The table with such a name; `None`: it is no such name.
 pub(crate) fn without_row_ids(name: &str) -> Option<&str> {
     name.strip_suffix(WITH_ROW_IDS)
 }
@@ -68,14 +68,14 @@ pub(crate) fn missing(
     Ok(Some(Missing { column, row }))
 }
 
-/// The value that [`missing`] has kept.
+/// The value that [`missing`] has encoded.
 fn present(schema: &Schema, column: usize, row: &str) -> Result<ArrayRef, RowError> {
     let columns = schema.fields().len();
     let field = schema.fields().get(column).ok_or(RowError::NoColumn { column, columns })?;
     let field = field.as_ref().clone().with_nullable(true);
     let digits = row.as_bytes().chunks(2).map(|two| std::str::from_utf8(two).unwrap_or_default());
     let bytes = digits.map(|two| u8::from_str_radix(two, 16));
-    // What is no number is damaged as a row would be.
+    // Text that is not hexadecimal is reported like a damaged row.
     let bytes: Vec<u8> = bytes.collect::<Result<_, _>>().unwrap_or_default();
     let layout = layout_of(&Schema::new(vec![field]))?;
     let mut builder = Builder::new(&layout, &[0])?;
@@ -101,7 +101,7 @@ fn with_types(schema: SchemaRef, catalog: &Catalog) -> (SchemaRef, Vec<Table>) {
     }
 }
 
-/// The columns of a table, and how its rows and keys are made of them.
+/// The columns of a table, and how its rows and keys are encoded from them.
 #[derive(Debug)]
 pub(crate) struct RowColumns {
     /// The name of the table.
@@ -114,7 +114,7 @@ pub(crate) struct RowColumns {
     pub types: Vec<Table>,
     layout: RowLayout,
     keys: Vec<KeyWriter>,
-    /// Of all columns: finds the long values of rows.
+    /// A builder of all columns, which finds the long values of rows.
     all: Builder,
 }
 
@@ -153,17 +153,17 @@ impl RowColumns {
         !self.types.is_empty() && enum_of(self.schema.field(column)).is_some()
     }
 
-    /// Whether the values of a column have another order than what is kept of them: only rules of plans know it.
+    /// Whether the values of a column order differently from their stored form: only plan rules know that order.
     pub fn has_own_order(&self, column: usize) -> bool {
         self.is_enum(column) || form_of(self.schema.field(column)) == Some(Form::Jsonb)
     }
 
-    /// Whether a catalog has the types of its columns as they were.
+    /// Whether a catalog still has its columns' enum types unchanged.
     pub fn has_types_of(&self, catalog: &Catalog) -> bool {
         self.types.iter().all(|own| catalog.table(&own.name) == Some(own))
     }
 
-    /// Whether a foreign key of it refers to a key of its own.
+    /// Whether one of its foreign keys refers to the table itself.
     pub fn refers_to_itself(&self) -> bool {
         let is_own = |name: &String| self.rows.indexes.iter().any(|index| index.name == *name);
         self.rows.foreign.iter().any(|key| is_own(&key.index))
@@ -206,7 +206,7 @@ impl RowColumns {
         self.keys[index].has_null(key)
     }
 
-    /// Which keys of a unique index, by its number in the heap, several rows may have: those with a NULL.
+    /// Tells which keys of a unique index, given by its number in the heap, may repeat: those with a NULL.
     pub fn may_share(&self) -> MayShare {
         let objects: Vec<u32> = self.rows.indexes.iter().map(|index| index.object).collect();
         let keys = self.keys.clone();
@@ -216,10 +216,10 @@ impl RowColumns {
         })
     }
 
-    /// Which column has a name.
+    /// The position of the column with this name.
     ///
     /// # Errors
-    /// 00904 with the names that there are.
+    /// 00904, with the names of all columns.
     pub fn column(&self, name: &str) -> Result<usize, Error> {
         let fields = self.schema.fields();
         fields.iter().position(|field| field.name() == name).ok_or_else(|| {
@@ -229,7 +229,7 @@ impl RowColumns {
         })
     }
 
-    /// The keys of an index whose first columns have these values, and whose next one lies between bounds.
+    /// The range of index keys whose first columns have these values and whose next lies between bounds.
     ///
     /// # Errors
     /// A value is of another type.
@@ -249,12 +249,12 @@ impl RowColumns {
         self.keys[index].first(key).map(<[u8]>::to_vec)
     }
 
-    /// The columns that keys of an index tell.
+    /// The columns whose values can be read from the keys of an index.
     pub fn told(&self, index: usize) -> Vec<usize> {
         self.keys[index].told().collect()
     }
 
-    /// Rows with what these keys of an index tell, each with its number.
+    /// Rows with the columns found in these index keys, each with its number.
     ///
     /// # Errors
     /// A key is damaged.
@@ -272,15 +272,14 @@ impl RowColumns {
         keys.iter().map(row).collect()
     }
 
-    /// The columns as queries see them: without what only writers need, and with the numbers of the rows
-    /// if these are asked for.
+    /// The columns as queries see them: without what only writers need, and with row numbers if `row_ids`.
     pub fn query_schema(&self, row_ids: bool) -> SchemaRef {
         let fields = self.schema.fields().iter();
-        // What may not be NULL is asked of the rows that are written: here no column is said to be so, or
-        // DataFusion would refuse them in its own words.
+        // NOT NULL is checked on the rows written: here all columns are nullable, or DataFusion would refuse
+        // rows in its own words.
         let plain = fields.map(|field| {
             let field = field.as_ref().clone();
-            // What is JSON is asked of expressions, and clients are told what is a uuid.
+            // Expressions need to know what is JSON, and clients what is a uuid.
             let metadata = query_metadata(&field);
             field.with_metadata(metadata).with_nullable(true)
         });
@@ -288,7 +287,7 @@ impl RowColumns {
         Arc::new(Schema::new(plain.chain(ids).collect::<Vec<_>>()))
     }
 
-    /// Makes columns of rows, of those of the projection.
+    /// A builder of the projected columns.
     ///
     /// # Errors
     /// There is no such column.

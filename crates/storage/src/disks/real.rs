@@ -145,7 +145,7 @@ fn may_be_taken(
             let error = Error::new(15033, text);
             Err(match serial.is_empty() {
                 true => error.hint(format!(
-                    "name another disk; if nobody needs what is there, in a shell: {empty_it}"
+                    "name another disk; if nobody needs its content, in a shell: {empty_it}"
                 )),
                 false => error
                     .hint(format!("ERASE '{serial}' gives up what is on it"))

@@ -242,7 +242,7 @@ fn make_way(disks: &dyn Disks, place: &Place, path: &Path, take: &Take) -> Resul
         Content::Foreign => return Err(foreign(path)),
     };
     if !is_free {
-        let text = format!("file \"{}\" is there already", path.display());
+        let text = format!("file \"{}\" already exists", path.display());
         return Err(Error::new(27038, text)
             .hint("REUSE takes it, and what is in it is lost; or choose another place"));
     }

@@ -23,13 +23,12 @@ use crate::rows::{Change, Changed, Checks, ROW_ID, RowColumns, Scope};
 /// What is done with rows.
 #[derive(Clone, Copy)]
 enum Work<'a> {
-    /// These columns get other values.
+    /// These columns get new values.
     Update(&'a [usize]),
-    /// They go.
     Delete,
 }
 
-/// The columns that an UPDATE sets, and what they get.
+/// The columns that an UPDATE sets, and their new values.
 type Assigned = Vec<(usize, SqlExpr)>;
 
 impl Engine {
@@ -96,7 +95,7 @@ impl Engine {
         Box::pin(self.change_rows(scope, &columns, query, Work::Delete, returning)).await
     }
 
-    /// Runs a query for rows, and changes those.
+    /// Runs a query for rows, and changes these rows.
     async fn change_rows(
         &self,
         scope: &Scope,
@@ -186,7 +185,7 @@ pub(super) fn assignments(
     Ok(assigned)
 }
 
-/// Refuses clauses of an UPDATE that would be forgotten.
+/// Refuses clauses of an UPDATE that would be ignored.
 fn refuse_clauses(update: &Update) -> Result<(), Error> {
     if !update.order_by.is_empty() || update.limit.is_some() || update.or.is_some() {
         return Err(Error::not_yet("ORDER BY, LIMIT and OR of an UPDATE"));
@@ -194,7 +193,7 @@ fn refuse_clauses(update: &Update) -> Result<(), Error> {
     Ok(())
 }
 
-/// The query with the types of the columns that it is for: casts as of an INSERT. What comes behind them stays.
+/// The query with its columns cast to the target columns' types, as for an INSERT; any further ones stay.
 fn fitted(plan: LogicalPlan, types: &[DataType]) -> Result<LogicalPlan, DataFusionError> {
     if types.is_empty() {
         return Ok(plan);

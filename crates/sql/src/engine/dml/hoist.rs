@@ -46,7 +46,7 @@ impl VisitorMut for Taken<'_> {
 impl Engine {
     /// Runs the queries within a statement that lock rows; the statement then uses their results. Returns
     /// false if others have changed a row meanwhile. `made` receives the tables of the results, and keeps
-    /// them known.
+    /// them registered.
     pub(super) async fn lock_within<'a>(
         &'a self,
         scope: &Scope,

@@ -51,7 +51,7 @@ impl Engine {
         };
         let alias = alias_of(&insert, name)?;
         let (on, returning) = (insert.on.take(), insert.returning.take());
-        // DataFusion knows no other name of a table that rows are added to.
+        // DataFusion does not support an alias of an INSERT's table.
         (insert.table_alias, insert.insert_alias) = (None, None);
         insert.source = insert.source.map(|source| Box::new(with_before(with, *source)));
         let overriding = overriding::take(&mut insert);
@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// Refuses a role that may not add rows with values of these columns, or not change existing ones.
+    /// Refuses a role that may not insert values into these columns, or not update existing rows.
     fn check_insert_rights(
         &self,
         columns: &RowColumns,
@@ -160,8 +160,8 @@ impl Engine {
         Ok(dml.input.as_ref().clone())
     }
 
-    /// The rows that are to be added: with the value of each DEFAULT, and with the columns named that they
-    /// are for. Rows of fewer values than the table has columns are for the first ones.
+    /// The rows to insert, with each DEFAULT replaced by its value, and the target columns named. Rows with
+    /// fewer values than the table has columns are for its first columns.
     async fn source_of(&self, columns: &RowColumns, insert: &mut Insert) -> Result<Query, Error> {
         let fields = columns.schema.fields();
         let Some(mut source) = insert.source.take().map(|source| *source) else {
@@ -201,7 +201,7 @@ impl Engine {
         Ok(source)
     }
 
-    /// Refuses values for columns that get those of a sequence, or leaves the values out.
+    /// Refuses values for identity columns, or discards them, as OVERRIDING says.
     async fn check_identities(
         &self,
         columns: &RowColumns,
@@ -243,7 +243,7 @@ impl Engine {
         Ok(())
     }
 
-    /// How many columns a query gives.
+    /// How many columns a query returns.
     async fn columns_of(&self, query: &Query) -> Result<usize, Error> {
         let plan = self.plan_of(SqlStatement::Query(Box::new(query.clone()))).await?;
         Ok(plan.schema().fields().len())
@@ -312,7 +312,7 @@ fn refuse_queries(set: &[Assignment], selection: Option<&Expr>) -> Result<(), Er
     Ok(())
 }
 
-/// The error for a value of a column that takes none.
+/// The error for a value in a GENERATED ALWAYS column.
 fn not_given(columns: &RowColumns, column: usize) -> Error {
     let name = columns.schema.field(column).name();
     let text = format!("a value other than DEFAULT cannot be inserted into column \"{name}\"");
@@ -320,7 +320,7 @@ fn not_given(columns: &RowColumns, column: usize) -> Error {
         .next("it is GENERATED ALWAYS: leave it out, or insert .. overriding system value ..")
 }
 
-/// The name by which an INSERT knows its table.
+/// The name of an INSERT's table within the statement.
 fn alias_of(insert: &Insert, name: &ObjectName) -> Result<Ident, Error> {
     if let Some(alias) = &insert.table_alias {
         return Ok(alias.alias.clone());
@@ -329,7 +329,7 @@ fn alias_of(insert: &Insert, name: &ObjectName) -> Result<Ident, Error> {
     own.ok_or_else(|| Error::syntax("a table has no name"))
 }
 
-/// A query that knows what another WITH names, too.
+/// A query in which the names of an outer WITH are visible too.
 fn with_before(with: Option<With>, mut query: Query) -> Query {
     query.with = match (with, query.with) {
         (Some(mut outer), Some(inner)) => {
@@ -342,7 +342,7 @@ fn with_before(with: Option<With>, mut query: Query) -> Query {
     query
 }
 
-/// Refuses rows of too many values, and of too few where columns are named.
+/// Refuses rows with too many values, or with too few if columns are named.
 fn check_count(
     columns: &RowColumns,
     count: usize,

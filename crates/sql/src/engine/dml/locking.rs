@@ -25,7 +25,7 @@ use crate::failure::from_arrow;
 use crate::names;
 use crate::rows::{ROW_ID, RowColumns, Scope};
 
-/// Prefix of the columns that have the numbers of rows to lock.
+/// Prefix of the columns with the numbers of rows to lock.
 const LOCK: &str = "\u{1}lock";
 
 /// A table whose rows are locked.
@@ -65,7 +65,7 @@ impl Engine {
             return Err(not_with(&clauses[0], "UNION, INTERSECT, EXCEPT and VALUES"));
         };
         refuse_groups(&clauses[0], select)?;
-        // Numbers of rows among aggregates would be refused in other words.
+        // Row numbers among aggregates would cause a misleading error.
         if groups(&plain) {
             return Err(not_with(&clauses[0], "aggregate and window functions"));
         }
@@ -165,11 +165,11 @@ impl Engine {
     }
 }
 
-/// A table by its name, and the name that it has in the query.
+/// A table's name, and its name in the query.
 fn named(relation: &TableFactor) -> Option<(TableReference, Ident)> {
     let TableFactor::Table { name, alias, args: None, .. } = relation else { return None };
     let last = name.0.last()?.as_ident()?;
-    // A table that a clause before has numbered is known by what it was.
+    // A table that an earlier clause has numbered has its old name as alias.
     let alias = alias.as_ref().map_or(last, |alias| &alias.name);
     Some((TableReference::parse_str(&name.to_string()), alias.clone()))
 }
@@ -187,7 +187,7 @@ fn refuse_groups(clause: &LockClause, select: &Select) -> Result<(), Error> {
     }
 }
 
-/// Whether a query groups its rows, or numbers them, at its outermost.
+/// Whether a query has aggregates, window functions or DISTINCT at its top level.
 fn groups(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Distinct(_) => true,
@@ -199,7 +199,7 @@ fn groups(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// A plan without its outermost LIMIT, which counts rows when they are locked; rows to skip and to give.
+/// A plan without its outermost LIMIT, which is applied as rows are locked; the rows to skip and to return.
 fn unlimited(plan: LogicalPlan) -> Result<(LogicalPlan, Option<(usize, usize)>), Error> {
     let LogicalPlan::Limit(limit) = &plan else { return Ok((plan, None)) };
     let types = limit.get_skip_type().and_then(|skip| Ok((skip, limit.get_fetch_type()?)));
@@ -235,7 +235,7 @@ async fn lock_one(scope: &Scope, table: &Locked, row: u64) -> Result<Fate, Error
     })
 }
 
-/// Locks all rows, those of each table in their order; whether none was changed meanwhile.
+/// Locks all rows, those of each table in row number order; whether none was changed meanwhile.
 async fn lock_all(
     scope: &Scope,
     tables: &[Locked],
@@ -272,7 +272,7 @@ async fn lock_some(
             break;
         }
         for (table, numbers) in tables.iter().zip(&numbers) {
-            // The other side of an outer join has no row here.
+            // An outer join found no row on this side.
             if numbers.is_null(at) {
                 continue;
             }

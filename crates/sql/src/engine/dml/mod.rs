@@ -70,7 +70,7 @@ pub(super) fn changes(query: &Query) -> bool {
 impl Engine {
     /// Runs a statement that changes or locks rows of tables in the heap; `None`: it is another one.
     ///
-    /// What comes back beside the outcome is the statement as it was run at last.
+    /// Also returns the scope of the last attempt.
     pub(super) async fn changing(
         &self,
         scope: &Scope,
@@ -93,7 +93,7 @@ impl Engine {
         matches!(&insert.table, TableObject::TableName(name) if self.is_row_table(&name.to_string()))
     }
 
-    /// Runs it: again, where others have changed a row meanwhile.
+    /// Runs it, retrying if others have changed a row meanwhile.
     async fn changed(
         &self,
         mut scope: Scope,

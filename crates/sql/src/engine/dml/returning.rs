@@ -45,7 +45,7 @@ struct Other {
 }
 
 impl Returning {
-    /// What is asked for of a table that has this name in its statement.
+    /// A RETURNING clause for a table with this name in its statement.
     pub fn new(items: Vec<SelectItem>, alias: Ident, has_more: bool) -> Returning {
         Returning { items, alias, has_more, others: Vec::new() }
     }
@@ -92,8 +92,7 @@ impl Returning {
     }
 }
 
-/// The columns of a table that an expression may read: what has the name of one; as in PostgreSQL also those of what
-/// was to be added.
+/// The columns of a table that an expression may read, by name; as in PostgreSQL this includes those of EXCLUDED.
 pub(super) fn named_in(expr: &SqlExpr, schema: &Schema) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut add = |own: &Ident| {
@@ -147,7 +146,7 @@ impl Engine {
         }
     }
 
-    /// Has the query for rows give the columns of the other tables too.
+    /// Makes the query for rows also return the columns of the other tables.
     pub(super) async fn ask_for_others(
         &self,
         returning: &mut Returning,
@@ -181,8 +180,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The rows that RETURNING gives. `chosen`: what the query for rows gave, and which of its columns is the
-    /// first of the other tables.
+    /// The rows of RETURNING. `chosen`: the result of the query for rows, and which of its columns is the first
+    /// of the other tables.
     pub(super) async fn returned(
         &self,
         columns: &RowColumns,
@@ -214,7 +213,7 @@ impl Engine {
             let table = self.placed("other", other.fields.clone(), arrays, &mut made)?;
             joins.push(join(&returning.alias, &table, &other.name));
         }
-        // Of one table * is all but the place, which is then left out.
+        // The * of a table must not include the place column.
         let items = returning.expanded(columns);
         let from = vec![TableWithJoins { relation, joins }];
         let mut query = query_of(items, from, None);
@@ -223,7 +222,7 @@ impl Engine {
         Box::pin(self.rows_of(query)).await
     }
 
-    /// Refuses anything that makes one row of several: RETURNING gives one for each.
+    /// Refuses aggregates: RETURNING returns one row for each changed one.
     async fn refuse_aggregates(&self, query: &Query) -> Result<(), Error> {
         let SetExpr::Select(select) = &*query.body else { return Ok(()) };
         let state = self.state();

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::failure::from_datafusion;
 use crate::rows::{ROW_ID, RowColumns, default_expr, with_row_ids};
 
-/// A table of rows that a statement has made, known by its name until this is dropped.
+/// A temporary result table of a statement, registered under its name until this is dropped.
 pub(super) struct Made<'a> {
     engine: &'a Engine,
     name: String,
@@ -24,19 +24,19 @@ pub(super) struct Made<'a> {
 
 impl Drop for Made<'_> {
     fn drop(&mut self) {
-        // It is no error that it does not exist.
+        // A missing table is no error.
         let _ = self.engine.context().deregister_table(TableReference::bare(self.name.as_str()));
     }
 }
 
 impl Engine {
-    /// A number that no table that was made has.
+    /// An unused number for such a table.
     pub(super) fn next_made(&self) -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Makes a table known to queries under this name.
+    /// Registers a table for queries under this name.
     pub(super) fn make(
         &self,
         name: String,
@@ -63,7 +63,7 @@ impl Engine {
         }
     }
 
-    /// Why a statement changes nothing: it names no table whose rows change.
+    /// Why a statement cannot change rows: it names no table whose rows can be changed.
     pub(in crate::engine) fn no_change(&self, statement: &SqlStatement) -> Error {
         let target = match statement {
             SqlStatement::Update(update) => Some(&update.table),
@@ -128,7 +128,7 @@ pub(super) fn value_of(columns: &RowColumns, at: usize, value: &SqlExpr) -> Resu
     default_expr(columns, at)
 }
 
-/// The name by which a statement knows the table that it changes.
+/// The name in a statement of the table that it changes.
 pub(super) fn alias_of(table: &TableWithJoins) -> Result<Ident, Error> {
     match &table.relation {
         TableFactor::Table { alias: Some(alias), .. } => Ok(alias.name.clone()),
@@ -153,7 +153,7 @@ pub(super) fn numbered(table: &TableWithJoins) -> Result<TableWithJoins, Error> 
     Ok(numbered)
 }
 
-/// Has a table come with the numbers of its rows, under the same name.
+/// Replaces a table by the one with row numbers, under the same name.
 pub(super) fn number(table: &mut TableFactor, known_as: Ident) {
     if let TableFactor::Table { name, alias, .. } = table {
         let own = TableReference::parse_str(&name.to_string());

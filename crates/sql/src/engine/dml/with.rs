@@ -14,8 +14,8 @@ use crate::failure::from_datafusion;
 use crate::rows::Scope;
 
 impl Engine {
-    /// Runs the parts that change rows; what is left of the WITH then. `None`: others have changed a row
-    /// meanwhile. `made`: the tables of what they return, which last as long.
+    /// Runs the parts that change rows; returns the rest of the WITH. `None`: others have changed a row
+    /// meanwhile. `made`: receives the tables of what they return, and keeps them registered.
     pub(super) async fn changes_of_with<'a>(
         &'a self,
         scope: &Scope,

@@ -1,4 +1,4 @@
-//! Values for parameters: as columns have them, and put into a statement.
+//! Parameter values: converted to column types, and bound into a statement.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -149,7 +149,7 @@ pub(super) fn values(
     let pairs = parameters.iter().zip(types);
     pairs
         .map(|(value, (data_type, oid))| match (value, *oid) {
-            // Compared as it is kept.
+            // In stored form, for comparisons.
             (Parameter::Text(text), types::UUID) => match Form::Uuid.kept(text)? {
                 Some(kept) => Parameter::Text(kept).array(data_type),
                 None => value.array(data_type),
@@ -230,7 +230,7 @@ impl VisitorMut for Bound<'_> {
             }
         };
         match list {
-            // Of nothing, nothing is one.
+            // = ANY of an empty array is false.
             Ok(list) if list.is_empty() => *expr = Expr::Value(Value::Boolean(false).into()),
             Ok(list) => {
                 let expr_of = std::mem::replace(left.as_mut(), null);
@@ -283,7 +283,7 @@ fn put(
     }
 }
 
-/// A whole number that is none below 0, as LIMIT takes it.
+/// A non-negative integer, as LIMIT takes it.
 fn whole(array: &ArrayRef) -> Option<String> {
     let is_whole = matches!(array.data_type(), DataType::Int16 | DataType::Int32 | DataType::Int64);
     let text = array_value_to_string(array, 0).ok()?;
@@ -328,7 +328,7 @@ fn cast(expr: Expr, data_type: SqlType) -> Expr {
     Expr::Cast { kind, expr, data_type, array: false, format: None }
 }
 
-/// What a type is called.
+/// The SQL name of a type.
 fn sql_type(data_type: &DataType) -> Option<SqlType> {
     Some(match data_type {
         DataType::Boolean => SqlType::Boolean,

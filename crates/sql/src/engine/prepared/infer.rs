@@ -44,12 +44,12 @@ impl Inferred {
         }
     }
 
-    /// Whether the type of one of so many is not known.
+    /// Whether any of the first `count` types is unknown.
     pub fn lacks(&self, count: usize) -> bool {
         (0..count).any(|at| self.types.get(at).is_none_or(Option::is_none))
     }
 
-    /// The types of so many, as values have them and as clients are told them; what is not known is text.
+    /// The types of `count` parameters, for values and as reported to clients; unknown ones are text.
     pub fn finish(mut self, count: usize) -> ParameterTypes {
         self.types.resize(count.max(self.types.len()), None);
         let types = self.types.into_iter().map(|own| own.unwrap_or(DataType::Utf8));
@@ -147,7 +147,7 @@ fn beside_columns(statement: &SqlStatement) -> BTreeSet<String> {
     beside.0
 }
 
-/// Notes that what is behind ANY is an array: of texts, where nobody knows more.
+/// Notes that the argument of ANY is an array: of texts, if nothing else is known.
 pub(super) fn by_any(statement: &SqlStatement, found: &mut Inferred) {
     struct Lists<'a>(&'a mut Inferred);
     impl Visitor for Lists<'_> {
@@ -177,7 +177,7 @@ fn is_oid(name: &ObjectName) -> bool {
     last.is_some_and(|own| own.value.eq_ignore_ascii_case("oid"))
 }
 
-/// A type as it is written; others are found out by the plan.
+/// The Arrow type of a type as written; `None`: the plan determines it.
 fn arrow_type(own: &SqlType) -> Option<DataType> {
     Some(match own {
         SqlType::Boolean | SqlType::Bool => DataType::Boolean,
@@ -189,7 +189,7 @@ fn arrow_type(own: &SqlType) -> Option<DataType> {
         SqlType::Text | SqlType::Varchar(None) => DataType::Utf8,
         SqlType::Date => DataType::Date32,
         SqlType::Custom(name, _) if is_oid(name) => DataType::UInt32,
-        // What a number of an object is written as by then.
+        // How an OID is written by this stage.
         SqlType::IntegerUnsigned(None) => DataType::UInt32,
         SqlType::Array(ArrayElemTypeDef::SquareBracket(item, _)) => {
             DataType::List(Arc::new(Field::new_list_field(arrow_type(item)?, true)))
@@ -237,7 +237,7 @@ struct Over<'a> {
 }
 
 impl Over<'_> {
-    /// The type of an expression, if that is told; parameters get what is `expected` of them.
+    /// The type of an expression, if it can be told; parameters get the `expected` type.
     fn visit(&mut self, expr: &Expr, expected: Option<&DataType>) -> Option<DataType> {
         if let Some(name) = placeholder(expr) {
             if let Some(expected) = expected {

@@ -37,7 +37,7 @@ pub(super) fn is_planned(statement: &SqlStatement) -> bool {
     )
 }
 
-/// A query without its locks; `None`: it changes rows, and nobody knows its columns before it has.
+/// A query without its locks; `None`: it changes rows, and its columns are unknown until it has run.
 pub(super) fn only_read(statement: &SqlStatement) -> Option<SqlStatement> {
     let SqlStatement::Query(query) = statement else { return None };
     if changes(query) {
@@ -76,7 +76,7 @@ pub(super) fn returning(statement: &SqlStatement) -> Option<SqlStatement> {
     Some(query_over(items, from))
 }
 
-/// What is prepared by a PREPARE: the text behind AS.
+/// The statement in a PREPARE: the text after AS.
 fn body(sql: &str) -> Option<&str> {
     let rest = sql.trim_start();
     let rest = rest.get("prepare".len()..)?.trim_start();
