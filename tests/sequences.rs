@@ -51,7 +51,7 @@ fn a_sequence_gives_each_value_once_and_goes_on_after_a_close() {
     assert!(text.contains("CELLAR-08004") && text.contains("minimum value of sequence"), "{text}");
     sql(at, "alter sequence down cycle");
     answers(at, &[("select nextval('down')", "10"), ("select nextval('down')", "5")]);
-    assert!(sql(at, "create sequence if not exists s").contains("there already"));
+    assert!(sql(at, "create sequence if not exists s").contains("already exists"));
     assert!(sql(at, "drop sequence s, down").contains("dropped"));
     assert!(sql(at, "drop sequence if exists s").contains("no such sequence"));
     let text = refused(at, "select nextval('s')");
