@@ -2,7 +2,8 @@
 //! per thousand rows; then an index built on them.
 //!
 //! `cargo bench -p cellar-heap --profile release --bench load -- --dir DIR`. Arms alternate; each prints the
-//! median of its rounds: rows a second.
+//! median of its rounds: rows a second. Beside the rows of transactions somebody commits one row each millisecond;
+//! the longest that took is printed.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
@@ -10,11 +11,15 @@ mod rig;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_heap::locks::LockTimeout;
-use cellar_heap::{BuildIndex, Isolation, Key, LoadIndex, Options, RowKey, Store};
-use cellar_io::Env;
+use cellar_heap::{BuildIndex, Change, Isolation, Key, LoadIndex, Options, RowKey, Store};
+use cellar_io::real::RealEnv;
+use cellar_io::{Env, EnvExt};
 use cellar_wait::{Kind, Session, Waits};
 
 use rig::{Rig, arguments, cpu};
@@ -26,6 +31,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const TABLE: u32 = 1;
 const KEY: u32 = 2;
 const OTHER: u32 = 3;
+const BESIDE: u32 = 4;
 
 #[derive(Clone, Copy)]
 enum Arm {
@@ -68,6 +74,7 @@ fn run(rig: &Rig, arm: Arm, rows: u64, bytes: usize) -> (f64, f64) {
     rig.runtime.block_on(async {
         let session = Waits::new().session("load", Kind::User);
         store.create_table(&session, TABLE).await.unwrap();
+        store.create_table(&session, BESIDE).await.unwrap();
         store.create_index(&session, KEY).await.unwrap();
         store.create_index(&session, OTHER).await.unwrap();
         let row = |number: u64| {
@@ -88,9 +95,16 @@ fn run(rig: &Rig, arm: Arm, rows: u64, bytes: usize) -> (f64, f64) {
                 load.commit().await.unwrap();
             }
             Arm::Rows(each) => {
+                let beside = Arc::new(Beside::default());
+                rig.env.spawn(
+                    "beside",
+                    Box::pin(Arc::clone(&beside).run(Arc::clone(&rig.env), store.clone())),
+                );
                 for from in (0..rows).step_by(each as usize) {
                     insert(&store, &session, (from..rows.min(from + each)).map(row)).await;
                 }
+                let (commits, longest) = beside.end(&rig.env).await;
+                println!("  {commits} commits beside it, the longest {longest:?}");
             }
         }
         let loaded = rig.env.now();
@@ -115,6 +129,39 @@ fn run(rig: &Rig, arm: Arm, rows: u64, bytes: usize) -> (f64, f64) {
         println!("  {used:.2} us CPU a row");
         (rate(loaded.since(start)), rate(built.since(loaded)))
     })
+}
+
+/// A session that commits one row each millisecond.
+#[derive(Default)]
+struct Beside {
+    is_over: AtomicBool,
+    seen: Mutex<Option<(u64, Duration)>>,
+}
+
+impl Beside {
+    async fn run(self: Arc<Self>, env: Arc<RealEnv>, store: Store) {
+        let session = Waits::new().session("beside", Kind::User);
+        let (mut commits, mut longest) = (0, Duration::ZERO);
+        while !self.is_over.load(Ordering::SeqCst) {
+            let (start, row) = (env.now(), Bytes::from_static(&[1; 100]));
+            let insert = Change::Insert { table: BESIDE, row, keys: Vec::new() };
+            store.commit(&session, vec![insert]).await.unwrap();
+            longest = longest.max(env.now().since(start));
+            commits += 1;
+            env.sleep(Duration::from_millis(1)).await;
+        }
+        *self.seen.lock().unwrap() = Some((commits, longest));
+    }
+
+    async fn end(&self, env: &RealEnv) -> (u64, Duration) {
+        self.is_over.store(true, Ordering::SeqCst);
+        loop {
+            if let Some(seen) = *self.seen.lock().unwrap() {
+                return seen;
+            }
+            env.sleep(Duration::from_millis(1)).await;
+        }
+    }
 }
 
 async fn insert(store: &Store, session: &Session, rows: impl Iterator<Item = (Bytes, Bytes)>) {
