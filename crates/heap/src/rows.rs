@@ -5,7 +5,7 @@
 
 use cellar_page::{CELL_BYTES_MAX, CellKind, HEADER_BYTES, Kind, PAGE_BYTES, PageRef, SLOT_BYTES};
 
-use crate::bundle::{Bundle, Refused, Spares};
+use crate::bundle::{Bundle, FilledPage, Refused, Spares};
 use crate::change::Change;
 use crate::long::contents;
 use crate::row_id::{ROW_ID_BYTES, RowId};
@@ -54,6 +54,27 @@ fn check_table(page: PageRef<'_>, table: u32) -> Result<(), Refused> {
 pub(crate) fn format(bundle: &mut Bundle<'_>, table: u32, page: u32) -> Result<(), Refused> {
     allocate::mark(bundle, page, allocate::IN_USE)?;
     bundle.change(page, Change::Format { kind: Kind::Heap, owner: table, level: 0 })
+}
+
+/// Makes a free page that has been filled one of the table's.
+pub(crate) fn take_over(
+    bundle: &mut Bundle<'_>,
+    page: u32,
+    filled: FilledPage,
+) -> Result<(), Refused> {
+    let is_full = filled.room() < FULL_BELOW;
+    let state = if is_full { allocate::FULL } else { allocate::IN_USE };
+    allocate::mark(bundle, page, state)?;
+    bundle.take_over(page, filled)
+}
+
+/// Checks that a row is where a filled page should have it.
+pub(crate) fn check_filled(bundle: &Bundle<'_>, id: RowId, row: &[u8]) -> Result<(), Refused> {
+    let is_there = bundle.look(id.page, |page| match find(page, id.slot) {
+        Some(Found::Here(there)) => there.len() == row.len(),
+        _ => false,
+    })?;
+    if is_there { Ok(()) } else { Err(Refused::Changed) }
 }
 
 /// Puts a new row into a page.

@@ -1,5 +1,6 @@
 //! The page changes of one commit: private copies, until the record that describes them is in the log.
 
+mod filled;
 mod retained;
 mod spares;
 
@@ -16,6 +17,7 @@ use smallvec::SmallVec;
 use crate::change::Change;
 use crate::frames::{Frame, Frames, raw_mut};
 use crate::geometry::Geometry;
+pub(crate) use filled::FilledPage;
 pub(crate) use retained::{ImageLimits, Older, RetainedImages};
 pub(crate) use spares::Spares;
 
@@ -34,6 +36,8 @@ pub(crate) enum Refused {
     NoPlace,
     /// The log has no room for this many bytes right now: room must be reserved.
     NoRoom(usize),
+    /// A slot of a filled page may not be used yet.
+    Resting,
 }
 
 /// Up to this many pages are searched one by one.
@@ -115,9 +119,29 @@ impl<'a> Bundle<'a> {
         }
     }
 
+    /// Takes over a page that its write set has filled.
+    pub fn take_over(&mut self, page: u32, filled: FilledPage) -> Result<(), Refused> {
+        if self.retained.has_resting() && (0..filled.slots).any(|slot| self.is_resting(page, slot))
+        {
+            return Err(Refused::Resting);
+        }
+        // A page that counts as free by mistake, and has rows that this set changes.
+        if self.position(page).is_some() {
+            return Err(Refused::Changed);
+        }
+        let frame = self.resident(page)?;
+        self.body.extend_from_slice(&filled.redo);
+        self.push(Open { frame, bytes: filled.bytes, changes: filled.changes });
+        Ok(())
+    }
+
     fn open(&mut self, frame: Arc<Frame>) -> usize {
         let bytes = frame.current().copy();
-        self.pages.push(Open { frame, bytes, changes: 0 });
+        self.push(Open { frame, bytes, changes: 0 })
+    }
+
+    fn push(&mut self, open: Open) -> usize {
+        self.pages.push(open);
         let last = self.pages.len() - 1;
         if last >= FEW {
             let from = self.places.len();

@@ -89,6 +89,11 @@ impl RetainedImages {
         self.resting.insert((page, slot));
     }
 
+    /// Whether there are slots that may not be used yet.
+    pub fn has_resting(&self) -> bool {
+        !self.resting.is_empty()
+    }
+
     /// Whether a free slot may not be used yet.
     pub fn is_resting(&self, page: u32, slot: usize) -> bool {
         self.resting.contains(&(page, slot))

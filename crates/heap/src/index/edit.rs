@@ -47,6 +47,50 @@ impl Edit<'_, '_> {
         self.insert(way, Step { page: leaf, place }, cell)
     }
 
+    /// Puts entries into the index whose cells rise: the way to a leaf is searched once for all that come there.
+    pub fn add_sorted(&mut self, cells: impl Iterator<Item = Vec<u8>>) -> Result<(), Refused> {
+        let mut cells = cells.peekable();
+        while let Some(mut cell) = cells.next() {
+            let (way, leaf) = descend(self.bundle, self.index, &cell)?;
+            let bound = self.bound(&way)?;
+            loop {
+                let (place, has_room) = self.bundle.look(leaf, |page| {
+                    let place = page.search(|other| other.cmp(&cell));
+                    (place, cell.len() + SLOT_BYTES <= page.room())
+                })?;
+                let Err(place) = place else { return Err(Refused::Changed) };
+                if !has_room {
+                    self.insert(way, Step { page: leaf, place }, &cell)?;
+                    break;
+                }
+                self.bundle.change(leaf, Change::Insert { place, bytes: &cell })?;
+                // A cell that does not rise after all is searched from the root.
+                let is_here = |next: &Vec<u8>| {
+                    *next > cell && bound.as_ref().is_none_or(|bound| next < bound)
+                };
+                match cells.next_if(is_here) {
+                    Some(next) => cell = next,
+                    None => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The lower bound of what follows the leaf at the end of a path; `None`: nothing does.
+    fn bound(&self, way: &[Step]) -> Result<Option<Vec<u8>>, Refused> {
+        for Step { page, place } in way.iter().rev() {
+            let next = self.bundle.look(*page, |page| {
+                let cell = page.cell(place + 1)?;
+                split_inner(cell.bytes).map(|(least, _)| least.to_vec())
+            })?;
+            if next.is_some() {
+                return Ok(next);
+            }
+        }
+        Ok(None)
+    }
+
     /// Puts a cell into a page, splitting that and those above it as needed.
     fn insert(&mut self, mut way: Vec<Step>, at: Step, cell: &[u8]) -> Result<(), Refused> {
         let Step { page, place } = at;

@@ -72,7 +72,7 @@ pub(crate) fn add_entries(
     entries: &[(Bytes, RowId)],
 ) -> Result<(), Refused> {
     let mut edit = Edit { bundle, spares, index };
-    entries.iter().try_for_each(|(key, id)| edit.add(&leaf_cell(key, *id)))
+    edit.add_sorted(entries.iter().map(|(key, id)| leaf_cell(key, *id)))
 }
 
 /// Puts the cells of a root into the root of an empty index.

@@ -249,7 +249,7 @@ impl Apply {
         let mut bundle = Bundle::new(&self.frames, retained, self.geometry, set.redo_bytes());
         let mut spares = set.spares.clone();
         let mut rows = Vec::with_capacity(set.operations.len());
-        for (at, operation) in set.operations.iter().enumerate() {
+        for (at, operation) in set.operations.iter_mut().enumerate() {
             match operation.apply(&mut bundle, &mut spares) {
                 Ok(row) => rows.push(row),
                 Err(why) => return refuse(set, at, why),

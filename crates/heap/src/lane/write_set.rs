@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::bundle::{Bundle, Refused, Spares};
+use crate::bundle::{Bundle, FilledPage, Refused, Spares};
 use crate::change::CHANGE_BYTES;
 use crate::frames::Frame;
 use crate::index::{Entries, Index, add_entries, set_root};
@@ -27,10 +27,11 @@ pub(crate) struct WriteSet {
 
 /// One thing that a commit does.
 pub(crate) enum Operation {
-    /// A free page becomes one of a table's rows.
-    NewPage { table: u32, page: u32 },
-    /// A new row, with its entries in indexes.
-    Insert { table: u32, page: u32, row: Bytes, entries: Entries },
+    /// A free page becomes one of a table's rows; it may have been filled already.
+    NewPage { table: u32, page: u32, filled: Option<Box<FilledPage>> },
+    /// A new row, with its entries in indexes; or one that is in this slot of a page that has been filled, and whose
+    /// entries come with those of others.
+    Insert { table: u32, page: u32, row: Bytes, entries: Entries, filled: Option<u16> },
     /// A row gets new bytes; index entries go and come. If it no longer fits its page it moves to this one.
     Update {
         table: u32,
@@ -51,7 +52,7 @@ pub(crate) enum Operation {
     /// An extent whose pages were written by the direct path becomes an object's; the header has had this
     /// generation since.
     AdoptExtent { extent: u32, object: u32, kind: allocate::Use, generation: u64 },
-    /// Entries of an index, in their order, of rows that were written by the direct path.
+    /// Entries of an index, in their order, of rows that were written by the direct path or are in filled pages.
     AddEntries { index: Index, entries: Vec<(Bytes, RowId)> },
     /// An empty index gets these cells in its root.
     SetRoot { index: Index, level: u32, cells: Vec<Vec<u8>> },
@@ -77,6 +78,7 @@ impl Operation {
             entries.iter().map(|entry| entry_redo_bytes(&entry.key)).sum()
         };
         match self {
+            Operation::Insert { row, filled: Some(_), .. } => 2 * CHANGE_BYTES + row.len(),
             Operation::Insert { row, entries, .. } => 2 * CHANGE_BYTES + row.len() + of(entries),
             Operation::Update { row, gone, new, .. } => {
                 2 * CHANGE_BYTES + row.len() + of(gone) + of(new)
@@ -98,16 +100,24 @@ impl Operation {
 
     /// Applies it and returns its row, or why that is impossible; the bundle must be discarded then.
     pub fn apply(
-        &self,
+        &mut self,
         bundle: &mut Bundle<'_>,
         spares: &mut Spares,
     ) -> Result<Option<RowId>, Refused> {
         match self {
-            Operation::NewPage { table, page } => {
-                rows::format(bundle, *table, *page)?;
+            Operation::NewPage { table, page, filled } => {
+                match filled.take() {
+                    Some(filled) => rows::take_over(bundle, *page, *filled)?,
+                    None => rows::format(bundle, *table, *page)?,
+                }
                 Ok(None)
             }
-            Operation::Insert { table, page, row, entries } => {
+            Operation::Insert { page, row, filled: Some(slot), .. } => {
+                let id = RowId { page: *page, slot: *slot };
+                rows::check_filled(bundle, id, row)?;
+                Ok(Some(id))
+            }
+            Operation::Insert { table, page, row, entries, filled: None } => {
                 let id = rows::insert(bundle, *table, *page, row)?;
                 entries.add(bundle, spares, id)?;
                 Ok(Some(id))

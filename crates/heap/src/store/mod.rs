@@ -6,6 +6,7 @@ mod build;
 mod checkpoint;
 mod counters;
 mod direct;
+mod filled;
 mod grow;
 mod list;
 mod load;

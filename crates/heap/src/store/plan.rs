@@ -9,6 +9,7 @@ use bytes::Bytes;
 use cellar_page::{CELL_BYTES_MAX, SLOT_BYTES};
 use cellar_wait::Session;
 
+use super::filled::Filling;
 use super::{Change, Inner, Key, LongValues, TakenPages};
 use crate::bundle::Refused;
 use crate::error::{Error, TooMuch};
@@ -35,6 +36,8 @@ pub(super) struct Plan<'a> {
     pub(super) is_read: bool,
     /// Free pages for splits that lacked in the lane.
     provided: usize,
+    /// Pages filled before the lane.
+    pub(super) filling_before: Filling,
     /// The lane has it: the fate of its pages is not known here.
     is_in_lane: bool,
 }
@@ -51,6 +54,7 @@ impl<'a> Plan<'a> {
             filling: BTreeMap::new(),
             is_read: false,
             provided: 0,
+            filling_before: Filling::NotYet,
             is_in_lane: false,
         }
     }
@@ -104,7 +108,7 @@ impl<'a> Plan<'a> {
                     Some(page) => page,
                     None => self.page_for(table, bytes).await?,
                 };
-                Operation::Insert { table, page, row, entries }
+                Operation::Insert { table, page, row, entries, filled: None }
             }
             Change::Update { table, id, row, gone, new } => {
                 check_row(&row)?;
@@ -158,7 +162,7 @@ impl<'a> Plan<'a> {
         let page = self.inner.free_page(self.session, table).await?;
         self.new_pages.push((table, page));
         self.set.held.push(self.inner.pages.frames.fresh(page).await);
-        self.set.operations.insert(at, Operation::NewPage { table, page });
+        self.set.operations.insert(at, Operation::NewPage { table, page, filled: None });
         self.is_asked.insert(at, false);
         Ok(page)
     }
@@ -178,6 +182,7 @@ impl<'a> Plan<'a> {
         self.provision().await?;
         loop {
             self.check_size(0, 0)?;
+            self.fill_pages();
             self.is_in_lane = true;
             let outcome = self.inner.lane.apply(std::mem::take(&mut self.set), room).await;
             let Refusal { set, at, why } = match outcome {
@@ -193,6 +198,7 @@ impl<'a> Plan<'a> {
                 Refused::NeedsPage(page) => self.provide_page(page).await?,
                 Refused::NeedsSpare(object) => self.provide_spares(object).await?,
                 Refused::NoPlace => self.provide_place(at).await?,
+                Refused::Resting => self.empty_pages(),
                 Refused::NoRoom(bytes) => {
                     self.inner.press_writer();
                     let lengths = [bytes + ROOM_SLACK];

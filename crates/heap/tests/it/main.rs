@@ -6,6 +6,7 @@ mod arbitrary;
 mod basic;
 mod catalog;
 mod counters;
+mod filled;
 mod found;
 mod grow;
 mod histories;
