@@ -160,7 +160,7 @@ fn without_strace_that_is_said_and_the_rest_measured() {
 fn what_will_not_do_is_said_before_anything_is_written() {
     let dir = tempfile::tempdir().unwrap();
     for (option, value, said) in
-        [("size", "1M", "size 1048576 will not do"), ("rounds", "x", "rounds x will not do")]
+        [("size", "1M", "size 1048576 is not valid"), ("rounds", "x", "rounds x is not valid")]
     {
         let error = run(dir.path(), &[(option, value)]).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
