@@ -84,23 +84,24 @@ impl Plan<'_> {
     /// Fills the new pages that have none; false: a row has no room.
     fn fill(&mut self) -> bool {
         let store = self.inner.pages.frames.store();
-        let mut pages = HashMap::<u32, Box<FilledPage>>::new();
+        let (mut lacking, mut pages) = (BTreeSet::new(), HashMap::<u32, Box<FilledPage>>::new());
         for operation in &self.set.operations {
             match operation {
-                Operation::NewPage { table, page, filled: None } => {
-                    pages.insert(*page, Box::new(FilledPage::new(store, *page, *table)));
-                }
-                Operation::Insert { page, row, filled: Some(_), .. }
-                    if pages.get_mut(page).is_some_and(|filled| !filled.put(row)) =>
+                Operation::NewPage { page, filled: None, .. } => drop(lacking.insert(*page)),
+                Operation::Insert { table, page, row, filled: Some(_), .. }
+                    if lacking.contains(page) =>
                 {
-                    return false;
+                    let new = || Box::new(FilledPage::new(store, *page, *table));
+                    if !pages.entry(*page).or_insert_with(new).put(row) {
+                        return false;
+                    }
                 }
                 _ => {}
             }
         }
         for operation in &mut self.set.operations {
             if let Operation::NewPage { page, filled, .. } = operation
-                && let Some(own) = pages.remove(page).filter(|own| own.slots > 0)
+                && let Some(own) = pages.remove(page)
             {
                 *filled = Some(own);
             }

@@ -238,7 +238,8 @@ impl Engine {
     fn refuse_named(&self, catalog: &Catalog, of: &Table) -> Result<(), Error> {
         let found = users(catalog, of)?.into_iter().find(|user| user.column.is_none());
         let Some(User { table, word, .. }) = found else { return Ok(()) };
-        let text = format!("type \"{}\" cannot be renamed: {word} of \"{table}\" says it", of.name);
+        let text =
+            format!("type \"{}\" cannot be renamed: {word} of \"{table}\" names it", of.name);
         Err(Error::new(2449, "2BP01", text).next("drop what says it, and make it again"))
     }
 
