@@ -161,10 +161,26 @@ impl<'a> Change<'a> {
         }
     }
 
+    /// Whether pages of that kind are changed in this way.
+    fn is_for(&self, kind: Kind) -> bool {
+        match self {
+            Change::Format { .. } | Change::Unlogged { .. } => true,
+            Change::Put { .. } | Change::Free { .. } | Change::Splice { .. } => kind == Kind::Heap,
+            Change::Insert { .. } | Change::Remove { .. } | Change::Truncate { .. } => {
+                matches!(kind, Kind::Leaf | Kind::Inner)
+            }
+            Change::Bytes { .. } => matches!(kind, Kind::ExtentMap | Kind::Space | Kind::Overflow),
+        }
+    }
+
     /// Checks that a page can take it: redo that does not fit the page is an error, and no crash.
     pub fn check(&self, page: PageRef<'_>) -> Result<(), Unfit> {
         let slots = page.slots();
         let unfit = |is_fit: bool, what| if is_fit { Ok(()) } else { Err(Unfit(what)) };
+        let changes_what_is_there =
+            !matches!(self, Change::Format { .. } | Change::Unlogged { .. });
+        let is_for = page.kind().is_some_and(|kind| self.is_for(kind));
+        unfit(is_for || !changes_what_is_there, "kind of page")?;
         match *self {
             Change::Format { .. } | Change::Unlogged { .. } => Ok(()),
             Change::Bytes { at, bytes } => {
@@ -291,15 +307,48 @@ mod tests {
         assert_eq!(before, Ok((0x0102, unlogged, &[][..])));
     }
 
+    #[test]
+    fn a_change_fits_only_pages_of_its_kind() {
+        let cells =
+            [Change::Put { slot: 1, kind: CellKind::Plain, bytes: b"b" }, Change::Free { slot: 0 }];
+        let entries = [Change::Insert { place: 0, bytes: b"b" }, Change::Remove { place: 0 }];
+        let bytes = [Change::Bytes { at: 100, bytes: b"b" }];
+        let kinds = [
+            Kind::Heap,
+            Kind::Leaf,
+            Kind::Inner,
+            Kind::Overflow,
+            Kind::ExtentMap,
+            Kind::Space,
+            Kind::Free,
+        ];
+        for kind in kinds {
+            let mut raw = [0; PAGE_BYTES];
+            let mut page = PageMut::format(&mut raw, 5, 77, kind, 1);
+            let has_cells = matches!(kind, Kind::Heap | Kind::Leaf | Kind::Inner);
+            if has_cells {
+                page.insert(0, b"a");
+            }
+            let fits = |change: &Change<'_>| change.check(PageRef::new(&raw)).is_ok();
+            let is = |fit: bool, changes: &[Change<'_>]| {
+                changes.iter().all(|change| fits(change) == fit)
+            };
+            assert!(is(kind == Kind::Heap, &cells), "{kind:?}");
+            assert!(is(matches!(kind, Kind::Leaf | Kind::Inner), &entries), "{kind:?}");
+            assert!(is(!has_cells && kind != Kind::Free, &bytes), "{kind:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn what_is_written_is_read_and_what_fits_is_done(
             changes in prop::collection::vec(change(), 0..60),
+            first in prop::sample::select(&[Kind::Heap, Kind::Leaf, Kind::Space][..]),
         ) {
             let mut body = Vec::new();
             changes.iter().for_each(|change| change.encode(77, &mut body));
             let mut raw = [0; PAGE_BYTES];
-            PageMut::format(&mut raw, 5, 77, Kind::Heap, 1);
+            PageMut::format(&mut raw, 5, 77, first, 1);
             let mut rest = &body[..];
             for wanted in &changes {
                 let (page, change, behind) = Change::decode(rest).expect("it was written");

@@ -13,7 +13,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cellar_heap::locks::{LockTimeout, Mode};
-use cellar_heap::{Change, Geometry, Isolation, Key, NewStore, OpenStore, Options, RowRef, Store};
+use cellar_heap::{
+    Change, Geometry, Isolation, Key, NewStore, OpenStore, Options, RowKey, RowRef, Store, TableOf,
+    Transaction,
+};
 use cellar_io::real::{OpenOptions, Runtime, RuntimeOptions, open_disk};
 use cellar_io::{Device, IoError, IoErrorKind, IoFuture, Op};
 use cellar_redo::on_disk::DatabaseId;
@@ -23,6 +26,11 @@ use cellar_wait::{Kind, Session, Waits};
 const TABLE: u32 = 1;
 const INDEX: u32 = 2;
 const ROWS: u64 = 12;
+/// How many rows of its journal a client keeps.
+const JOURNAL: u64 = 20;
+/// At each multiple of this a client replaces many rows at once.
+const MANY_AT: u64 = 16;
+const MANY: u64 = 150;
 const GROUP_BYTES: u64 = 2 << 20;
 
 fn main() {
@@ -65,6 +73,32 @@ fn key(number: u64) -> Key {
     Key { index: INDEX, bytes: Bytes::copy_from_slice(&number.to_be_bytes()) }
 }
 
+/// A row of a client's journal: what it did when its own row became `value`.
+fn journal_key(number: u64, value: u64) -> Key {
+    key(1 << 60 | number << 48 | value)
+}
+
+/// One of the many rows of a client.
+fn many_key(number: u64, value: u64, of: u64) -> Key {
+    key(1 << 61 | number << 48 | value << 8 | of)
+}
+
+/// The keys that there are when the rows of clients have these values, each with the value of its row.
+fn wanted(values: &BTreeMap<u64, u64>) -> BTreeMap<Bytes, u64> {
+    let mut all = BTreeMap::new();
+    for (number, value) in values {
+        all.insert(key(*number).bytes, *value);
+        for value in (value.saturating_sub(JOURNAL) + 1)..=*value {
+            all.insert(journal_key(*number, value).bytes, value);
+        }
+        let many = value / MANY_AT * MANY_AT;
+        for of in (0..MANY).filter(|_| many > 0) {
+            all.insert(many_key(*number, many, of).bytes, of * 40);
+        }
+    }
+    all
+}
+
 fn row(value: u64) -> Bytes {
     // It grows and shrinks, so that it moves now and then.
     let mut bytes = vec![value as u8; 100 + (value % 40) as usize * 90];
@@ -79,18 +113,8 @@ fn child(directory: &Path) {
     let store = runtime.block_on(open(&runtime, directory, &waits));
     let session = waits.session("client", Kind::User);
     runtime.block_on(async {
-        let view = store.view();
-        let (from, to) = (0u64.to_be_bytes(), u64::MAX.to_be_bytes());
-        let found = view.range(&session, INDEX, &from..=&to, false, 1000).await.unwrap();
-        let scanned = view.scan(&session, TABLE).await.unwrap().len();
-        assert_eq!(found.len(), scanned, "index and table agree");
-        for (key, id) in found {
-            let row = view.row(&session, TABLE, id).await.unwrap().unwrap();
-            let number = u64::from_be_bytes(key[..].try_into().unwrap());
-            let value = u64::from_le_bytes(row[..8].try_into().unwrap());
-            assert_eq!(row, self::row(value), "all of the row is of one commit");
-            println!("has {number} {value}");
-        }
+        let has = check(&store, &session).await;
+        has.iter().for_each(|(number, value)| println!("has {number} {value}"));
         println!("ready");
         let tasks: Vec<_> = (0..ROWS)
             .map(|number| {
@@ -108,6 +132,42 @@ fn child(directory: &Path) {
     });
 }
 
+/// What the rows of the clients are; all else must be as they say.
+async fn check(store: &Store, session: &Session) -> BTreeMap<u64, u64> {
+    let view = store.view();
+    let tables = [TableOf { table: TABLE, indexes: vec![INDEX] }];
+    let report = view.verify(session, &tables, None).await.unwrap();
+    assert_eq!((report.findings, report.left_out), (Vec::new(), 0));
+    let (from, to) = (0u64.to_be_bytes(), u64::MAX.to_be_bytes());
+    let (mut found, mut values) = (BTreeMap::new(), BTreeMap::new());
+    for (key, id) in view.range(session, INDEX, &from..=&to, false, 100_000).await.unwrap() {
+        let row = view.row(session, TABLE, id).await.unwrap().unwrap();
+        let number = u64::from_be_bytes(key[..].try_into().unwrap());
+        let value = u64::from_le_bytes(row[..8].try_into().unwrap());
+        assert_eq!(row, self::row(value), "all of the row is of one commit");
+        found.insert(Bytes::from(key), value);
+        if number < ROWS {
+            values.insert(number, value);
+        }
+    }
+    assert!(found == wanted(&values), "all of each transaction, or nothing of it: {values:?}");
+    assert_eq!(
+        view.scan(session, TABLE).await.unwrap().len(),
+        found.len(),
+        "index and table agree"
+    );
+    values
+}
+
+/// Deletes the row with a key.
+async fn delete(own: &mut Transaction, key: Key) {
+    let bytes = key.bytes.clone();
+    let at = own.range(INDEX, bytes.clone()..=bytes).await.unwrap()[0].1;
+    own.lock_row(TABLE, at, Mode::Exclusive).await.unwrap();
+    own.delete(TABLE, at, vec![RowKey { key, is_unique: true }]).await.unwrap();
+}
+
+/// Adds one to a client's row, writes that into its journal, and replaces many rows now and then.
 async fn add_one(store: &Store, session: &Session, number: u64) -> u64 {
     let mut own = store.begin(session, Isolation::ReadCommitted, LockTimeout::Forever);
     let bytes = key(number).bytes;
@@ -116,6 +176,20 @@ async fn add_one(store: &Store, session: &Session, number: u64) -> u64 {
     let value = u64::from_le_bytes(before[..8].try_into().unwrap()) + 1;
     own.update((TABLE, at), row(value), Vec::new(), Vec::new()).await.unwrap();
     assert!(matches!(at, RowRef::Stored(_)));
+    let unique = |key| vec![RowKey { key, is_unique: true }];
+    own.insert(TABLE, row(value), unique(journal_key(number, value))).await.unwrap();
+    if value > JOURNAL {
+        delete(&mut own, journal_key(number, value - JOURNAL)).await;
+    }
+    if value.is_multiple_of(MANY_AT) {
+        for of in 0..MANY {
+            if value > MANY_AT {
+                delete(&mut own, many_key(number, value - MANY_AT, of)).await;
+            }
+            // All rows of this length are short.
+            own.insert(TABLE, row(of * 40), unique(many_key(number, value, of))).await.unwrap();
+        }
+    }
     own.commit().await.unwrap();
     value
 }
@@ -128,10 +202,12 @@ async fn open(runtime: &Runtime, directory: &Path, waits: &Waits) -> Store {
         }
         open_disk(runtime.real_env(), &path, &OpenOptions::default()).unwrap()
     };
-    let group = |group: u32| (group, file(&format!("log{group}"), GROUP_BYTES));
-    let files: BTreeMap<u32, Arc<dyn Device>> = (1..=3).map(group).collect();
-    let media = vec![Medium { name: "log".to_owned(), files }];
-    let device = file("data", 12 << 20);
+    let medium = |name: &str| {
+        let group = |group: u32| (group, file(&format!("{name}{group}"), GROUP_BYTES));
+        Medium { name: name.to_owned(), files: (1..=3).map(group).collect() }
+    };
+    let media = vec![medium("log"), medium("second")];
+    let device = file("data", 32 << 20);
     let control: Arc<dyn Control> = Arc::new(FileControl(directory.join("control")));
     // Made as a whole by the first that gets so far.
     let is_new = !directory.join("made").exists();
@@ -161,8 +237,8 @@ async fn open(runtime: &Runtime, directory: &Path, waits: &Waits) -> Store {
     let checkpoint_after = Duration::from_millis(30);
     let recovery_target = Duration::from_millis(5);
     let options = Options {
-        cache_pages: 100,
-        dirty_max: 8,
+        cache_pages: 400,
+        dirty_max: 32,
         checkpoint_after,
         recovery_target,
         ..Options::default()

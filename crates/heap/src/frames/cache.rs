@@ -96,6 +96,8 @@ impl Frames {
         let options = OptionsBuilder::new()
             .estimated_items_capacity(pages)
             .weight_capacity(pages as u64)
+            // The rest is for pages that were asked for once: those that a scan holds must find place there.
+            .hot_allocation(0.75)
             .build()
             .expect("both capacities are given");
         let cache = Cache::with_options(options, UnitWeighter, Default::default(), Held::default());
@@ -117,12 +119,17 @@ impl Frames {
         self.statistics.all()
     }
 
+    /// Pages that there is memory for.
+    pub fn capacity(&self) -> u64 {
+        self.cache.capacity()
+    }
+
     /// The contents of the cache, and its counts.
     pub fn cache_statistics(&self) -> CacheStatistics {
         let objects = self.object_statistics();
         let sum = |of: fn(&ObjectStatistics) -> u64| objects.iter().map(of).sum();
         CacheStatistics {
-            capacity: self.cache.capacity(),
+            capacity: self.capacity(),
             used: self.cache.len() as u64,
             logical_reads: sum(|of| of.logical_reads),
             physical_reads: sum(ObjectStatistics::physical_reads),
@@ -233,10 +240,11 @@ impl Frames {
     }
 
     /// The frames of several pages, which are given in ascending order. Missing pages that are adjacent are
-    /// read together.
+    /// read together, in the order of the disk's queue that `io` says.
     pub async fn load_all(
         &self,
         session: &Session,
+        io: Io,
         pages: impl IntoIterator<Item = u32>,
     ) -> Result<Vec<Arc<Frame>>, Error> {
         let (mut frames, mut lacking): (_, Vec<Vec<_>>) = (Vec::new(), Vec::new());
@@ -254,7 +262,7 @@ impl Frames {
         }
         let reads = lacking.into_iter().map(async |run| {
             let first = run[0].0;
-            let images = self.read_run(session, first, run.len()).await?;
+            let images = self.read_run(session, io, first, run.len()).await?;
             let mut read: Vec<Arc<Frame>> = Vec::with_capacity(run.len());
             for ((page, turn), bytes) in run.into_iter().zip(images) {
                 let frame = self.frame(page, self.checked(page, bytes)?);
@@ -279,6 +287,7 @@ impl Frames {
     async fn read_run(
         &self,
         session: &Session,
+        io: Io,
         first: u32,
         count: usize,
     ) -> Result<Vec<Buffer>, Error> {
@@ -290,7 +299,7 @@ impl Frames {
         let wait = session.begin(event, place, self.env.now().0);
         let offset = u64::from(first) * PAGE_BYTES as u64;
         let buffers = (0..count).map(|_| Buffer::new(PAGE_BYTES)).collect();
-        let read = self.device.read(Io::FOREGROUND, offset, buffers).await;
+        let read = self.device.read(io, offset, buffers).await;
         wait.end(self.env.now().0);
         match read {
             Err(_) if self.goes_past_damage() => Ok(self.read_each(first, count).await),
@@ -339,7 +348,7 @@ impl Frames {
     }
 
     async fn read(&self, session: &Session, page: u32) -> Result<Image, Error> {
-        let read = self.read_run(session, page, 1).await?;
+        let read = self.read_run(session, Io::FOREGROUND, page, 1).await?;
         self.checked(page, read.into_iter().next().expect("as many buffers as were given"))
     }
 

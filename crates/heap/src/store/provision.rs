@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cellar_io::Io;
 use cellar_page::{CELL_BYTES_MAX, Kind, PAGE_BYTES, SLOT_BYTES};
 
 use super::plan::{ENTRY_BYTES, MANY, PAGES_LEAST, Plan};
@@ -160,7 +161,8 @@ impl Plan<'_> {
         let mut loaded = Loaded::with_capacity(pages.len());
         for some in pages.chunks(READ_AT_ONCE) {
             let frames = &self.inner.pages.frames;
-            for frame in frames.load_all(self.session, some.iter().copied()).await? {
+            for frame in frames.load_all(self.session, Io::FOREGROUND, some.iter().copied()).await?
+            {
                 loaded.insert(frame.number(), frame);
             }
         }

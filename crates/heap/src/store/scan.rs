@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
-use cellar_io::{EnvExt, Handle};
+use cellar_io::{EnvExt, Handle, Io};
 use cellar_page::Kind;
 use cellar_wait::Session;
 
@@ -16,8 +16,8 @@ use crate::row_id::RowId;
 use crate::rows::{Found, find, find_moved};
 use crate::space::allocate;
 
-/// Extents that a scan reads at once.
-const AHEAD: usize = 4;
+/// Extents that a scan reads at once, if the cache is large enough for them.
+const AHEAD_MAX: usize = 16;
 
 /// A scan under way.
 pub(crate) struct Scan {
@@ -104,7 +104,8 @@ impl View {
         });
         if !pages.is_empty() {
             let (view, session) = (Arc::clone(self), session.clone());
-            let read = async move { view.pages.frames.load_all(&session, pages).await };
+            let read =
+                async move { view.pages.frames.load_all(&session, Io::FOREGROUND, pages).await };
             let read = frames.env().run("read of rows", read).await;
             held.extend(self.check(read.ok_or_else(super::objects::ended)?)?);
         }
@@ -182,7 +183,7 @@ impl View {
     ) -> Result<Vec<Page>, Error> {
         let mut pages = Vec::new();
         let frames = &self.pages.frames;
-        let loaded = self.check(frames.load_all(session, numbers).await)?;
+        let loaded = self.check(frames.load_all(session, Io::SCAN, numbers).await)?;
         let images = self.check(frames.images_at(session, &loaded, self.point()).await)?;
         for (number, image) in images {
             if image.page().kind() == Some(Kind::Heap) && image.page().owner() == table {
@@ -208,8 +209,11 @@ impl Scan {
 
     /// The next page; `None` after the last. Dropping the call loses no page.
     pub async fn next_page(&mut self, session: &Session) -> Result<Option<Page>, Error> {
+        let frames = &self.view.pages.frames;
+        let of_cache = frames.capacity() / 8 / u64::from(self.view.pages.geometry.extent_pages);
+        let ahead = (of_cache as usize).clamp(1, AHEAD_MAX);
         while self.read.is_empty() {
-            while self.ahead.len() < AHEAD
+            while self.ahead.len() < ahead
                 && let Some(extent) = self.extents.pop_front()
             {
                 let (view, session, table) = (Arc::clone(&self.view), session.clone(), self.table);

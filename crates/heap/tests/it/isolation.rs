@@ -225,6 +225,65 @@ fn g_single_a_snapshot_sees_all_of_a_transaction_or_nothing() {
 }
 
 #[test]
+fn pmp_a_change_by_predicate_sees_rows_that_came_meanwhile() {
+    with_two(13, async |at| {
+        // Both rows are 10; one becomes 20 while all rows of 20 are to be deleted.
+        let mut writer = at.begin(ReadCommitted);
+        at.set(&mut writer, at.x, 20).await.unwrap();
+        let mut deleter = at.begin(Snapshot);
+        assert_eq!(get(&mut deleter, at.x).await, Some(10));
+        writer.commit().await.unwrap();
+        // A snapshot that did not see it must not change it.
+        let locked = deleter.lock_row(TABLE, at.x, Mode::Exclusive).await;
+        assert!(matches!(locked, Err(Error::Serialization { .. })), "{locked:?}");
+        deleter.rollback();
+        // The other level goes on with what is there now.
+        let mut deleter = at.begin(ReadCommitted);
+        let now = value(deleter.lock_row(TABLE, at.x, Mode::Exclusive).await.unwrap());
+        assert_eq!(now, Some(20));
+        deleter.delete(TABLE, at.x, vec![key("x")]).await.unwrap();
+        deleter.commit().await.unwrap();
+        assert_eq!((at.committed(at.x).await, at.committed(at.y).await), (None, Some(10)));
+    });
+}
+
+#[test]
+fn g2_item_happens_on_snapshots_and_not_on_rows_that_were_locked() {
+    with_two(14, async |at| {
+        // Each reads both rows and changes one of them: neither order of the two gives what both saw.
+        for locks in [false, true] {
+            let (mut first, mut second) = (at.begin(Snapshot), at.begin(Snapshot));
+            for (own, row) in [(&mut first, at.y), (&mut second, at.x)] {
+                assert!(get(own, at.x).await.is_some() && get(own, at.y).await.is_some());
+                if locks {
+                    own.lock_row(TABLE, row, Mode::Share).await.unwrap();
+                }
+            }
+            if !locks {
+                at.set(&mut first, at.x, 1).await.unwrap();
+                at.set(&mut second, at.y, 2).await.unwrap();
+                first.commit().await.unwrap();
+                second.commit().await.unwrap();
+                continue;
+            }
+            let waiting = at.clone();
+            let task = at.env.run("first", async move {
+                let changed = waiting.set(&mut first, waiting.x, 3).await;
+                (changed, first)
+            });
+            at.env.sleep(Duration::from_millis(5)).await;
+            let closed = at.set(&mut second, at.y, 4).await;
+            assert!(matches!(closed, Err(Error::Lock(LockError::Deadlock { .. }))), "{closed:?}");
+            second.rollback();
+            let (changed, first) = task.await.unwrap();
+            changed.unwrap();
+            first.commit().await.unwrap();
+        }
+        assert_eq!((at.committed(at.x).await, at.committed(at.y).await), (Some(3), Some(2)));
+    });
+}
+
+#[test]
 fn a_unique_key_is_waited_for_and_then_taken_or_refused() {
     with_two(8, async |at| {
         for is_committed in [true, false] {

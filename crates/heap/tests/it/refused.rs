@@ -121,9 +121,9 @@ fn a_header_without_a_good_copy_is_named() {
     });
 }
 
-#[test]
-fn redo_that_does_not_fit_its_page_is_never_applied() {
-    let mut rig = Rig::new(65, 4 << 20, 1 << 20);
+/// What an opening says where redo changes a row of 100 bytes, and its page, which is older, is what `make` makes.
+fn redo_over(seed: u64, make: impl Fn(u32) -> [u8; PAGE_BYTES]) {
+    let mut rig = Rig::new(seed, 4 << 20, 1 << 20);
     rig.options.checkpoint_after = Duration::from_secs(3600);
     rig.options.recovery_target = Duration::from_secs(3600);
     let page = rig.run(async {
@@ -143,14 +143,32 @@ fn redo_that_does_not_fit_its_page_is_never_applied() {
     rig.sim.crash();
     rig.sim.restart();
     rig.run(async {
-        // A whole page, and older than the record, without the row that this is about.
-        let mut raw = [0; PAGE_BYTES];
-        PageMut::format(&mut raw, 7, page, Kind::Heap, TABLE);
+        let mut raw = make(page);
         seal(&mut raw);
         let bytes = Bytes::copy_from_slice(&raw);
         let at = u64::from(page) * PAGE_BYTES as u64;
         rig.data.write_at(Io::FOREGROUND, at, bytes, Durability::Durable).await.unwrap();
         told(&rig.open().await.unwrap_err(), 70203, &format!("page {page}"));
+    });
+}
+
+#[test]
+fn redo_that_does_not_fit_its_page_is_never_applied() {
+    // Without the row that this is about.
+    redo_over(65, |page| {
+        let mut raw = [0; PAGE_BYTES];
+        PageMut::format(&mut raw, 7, page, Kind::Heap, TABLE);
+        raw
+    });
+}
+
+#[test]
+fn redo_of_a_row_is_never_applied_to_a_page_of_an_index() {
+    // A cell of that length is there.
+    redo_over(67, |page| {
+        let mut raw = [0; PAGE_BYTES];
+        PageMut::format(&mut raw, 7, page, Kind::Leaf, TABLE).insert(0, &[9; 100]);
+        raw
     });
 }
 
@@ -171,7 +189,7 @@ fn a_log_that_loses_its_medium_stops_the_store_and_nothing_acknowledged_is_lost(
         }
         rig.sim.env().sleep(Duration::from_secs(60)).await;
         let error = store.commit(&session, vec![insert(100)]).await.unwrap_err();
-        assert!(!error.to_string().is_empty(), "{error}");
+        assert!(matches!(error.number(), 1092 | 340), "{}: {error}", error.number());
         assert!(store.check_running().is_err());
         acknowledged
     });

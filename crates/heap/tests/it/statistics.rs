@@ -99,6 +99,31 @@ fn a_scan_reads_pages_together() {
     });
 }
 
+/// What is read again and again stays in memory, whatever is read once.
+#[test]
+fn a_scan_of_more_than_the_cache_leaves_hot_pages_there() {
+    let mut rig = Rig::new(7, 8 << 20, 1 << 20);
+    rig.options.cache_pages = 40;
+    rig.run(async {
+        // A hundred and eighty pages, of which ten are hot.
+        let (store, session, ids) = with_rows(&rig, 1600).await;
+        let hot: Vec<RowId> =
+            ids.chunk_by(|a, b| a.page == b.page).map(|of| of[0]).take(10).collect();
+        for _ in 0..4 {
+            for id in &hot {
+                read(&store, &session, *id).await;
+            }
+        }
+        assert_eq!(store.view().scan(&session, TABLE).await.unwrap().len(), 1600);
+        let before = of(&store, TABLE).physical_reads();
+        for id in &hot {
+            read(&store, &session, *id).await;
+        }
+        let read_again = of(&store, TABLE).physical_reads() - before;
+        assert!(read_again <= 2, "{read_again} of {} hot pages had gone", hot.len());
+    });
+}
+
 #[test]
 fn nothing_that_was_asked_is_lost_when_pages_leave_the_cache() {
     for seed in 0..20 {

@@ -41,6 +41,15 @@ pub(crate) fn from_heap(error: HeapError) -> Error {
             "make some columns text: long values have pages of their own"
         }
         HeapError::KeyTooLong { .. } => "index shorter columns",
+        HeapError::ValueTooLong { .. } => "store it in several rows",
+        HeapError::LoadBroken { .. } => "run the load again: nothing of it was stored",
+        HeapError::SortDamaged { .. } => {
+            "run the statement again; if it fails again, test the memory and the disks of this machine"
+        }
+        HeapError::RedoUnfit { .. } => {
+            let back = NextStep::from("bring back the disks and the log that belong together; ");
+            return told.hint(back.cellar("status", "").then(" tells which disks there are"));
+        }
         _ => return told,
     };
     told.hint(hint)
