@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{ObjectType, Query, Statement as SqlStateme
 use crate::error::{Error, NextStep};
 use crate::walk;
 
-const IN_PLACE: &str = "tables here are files read in place";
+const IN_PLACE: &str = "external tables are files read in place";
 
 /// Refuses statements whose effect would not last.
 ///
@@ -29,9 +29,7 @@ fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
     use SqlStatement as S;
     match statement {
         S::Query(query) if locks_rows(query) => Err(Error::not_yet(words_of_locks(query))
-            .next(
-                "leave it out: rows of files are not locked, and there is no table yet whose rows change",
-            )),
+            .next("leave it out: only rows of tables USING heap are locked")),
         S::Query(_)
         | S::Explain { .. }
         | S::ExplainTable { .. }
@@ -53,7 +51,8 @@ fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
         | S::AlterTable(_)
         | S::AlterIndex { .. }
         | S::Drop {
-            object_type: ObjectType::Table | ObjectType::View | ObjectType::Index | ObjectType::Sequence,
+            object_type:
+                ObjectType::Table | ObjectType::View | ObjectType::Index | ObjectType::Sequence,
             ..
         } => Ok(()),
         S::Prepare { statement, .. } => match statement.as_ref() {
@@ -95,7 +94,7 @@ pub(crate) fn refused(statement: &SqlStatement) -> Error {
         S::CreateDatabase { .. } => {
             error.next("a database is a directory of its own: cellar init DIR")
         }
-        S::CreateSchema { .. } => error.next("all tables are in the schema public"),
+        S::CreateSchema { .. } => error.next("create it by itself: CREATE SCHEMA name"),
         S::Merge { .. } => error.next("INSERT what is new, and UPDATE what is there"),
         S::Update(_) | S::Delete(_) => {
             let mut error = error;
@@ -106,12 +105,22 @@ pub(crate) fn refused(statement: &SqlStatement) -> Error {
             )
         }
         S::StartTransaction { .. } | S::Commit { .. } | S::Rollback { .. } => {
-            error.next("leave it out: each statement is durable when it is done")
+            error.next("leave it out: without a redo log each statement is durable when it is done")
         }
-        S::Drop { .. } => error.next("DROP takes TABLE, VIEW and DISKGROUP"),
+        S::Drop { .. } => error.next(
+            "DROP takes TABLE, VIEW, INDEX, SEQUENCE, SCHEMA, TYPE, ROLE, EXTERNAL TABLE and DISKGROUP",
+        ),
+        S::CreateTrigger { .. } => {
+            error.next("do it in the statement that changes the rows; a foreign key or a CHECK guards them")
+        }
+        S::CreateFunction { .. } | S::CreateProcedure { .. } => {
+            error.next("a view keeps a query; what has steps is for the application")
+        }
+        S::CreateExtension { .. } => error.next("leave it out: what is here needs no extension"),
         _ => error.next(
-            "there are SELECT, COPY, CREATE EXTERNAL TABLE, CREATE VIEW, DROP, INSERT, SHOW, \
-             DESCRIBE, EXPLAIN, SET, and CREATE, ALTER and DROP DISKGROUP",
+            "there are SELECT, INSERT, UPDATE, DELETE, TRUNCATE, COPY, BEGIN, COMMIT, ROLLBACK, SAVEPOINT, EXPLAIN, \
+             PREPARE, SHOW, SET, GRANT, and CREATE, ALTER and DROP of TABLE, EXTERNAL TABLE, VIEW, INDEX, SEQUENCE, \
+             TYPE, SCHEMA, ROLE and DISKGROUP",
         ),
     }
 }

@@ -170,7 +170,11 @@ impl VisitorMut for Rewriter {
                     return ControlFlow::Continue(());
                 }
                 if let DataType::Array(_) = data_type {
+                    let form = item_type(data_type).and_then(form_of);
                     plain_items(data_type);
+                    if let Some(form) = form {
+                        *expr = kept_in(form, expr.clone());
+                    }
                     return ControlFlow::Continue(());
                 }
                 if let Some(length) = length_of(data_type) {
@@ -414,7 +418,7 @@ fn item_type(data_type: &DataType) -> Option<&DataType> {
     }
 }
 
-/// Items that are stored as texts are texts in a cast: the column checks them.
+/// Items that are stored as texts are texts in a cast.
 fn plain_items(data_type: &mut DataType) {
     if let DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)) = data_type {
         plain_items(item);

@@ -91,6 +91,12 @@ impl Error {
         Error { about: Some(Box::new(About { constraint, ..About::table(table) })), ..self }
     }
 
+    /// Adds the table that it is about, named as in the catalog.
+    #[must_use]
+    pub fn of_table(self, table: &str) -> Error {
+        Error { about: Some(Box::new(About::table(table))), ..self }
+    }
+
     /// Adds the column of a table that it is about, named as in the catalog.
     #[must_use]
     pub fn of_column(self, table: &str, column: &str) -> Error {

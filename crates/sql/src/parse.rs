@@ -19,6 +19,7 @@ mod only;
 mod operators;
 pub(crate) mod overriding;
 mod owner;
+mod refused;
 mod rights;
 mod role;
 mod schema;
@@ -304,7 +305,7 @@ impl<'a> Cursor<'a> {
         if let Some(statement) = self.add_identity()? {
             return self.at_its_end(statement).map(Some);
         }
-        let heads: [(&[&str], Rest<'a>); 25] = [
+        let heads: [(&[&str], Rest<'a>); 30] = [
             (&["CREATE", "DISKGROUP"], Self::create_diskgroup),
             (&["DROP", "DISKGROUP"], Self::drop_diskgroup),
             (&["ALTER", "DISKGROUP"], Self::alter_diskgroup),
@@ -323,6 +324,11 @@ impl<'a> Cursor<'a> {
             (&["CREATE", "DOMAIN"], Self::create_domain),
             (&["COMMENT", "ON"], Self::comment),
             (&["SET", "CONSTRAINTS"], Self::set_constraints),
+            (&["CREATE", "RULE"], Self::rule),
+            (&["CREATE", "OR", "REPLACE", "RULE"], Self::rule),
+            (&["PREPARE", "TRANSACTION"], Self::two_phases),
+            (&["COMMIT|ROLLBACK", "PREPARED"], Self::two_phases),
+            (&["LISTEN|NOTIFY|UNLISTEN"], Self::notify),
             (&["LOCK"], Self::lock),
             (&["CHECKPOINT"], Self::checkpoint),
             (&["VACUUM"], Self::vacuum),

@@ -38,6 +38,23 @@ pub enum Resource {
     Advisory(bool, u64),
 }
 
+impl std::fmt::Display for Resource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Resource::Table(_) => f.write_str("the table"),
+            Resource::Row(_, row) => write!(f, "{row}"),
+            Resource::Key(..) => f.write_str("the key of a row"),
+            Resource::Advisory(false, number) => {
+                write!(f, "advisory lock {}", number.cast_signed())
+            }
+            Resource::Advisory(true, both) => {
+                let [high, low] = [(both >> 32) as u32, *both as u32].map(u32::cast_signed);
+                write!(f, "advisory lock ({high}, {low})")
+            }
+        }
+    }
+}
+
 /// A transaction, by its number.
 pub type Owner = u64;
 

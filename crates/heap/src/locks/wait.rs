@@ -24,7 +24,7 @@ pub enum LockTimeout {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
     /// Others have it.
-    #[error("{resource:?} is locked by transaction {}", holders.first().copied().unwrap_or_default())]
+    #[error("{resource} is locked by transaction {}", holders.first().copied().unwrap_or_default())]
     Busy {
         /// What is locked.
         resource: Resource,
@@ -32,7 +32,7 @@ pub enum LockError {
         holders: Vec<Owner>,
     },
     /// The wait timed out.
-    #[error("{resource:?} was locked for longer than {timeout:?}")]
+    #[error("{resource} was locked for longer than {timeout:?}")]
     TimedOut {
         /// What is locked.
         resource: Resource,
@@ -40,7 +40,7 @@ pub enum LockError {
         timeout: Duration,
     },
     /// The holder waits, directly or through others, for the one that asks.
-    #[error("deadlock: {resource:?} is held by transaction {holder}, which waits for this one")]
+    #[error("deadlock: {resource} is held by transaction {holder}, which waits for this one")]
     Deadlock {
         /// What is locked.
         resource: Resource,

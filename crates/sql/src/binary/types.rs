@@ -97,6 +97,16 @@ pub fn element(array: u32) -> Option<u32> {
     ARRAYS.iter().find(|(_, own)| *own == array).map(|(element, _)| *element)
 }
 
+/// The type that texts stand for.
+fn element_of_texts(form: &str) -> Option<u32> {
+    match form {
+        "uuid" => Some(UUID),
+        "json" => Some(JSON),
+        "jsonb" => Some(JSONB),
+        _ => None,
+    }
+}
+
 fn array(element: u32) -> u32 {
     ARRAYS.iter().find(|(own, _)| *own == element).map_or(1009, |(_, array)| *array)
 }
@@ -119,6 +129,11 @@ impl PgType {
             && let Some(length) = length_of(field)
         {
             return PgType { oid: array(VARCHAR), ..PgType::of_length(length) };
+        }
+        if own.oid == array(TEXT)
+            && let Some(item) = type_of_texts(field).and_then(element_of_texts)
+        {
+            return PgType { oid: array(item), ..own };
         }
         if own.oid != TEXT {
             return own;

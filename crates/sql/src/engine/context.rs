@@ -53,6 +53,7 @@ use crate::instants::trunc::DateTrunc;
 use crate::json::call::{JsonCall, JsonOperators};
 use crate::json::known::KnownJson;
 use crate::json::make::MakeJson;
+use crate::json::uuids::KnownUuids;
 use crate::lateral::LateralValues;
 use crate::lateral_unnest::LateralUnnest;
 use crate::lazy_build_side::BuildWhenAsked;
@@ -250,6 +251,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(at, Arc::new(NullWithoutRow));
     rules.insert(at, Arc::new(AnyOfArray));
     rules.insert(at, Arc::new(KnownJson));
+    rules.insert(at, Arc::new(KnownUuids));
     rules.insert(at, Arc::new(CommonNumbers));
     rules.insert(at, Arc::new(CompareInstants));
     rules.insert(at, Arc::new(InstantForms));

@@ -233,6 +233,7 @@ impl Engine {
         let mut found = infer::Inferred::new(types);
         infer::by_casts(statement, &mut found);
         self.infer_by_shape(statement, &mut found);
+        infer::by_neighbours(statement, &mut found);
         let count = infer::count(statement)?;
         let is_query = matches!(statement, SqlStatement::Query(_));
         if found.lacks(count) {

@@ -10,7 +10,7 @@ use cellar_instance::catalog::{Catalog, Table, enum_of_form, form_of_enum};
 use serde_json::Value;
 
 use crate::error::{Error, shown};
-use crate::json::form::FORM;
+use crate::json::form::{FORM, Form};
 
 /// The metadata key, in a field, for the labels of its type.
 const LABELS: &str = "labels";
@@ -160,8 +160,18 @@ pub(crate) fn layout_of(schema: &Schema) -> Result<RowLayout, RowError> {
     Ok(layout)
 }
 
+/// The type of a field, as statements name it.
+pub(crate) fn type_word_of(field: &Field) -> String {
+    let form = field.metadata().get(FORM).and_then(|form| Form::of(form));
+    match (form, field.data_type()) {
+        (Some(form), DataType::List(_)) => format!("{}[]", form.name()),
+        (Some(form), _) => form.name().to_owned(),
+        (None, data_type) => type_word(data_type),
+    }
+}
+
 /// The name of a type in messages about operators.
-pub(super) fn type_word(data_type: &DataType) -> String {
+pub(crate) fn type_word(data_type: &DataType) -> String {
     let word = match data_type {
         DataType::Boolean => "boolean",
         DataType::Int16 => "smallint",

@@ -7,5 +7,7 @@ mod known;
 mod rule;
 
 pub(crate) use call::EnumCall;
-pub(crate) use known::{EnumInfo, field_with_labels, layout_of, no_label, query_metadata};
+pub(crate) use known::{
+    EnumInfo, field_with_labels, layout_of, no_label, query_metadata, type_word_of,
+};
 pub(crate) use rule::EnumRule;

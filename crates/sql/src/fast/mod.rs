@@ -19,6 +19,7 @@ mod plan;
 mod prepared;
 mod run;
 mod shape;
+mod uuids;
 
 pub(crate) use cache::{Found, Plans};
 pub(crate) use lex::{Constant, Lexed, Place, lex};

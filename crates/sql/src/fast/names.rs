@@ -89,7 +89,7 @@ pub(super) struct Names<'a> {
 }
 
 /// The name of the row to insert.
-const EXCLUDED: &str = "excluded";
+pub(super) const EXCLUDED: &str = "excluded";
 
 impl<'a> Names<'a> {
     pub fn new(

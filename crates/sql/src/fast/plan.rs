@@ -42,6 +42,8 @@ pub(crate) struct Plan {
     /// The schema of the rows returned, if any are.
     pub schema: Option<SchemaRef>,
     pub(super) work: Work,
+    /// The slots of values that must be uuids in the stored form.
+    pub(super) uuids: Vec<usize>,
 }
 
 /// What is done.
@@ -169,6 +171,7 @@ impl Plan {
     pub fn of(state: &SessionState, library: &Library, parts: Parts) -> Option<Plan> {
         let Parts { table, columns, shape, mut slots, text, schema } = parts;
         slots.has_now = asks_for_now(&shape, &columns);
+        let uuids = super::uuids::slots(&shape, &columns, &slots)?;
         let planner = Planner { state, columns: &columns, shape: &shape, slots: &slots };
         let (work, schema) = match &shape.work {
             ShapeOf::Select { .. } => {
@@ -184,7 +187,7 @@ impl Plan {
             ShapeOf::Delete => planner.change(None)?,
         };
         let cursor = library.load(&text);
-        Some(Plan { table, columns, slots, cursor, schema, work })
+        Some(Plan { table, columns, slots, cursor, schema, work, uuids })
     }
 
     /// Whether its table in the catalog is still the same.

@@ -18,6 +18,7 @@ use cellar_format::rows::RowColumns as Builder;
 use super::plan::{By, Change, Find, Insert, Limit, Locking, Made, Plan, Returned, Select, Work};
 use crate::error::Error;
 use crate::failure::from_arrow;
+use crate::host::instance::in_table;
 use crate::rows::{Change as RowChange, Changed, Conflict, RowColumns, Scope, Written, row_error};
 
 /// The most rows read here; more are left to plans that read in batches.
@@ -66,6 +67,9 @@ impl Plan {
     /// # Errors
     /// Those of locks, of constraints, of the store.
     pub async fn run(&self, scope: &Scope, values: &[ArrayRef]) -> Result<Ran, Error> {
+        if !self.uuids.iter().all(|at| values.get(*at).is_some_and(super::uuids::are_kept)) {
+            return Ok(Ran::Declined);
+        }
         let columns = scope.current(&self.columns).await?;
         // The table, and so its index, may have been replaced.
         if !Arc::ptr_eq(&columns, &self.columns) {
@@ -266,6 +270,7 @@ impl Run<'_> {
         }
         let most = limit.map_or(usize::MAX, |limit| limit.saturating_add(offset));
         let (table, mut kept) = (&self.columns.rows, Vec::new());
+        let told = in_table(&self.columns.name);
         for at in order {
             if kept.len() >= most || limit == Some(0) {
                 break;
@@ -273,7 +278,10 @@ impl Run<'_> {
             let mut transaction = self.scope.open().await?;
             let found = match lock.skips {
                 true => transaction.lock_free_row(table, numbers[at], lock.how).await?,
-                false => Some(transaction.lock_row(table, numbers[at], lock.how).await?),
+                false => {
+                    let locked = transaction.lock_row(table, numbers[at], lock.how).await;
+                    Some(locked.map_err(&told)?)
+                }
             };
             match found {
                 Some(found) if found.is_changed => return Ok(None),

@@ -3,8 +3,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Assignment, Distinct, Expr, FromTable, GroupByExpr, Ident, Insert, LimitClause, LockClause,
-    ObjectName, OnConflict, OnInsert, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
+    Assignment, Distinct, Expr, FromTable, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, GroupByExpr, Ident, Insert, LimitClause, LockClause, ObjectName, OnConflict,
+    OnInsert, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
     Statement as SqlStatement, TableFactor, TableObject, TableWithJoins, Value, VisitorMut,
 };
 
@@ -258,6 +259,16 @@ pub(super) fn placeholder(expr: &Expr) -> Option<&str> {
 pub(super) fn bare(expr: &Expr) -> &Expr {
     match expr {
         Expr::Nested(inner) => bare(inner),
+        Expr::Function(call) => read_as_uuid(call).unwrap_or(expr),
         other => other,
     }
+}
+
+/// The parameter of `$1::uuid`, which the parser writes as a call. Its value is in the stored form where it is
+/// compared with a column of uuid.
+fn read_as_uuid(call: &Function) -> Option<&Expr> {
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(own))] = &list.args[..] else { return None };
+    let is_uuid = call.name.to_string() == "uuid_in";
+    placeholder(own).filter(|_| is_uuid).map(|_| own)
 }

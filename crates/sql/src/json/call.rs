@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use super::form::{Form, is_json_field, json_field};
+use super::form::{Form, field_of, is_json_field, json_field};
 use super::make::{Made, of_operator};
 use super::value::{Json, read};
 use crate::error::Error;
@@ -131,6 +131,11 @@ pub(super) fn steps_of(text: &str) -> Result<Vec<String>, Error> {
 }
 
 impl JsonCall {
+    /// What reads texts as uuid.
+    pub fn uuid_in() -> ScalarUDF {
+        udf(Function::In(Form::Uuid), "uuid_in", &[])
+    }
+
     /// All of them.
     pub fn udfs() -> Vec<ScalarUDF> {
         CALLS.iter().map(|(function, name, aliases)| udf(*function, name, aliases)).collect()
@@ -149,9 +154,6 @@ impl JsonCall {
     /// The result as a text.
     fn text(&self, args: &[ArrayRef], row: usize) -> Result<Option<String>, Error> {
         let own = args[0].as_string::<i32>().value(row);
-        if let Function::In(form) = self.function {
-            return form.kept(own).map(|kept| Some(kept.unwrap_or_else(|| own.to_owned())));
-        }
         let value = value_of(own)?;
         let told = |found: Option<&Json>, as_text: bool| match as_text {
             true => found.and_then(Json::text),
@@ -236,13 +238,17 @@ impl ScalarUDFImpl for JsonCall {
                 Function::Path { .. } | Function::ExistsAny | Function::ExistsAll,
                 own @ DataType::List(_),
             ) if at == 1 => own.clone(),
+            (Function::In(_), DataType::List(_)) => DataType::new_list(DataType::Utf8, true),
             _ => DataType::Utf8,
         };
         Ok(types.iter().enumerate().map(one).collect())
     }
 
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         Ok(match self.function {
+            Function::In(_) if matches!(types.first(), Some(DataType::List(_))) => {
+                DataType::new_list(DataType::Utf8, true)
+            }
             Function::Contains
             | Function::Contained
             | Function::Exists
@@ -257,7 +263,9 @@ impl ScalarUDFImpl for JsonCall {
         let types: Vec<DataType> =
             args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
         let form = match self.function {
-            Function::In(form @ (Form::Json | Form::Jsonb)) => form,
+            Function::In(form) => {
+                return Ok(field_of(self.name, self.return_type(&types)?, form));
+            }
             Function::Get { as_text: false }
             | Function::Path { as_text: false }
             | Function::Steps { as_text: false }
@@ -274,6 +282,13 @@ impl ScalarUDFImpl for JsonCall {
         let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
         if arrays.is_empty() {
             return internal_err!("{} of nothing", self.name);
+        }
+        if let (Function::In(form), [array]) = (self.function, &arrays[..]) {
+            let made = form.kept_all(array).map_err(failed)?;
+            return Ok(match is_constant {
+                true => ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?),
+                false => ColumnarValue::Array(made),
+            });
         }
         let is_null = |row: usize| arrays.iter().any(|own| own.is_null(row));
         let made: ArrayRef = match self.return_type(&[])? {

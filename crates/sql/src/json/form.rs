@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::{ArrayRef, AsArray, ListArray, StringArray};
 use arrow::datatypes::{DataType, Field, FieldRef};
 
 use super::value::{Wrong, read};
@@ -60,10 +61,15 @@ pub(crate) fn is_json_field(field: &Field) -> bool {
     matches!(form, Some(Form::Json | Form::Jsonb))
 }
 
+/// A field of texts, or of lists of them, in a form.
+pub(crate) fn field_of(name: &str, data_type: DataType, form: Form) -> FieldRef {
+    let field = Field::new(name, data_type, true);
+    Arc::new(field.with_metadata([(FORM.to_owned(), form.name().to_owned())].into()))
+}
+
 /// A field of JSON.
 pub(crate) fn json_field(name: &str, form: Form) -> FieldRef {
-    let field = Field::new(name, DataType::Utf8, true);
-    Arc::new(field.with_metadata([(FORM.to_owned(), form.name().to_owned())].into()))
+    field_of(name, DataType::Utf8, form)
 }
 
 impl Form {
@@ -79,6 +85,24 @@ impl Form {
     /// The form with a name.
     pub fn of(name: &str) -> Option<Form> {
         [Form::Uuid, Form::Json, Form::Jsonb].into_iter().find(|own| own.name() == name)
+    }
+
+    /// Texts in their stored form, or lists of them.
+    ///
+    /// # Errors
+    /// 22P02 one is not a value of the type.
+    pub fn kept_all(self, array: &ArrayRef) -> Result<ArrayRef, Error> {
+        if let Some(lists) = array.as_list_opt::<i32>() {
+            let (item, offsets, values, nulls) = lists.clone().into_parts();
+            let values = self.kept_all(&values)?;
+            return Ok(Arc::new(ListArray::new(item, offsets, values, nulls)));
+        }
+        let Some(texts) = array.as_string_opt::<i32>() else { return Ok(Arc::clone(array)) };
+        let one = |text: Option<&str>| match text {
+            None => Ok(None),
+            Some(text) => self.kept(text).map(|kept| Some(kept.unwrap_or_else(|| text.to_owned()))),
+        };
+        Ok(Arc::new(texts.iter().map(one).collect::<Result<StringArray, Error>>()?))
     }
 
     /// A text in its stored form; `None`: unchanged.

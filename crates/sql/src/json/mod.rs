@@ -5,4 +5,5 @@ pub(crate) mod form;
 pub(crate) mod known;
 pub(crate) mod make;
 mod order;
+pub(crate) mod uuids;
 mod value;

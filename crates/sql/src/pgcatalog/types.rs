@@ -161,7 +161,9 @@ pub(super) fn of_field(field: &Field) -> (u32, i64) {
             _ => (oid, -1),
         };
     }
+    let is_list = matches!(field.data_type(), DataType::List(_));
     match (form_of(field), length_of(field)) {
+        (Some(form), _) if is_list => return plain(&format!("_{}", form.name())),
         (Some(Form::Uuid), _) => return plain("uuid"),
         (Some(Form::Json), _) => return plain("json"),
         (Some(Form::Jsonb), _) => return plain("jsonb"),

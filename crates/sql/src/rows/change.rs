@@ -8,6 +8,7 @@ use arrow::compute::take;
 use arrow::datatypes::UInt64Type;
 use bytes::Bytes;
 use cellar_format::rows::{LongValue, RowWriter};
+use cellar_instance::catalog::name;
 use cellar_instance::heap::{ChangeError, IndexKey, LockedRow, RowLock, Transaction};
 
 use super::checks::Checks;
@@ -15,6 +16,7 @@ use super::scope::Scope;
 use super::table::{RowColumns, row_error};
 use crate::columnar::write::column_of;
 use crate::error::Error;
+use crate::host::instance::in_table;
 
 /// Rows that are changed together.
 const ROWS_TOGETHER: usize = 1024;
@@ -181,10 +183,10 @@ impl Change<'_> {
     async fn locked(&self, rows: &[(u64, u64)]) -> Result<Option<Vec<Option<Bytes>>>, Error> {
         let table = &self.columns.rows;
         let mut transaction = self.scope.open().await?;
-        let mut found = Vec::with_capacity(rows.len());
+        let (told, mut found) = (in_table(&self.columns.name), Vec::with_capacity(rows.len()));
         for (number, _) in rows {
             let LockedRow { bytes, is_changed } =
-                transaction.lock_row(table, *number, RowLock::default()).await?;
+                transaction.lock_row(table, *number, RowLock::default()).await.map_err(&told)?;
             if is_changed {
                 return Ok(None);
             }
@@ -326,7 +328,7 @@ impl Change<'_> {
 
     pub(super) fn refused(&self, error: ChangeError, arrays: &[ArrayRef], row: usize) -> Error {
         match error {
-            ChangeError::Other(error) => error.into(),
+            ChangeError::Other(error) => in_table(&self.columns.name)(error),
             ChangeError::Duplicate { index, .. } => {
                 let key = match arrays.is_empty() {
                     true => (String::new(), String::new()),
@@ -339,12 +341,13 @@ impl Change<'_> {
 
     pub(super) fn duplicate(&self, index: usize, (names, values): &(String, String)) -> Error {
         let (name, table) = (&self.columns.rows.indexes[index].name, &self.columns.name);
+        let (_, own) = name::parts(name);
         if names.is_empty() {
-            let text = format!("table \"{table}\": unique constraint \"{name}\" is violated");
+            let text = format!("table \"{table}\": unique constraint \"{own}\" is violated");
             return Error::new(1, "23505", text).of_constraint(table, name);
         }
         let text = format!(
-            "table \"{table}\": unique constraint \"{name}\" is violated: key ({names})=({values}) \
+            "table \"{table}\": unique constraint \"{own}\" is violated: key ({names})=({values}) \
              already exists"
         );
         Error::new(1, "23505", text).of_constraint(table, name)

@@ -17,6 +17,7 @@ use super::table::RowColumns;
 use crate::columnar::write::column_of;
 use crate::error::Error;
 use crate::failure::{from_arrow, from_datafusion};
+use crate::host::instance::in_table;
 
 /// What to do with a row whose key exists already.
 pub(crate) struct Conflict {
@@ -213,8 +214,8 @@ impl Change<'_> {
         update: &OnUpdate,
     ) -> Result<Option<Became>, Error> {
         let table = &self.columns.rows;
-        let LockedRow { bytes, is_changed } =
-            self.scope.open().await?.lock_row(table, there, RowLock::default()).await?;
+        let locked = self.scope.open().await?.lock_row(table, there, RowLock::default()).await;
+        let LockedRow { bytes, is_changed } = locked.map_err(in_table(&self.columns.name))?;
         if is_changed {
             return Ok(Some(Became::Again));
         }

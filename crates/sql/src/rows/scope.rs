@@ -13,6 +13,7 @@ use super::refusals::{changed, is_over, planned_before, written_anew};
 use super::session::Shared;
 use super::table::RowColumns;
 use crate::error::Error;
+use crate::host::instance::in_table;
 use crate::instants::zoned::KEPT;
 
 /// What a statement reads and changes; all scans of it share it.
@@ -143,7 +144,8 @@ impl Scope {
         let mut columns = Arc::clone(planned);
         loop {
             if !matches!(self.read_only, ReadOnly::Database(_)) {
-                self.open().await?.lock_to_read(&columns.rows).await?;
+                let locked = self.open().await?.lock_to_read(&columns.rows).await;
+                locked.map_err(in_table(&columns.name))?;
                 if self.definitions.may_have_moved(&columns.rows) {
                     self.definitions.settled().await;
                 }

@@ -18,6 +18,7 @@ use super::scope::{ReadOnly, Scope, Since};
 use super::sequence::Values;
 use crate::catalog::SessionCatalog;
 use crate::error::Error;
+use crate::host::instance::in_table;
 use crate::settings::{self, Settings};
 
 /// A transaction with several holders; it is taken out when it ends.
@@ -597,7 +598,10 @@ impl RowTables {
         loop {
             let was = self.catalog.current().table(name).cloned().ok_or_else(|| changed(name))?;
             match &was.rows {
-                Some(rows) => open.lock_table(rows, lock, is_nowait).await?,
+                Some(rows) => {
+                    let locked = open.lock_table(rows, lock, is_nowait).await;
+                    locked.map_err(in_table(name))?;
+                }
                 None => open.keep_name(name, is_nowait).await?,
             }
             self.database.catalog().settled().await;

@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use futures_util::TryStreamExt;
 
 use super::Effect;
+use super::assignable::check_plan;
 use super::returning::Returning;
 use super::target::{alias_of, column, is_default, number_of, numbered, query_of, value_of};
 use crate::engine::Engine;
@@ -115,6 +116,7 @@ impl Engine {
             assigned.iter().map(|at| columns.schema.field(*at).data_type().clone()).collect();
         let state = self.state();
         let plan = self.plan_of(SqlStatement::Query(Box::new(query))).await?;
+        check_plan(columns, &plan, 1, assigned)?;
         let plan = fitted(plan, &types).map_err(|e| self.failure(&e))?;
         let stream = self.stream(plan).await.map_err(|e| self.failure(&e))?;
         let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(|e| self.failure(&e))?;

@@ -1,13 +1,15 @@
 //! INSERT into tables in the heap.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use cellar_instance::catalog::{Identity, Rights};
-use datafusion::common::TableReference;
+use datafusion::common::{Column, ScalarValue, TableReference};
 use datafusion::logical_expr::dml::InsertOp;
-use datafusion::logical_expr::{LogicalPlan, WriteOp};
+use datafusion::logical_expr::{
+    Expr as PlanExpr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, WriteOp, lit,
+};
 use datafusion::sql::sqlparser::ast::{
     Assignment, ConflictTarget, DoUpdate, Expr, Ident, Insert, ObjectName, OnConflict,
     OnConflictAction, OnInsert, Query, SelectItem, SetExpr, Statement as SqlStatement, TableObject,
@@ -16,6 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 use futures_util::TryStreamExt;
 
 use super::Effect;
+use super::assignable::{check_assigned, check_plan, check_values};
 use super::change::assignments;
 use super::returning::{Returning, named_in};
 use super::target::{is_default, query_of, value_of};
@@ -136,7 +139,7 @@ impl Engine {
     /// The plan of the rows that an INSERT adds: all columns of the table.
     async fn plan_insert(
         &self,
-        insert: Insert,
+        mut insert: Insert,
         columns: &RowColumns,
     ) -> Result<LogicalPlan, Error> {
         if !insert.columns.is_empty() {
@@ -148,6 +151,13 @@ impl Engine {
                 }
             }
         }
+        let places = places_of(&insert, columns)?;
+        let is_values = |query: &Query| {
+            query.with.is_none() && matches!(query.body.as_ref(), SetExpr::Values(_))
+        };
+        if let Some(query) = insert.source.take_if(|query| !is_values(query)) {
+            return self.plan_selected(*query, columns, &places).await;
+        }
         let plan = self.plan_of(SqlStatement::Insert(insert)).await?;
         let LogicalPlan::Dml(dml) = plan else { return Err(Error::not_yet("this INSERT")) };
         if dml.op != WriteOp::Insert(InsertOp::Append) {
@@ -157,7 +167,38 @@ impl Engine {
             let text = format!("table \"{}\" was changed meanwhile", columns.name);
             return Err(Error::new(942, "42P01", text).next("run the statement again"));
         }
+        check_values(columns, &dml.input, &places)?;
         Ok(dml.input.as_ref().clone())
+    }
+
+    /// The plan of the rows that a query adds. It is planned by itself: DataFusion would take every VALUES in it for
+    /// rows of the table.
+    async fn plan_selected(
+        &self,
+        query: Query,
+        columns: &RowColumns,
+        places: &[usize],
+    ) -> Result<LogicalPlan, Error> {
+        let plan = self.plan_of(SqlStatement::Query(Box::new(query))).await?;
+        check_plan(columns, &plan, 0, places)?;
+        let failed = |error| self.failure(&error);
+        let mut given: BTreeMap<String, PlanExpr> = BTreeMap::new();
+        for (name, value) in defaults(&self.state(), columns) {
+            if let Ok(value) = value {
+                given.insert(name, value);
+            }
+        }
+        let mut exprs = Vec::with_capacity(columns.schema.fields().len());
+        for (at, field) in columns.schema.fields().iter().enumerate() {
+            let own = match places.iter().position(|place| *place == at) {
+                Some(from) => PlanExpr::Column(Column::from(plan.schema().qualified_field(from))),
+                None => given.remove(field.name()).unwrap_or(lit(ScalarValue::Null)),
+            };
+            let own = own.cast_to(field.data_type(), plan.schema()).map_err(failed)?;
+            exprs.push(own.alias(field.name()));
+        }
+        let made = LogicalPlanBuilder::from(plan).project(exprs);
+        made.and_then(LogicalPlanBuilder::build).map_err(failed)
     }
 
     /// The rows to insert, with each DEFAULT replaced by its value, and the target columns named. Rows with
@@ -275,6 +316,7 @@ impl Engine {
         let value = |(at, value)| Ok((at, parsed(&state, value, &names)?));
         let values = assignments(columns, &set)?.into_iter().map(value);
         let values = values.collect::<Result<Vec<_>, Error>>()?;
+        check_assigned(columns, &values, &names)?;
         let condition = selection.map(|expr| parsed(&state, expr, &names)).transpose()?;
         let update = OnUpdate::new(&state, columns, &names, values, condition)?;
         Ok(Conflict { arbiter, update: Some(Arc::new(update)), values: Vec::new() })
@@ -327,6 +369,14 @@ fn alias_of(insert: &Insert, name: &ObjectName) -> Result<Ident, Error> {
     }
     let own = name.0.last().and_then(|part| part.as_ident()).cloned();
     own.ok_or_else(|| Error::syntax("a table has no name"))
+}
+
+/// The columns that an INSERT gives values for.
+fn places_of(insert: &Insert, columns: &RowColumns) -> Result<Vec<usize>, Error> {
+    match insert.columns.is_empty() {
+        true => Ok((0..columns.schema.fields().len()).collect()),
+        false => insert.columns.iter().map(|name| super::target::column(columns, name)).collect(),
+    }
 }
 
 /// A query in which the names of an outer WITH are visible too.

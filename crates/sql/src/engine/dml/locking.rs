@@ -22,6 +22,7 @@ use crate::engine::Engine;
 use crate::engine::origins::Origins;
 use crate::error::Error;
 use crate::failure::from_arrow;
+use crate::host::instance::in_table;
 use crate::names;
 use crate::rows::{ROW_ID, RowColumns, Scope};
 
@@ -226,7 +227,10 @@ async fn lock_one(scope: &Scope, table: &Locked, row: u64) -> Result<Fate, Error
     let rows = &table.columns.rows;
     let found = match table.skips {
         true => transaction.lock_free_row(rows, row, table.how).await?,
-        false => Some(transaction.lock_row(rows, row, table.how).await?),
+        false => {
+            let locked = transaction.lock_row(rows, row, table.how).await;
+            Some(locked.map_err(in_table(&table.columns.name))?)
+        }
     };
     Ok(match found {
         None => Fate::Skipped,

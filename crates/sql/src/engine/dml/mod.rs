@@ -1,6 +1,7 @@
 //! Statements that change or lock rows of tables in the heap. UPDATE and DELETE run a query for row
 //! numbers, and then change these rows: DataFusion's own hooks would drop predicates.
 
+mod assignable;
 mod change;
 mod hoist;
 mod insert;

@@ -148,15 +148,19 @@ pub(super) fn values(
     let types = prepared.parameters.iter().zip(&prepared.oids);
     let pairs = parameters.iter().zip(types);
     pairs
-        .map(|(value, (data_type, oid))| match (value, *oid) {
-            // In stored form, for comparisons.
-            (Parameter::Text(text), types::UUID) => match Form::Uuid.kept(text)? {
-                Some(kept) => Parameter::Text(kept).array(data_type),
-                None => value.array(data_type),
-            },
-            _ => value.array(&in_zone(data_type, zone)),
-        })
+        .map(|(value, (data_type, oid))| in_form(value.array(&in_zone(data_type, zone))?, *oid))
         .collect()
+}
+
+/// A value in its stored form, for comparisons.
+///
+/// # Errors
+/// 22P02 it is not a value of the type.
+pub(super) fn in_form(value: ArrayRef, oid: u32) -> Result<ArrayRef, Error> {
+    match oid {
+        types::UUID | types::UUIDS => Form::Uuid.kept_all(&value),
+        _ => Ok(value),
+    }
 }
 
 /// Puts values in the place of parameters.

@@ -14,9 +14,11 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::binary::{PgType, types};
+use crate::dialect::form_of;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::fast::{Place, Shape, ShapeOf};
+use crate::json::form::Form;
 use crate::names::folded;
 use crate::rows::RowColumns;
 use crate::walk;
@@ -76,6 +78,17 @@ pub(super) struct ParameterTypes {
 
 /// What stands for uuid, whose values are kept as texts.
 const UUID: DataType = DataType::FixedSizeBinary(16);
+
+/// The type of a parameter that is declared as one whose values are kept as texts.
+pub(super) fn of_texts(own: &SqlType) -> Option<DataType> {
+    if let SqlType::Array(ArrayElemTypeDef::SquareBracket(item, _)) = own {
+        return Some(DataType::new_list(of_texts(item)?, true));
+    }
+    Some(match form_of(own)? {
+        Form::Uuid => UUID,
+        Form::Json | Form::Jsonb => DataType::Utf8,
+    })
+}
 
 /// The type of a column, as a parameter is to have it.
 fn type_of(field: &Field) -> DataType {
@@ -162,6 +175,89 @@ pub(super) fn by_any(statement: &SqlStatement, found: &mut Inferred) {
         }
     }
     let _: ControlFlow<()> = walk::look(statement, &mut Lists(found));
+}
+
+/// The type of an operand, where the text shows it: of an integer, or of what `->>` and its kin return.
+fn shown_type(expr: &Expr) -> Option<DataType> {
+    match expr {
+        Expr::Nested(inner) => shown_type(inner),
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) if digits.parse::<i32>().is_ok() => Some(DataType::Int32),
+            Value::Number(digits, _) if digits.parse::<i64>().is_ok() => Some(DataType::Int64),
+            _ => None,
+        },
+        Expr::BinaryOp { left, op, right } if is_arithmetic(op) => {
+            shown_type(left).or_else(|| shown_type(right))
+        }
+        Expr::BinaryOp {
+            op:
+                BinaryOperator::LongArrow
+                | BinaryOperator::HashLongArrow
+                | BinaryOperator::Arrow
+                | BinaryOperator::HashArrow,
+            ..
+        } => Some(DataType::Utf8),
+        _ => None,
+    }
+}
+
+fn is_arithmetic(op: &BinaryOperator) -> bool {
+    matches!(
+        op,
+        BinaryOperator::Plus
+            | BinaryOperator::Minus
+            | BinaryOperator::Multiply
+            | BinaryOperator::Divide
+            | BinaryOperator::Modulo
+    )
+}
+
+fn is_of_json(own: &DataType) -> bool {
+    *own == DataType::Utf8
+}
+
+/// Notes the types of parameters by what stands beside them: an integer to compute with, a member of JSON to compare
+/// with.
+pub(super) fn by_neighbours(statement: &SqlStatement, found: &mut Inferred) {
+    struct Neighbours<'a>(&'a mut Inferred);
+    impl Neighbours<'_> {
+        fn one(&mut self, shown: &Expr, own: &Expr, fits: impl Fn(&DataType) -> bool) {
+            let own = unnested(own);
+            if let (Some(name), Some(data_type)) = (placeholder(own), shown_type(shown))
+                && fits(&data_type)
+            {
+                self.0.note(name, &data_type);
+            }
+        }
+    }
+    impl Visitor for Neighbours<'_> {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::BinaryOp { left, op, right } if is_arithmetic(op) => {
+                    self.one(left, right, DataType::is_integer);
+                    self.one(right, left, DataType::is_integer);
+                }
+                Expr::BinaryOp { left, right, .. } => {
+                    self.one(left, right, is_of_json);
+                    self.one(right, left, is_of_json);
+                }
+                Expr::InList { expr, list, .. } => {
+                    list.iter().for_each(|own| self.one(expr, own, is_of_json));
+                }
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _: ControlFlow<()> = walk::look(statement, &mut Neighbours(found));
+}
+
+fn unnested(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => unnested(inner),
+        other => other,
+    }
 }
 
 /// The parameter of `$1::uuid`, as it is written by then.
@@ -282,10 +378,16 @@ impl Over<'_> {
                 | BinaryOperator::Multiply
                 | BinaryOperator::Divide
                 | BinaryOperator::Modulo => self.both(left, right, expected),
-                _ => {
+                BinaryOperator::Eq
+                | BinaryOperator::NotEq
+                | BinaryOperator::Lt
+                | BinaryOperator::LtEq
+                | BinaryOperator::Gt
+                | BinaryOperator::GtEq => {
                     self.both(left, right, None);
                     Some(DataType::Boolean)
                 }
+                _ => None,
             },
             _ => None,
         }

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     DataType as SqlType, FromTable, Ident, Statement as SqlStatement, TableObject,
 };
 
-use super::bind;
+use super::{bind, infer};
 use crate::engine::dml::{changes, query_over};
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
@@ -174,7 +174,10 @@ impl Engine {
 
     /// The type that a statement says.
     fn type_said(&self, data_type: &SqlType) -> Result<DataType, Error> {
-        type_of_cast(&self.state(), data_type)
+        match infer::of_texts(data_type) {
+            Some(known) => Ok(known),
+            None => type_of_cast(&self.state(), data_type),
+        }
     }
 
     /// The statement that is executed, and the values of its parameters.
@@ -195,12 +198,13 @@ impl Engine {
         let row = row.map_err(|error| crate::failure::from_arrow(&error))?;
         let mut values = Vec::with_capacity(parameters.len());
         let zone = Arc::clone(&self.settings.now().zone);
-        for (expr, data_type) in parameters.iter().zip(&prepared.parameters) {
+        let types = prepared.parameters.iter().zip(&prepared.oids);
+        for (expr, (data_type, oid)) in parameters.iter().zip(types) {
             let data_type = in_zone(data_type, &zone);
             let made = parsed_as(&state, expr.clone(), &names, Some(&data_type))?;
             let made = state.create_physical_expr(made, &names).map_err(failed)?;
             let value = made.evaluate(&row).and_then(|value| value.into_array(1));
-            values.push(value.map_err(failed)?);
+            values.push(bind::in_form(value.map_err(failed)?, *oid)?);
         }
         Ok((prepared, values))
     }
