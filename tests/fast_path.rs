@@ -518,4 +518,18 @@ fn explain_tells_of_the_fast_path_and_its_index() {
     head("explain insert into sbtest1 (id) values (9)", "fast path: rows of sbtest1");
     at.run("set cellar.fast_path = off");
     assert!(!at.run("explain select c from sbtest1 where id = 17").contains("fast path"));
+    // What changes or locks rows is a query first, by the index where that is less.
+    for (sql, wanted) in [
+        ("explain update sbtest1 set c = 'x' where id = 17", "verb: \"update\""),
+        (
+            "explain delete from sbtest1 using sbtest1 b where sbtest1.id = b.k",
+            "verb: \"delete from\"",
+        ),
+        ("explain insert into sbtest1 select * from sbtest1 where k = 3", "verb: \"insert into\""),
+        ("explain select * from sbtest1 where k < 3 for update", "verb: \"lock\""),
+    ] {
+        let told = at.run(sql);
+        assert!(told.contains(wanted) && told.contains("sbtest1"), "{sql}: {told}");
+    }
+    at.states(&[("explain update sbtest1 set nothing = 1", "42703")]);
 }

@@ -229,3 +229,22 @@ fn a_statement_sleeps_as_long_as_it_asks_and_can_be_stopped() {
     });
     one.answers(&[("select 1", "1")]);
 }
+
+/// What would lose digits is refused: numeric without digits keeps ten behind the point.
+#[test]
+fn a_number_finer_than_numeric_is_refused_and_not_rounded() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    at.run("create table f (id int primary key, n numeric, m numeric(6, 2)) using heap");
+    let sqls = [
+        "insert into f values (1, 0.000000000049, null)",
+        "insert into f values (1, '0.000000000049', null)",
+        "insert into f values (1, '4.9e-11', null)",
+        "insert into f select 1, 0.000000000049, null",
+        "select '0.000000000049'::numeric",
+    ];
+    at.states(&sqls[..4].iter().map(|sql| (*sql, "22003")).collect::<Vec<_>>());
+    at.refuses(&sqls.map(|sql| (sql, "10 digits behind the point")));
+    at.done(&["insert into f values (1, 0.0000000001, 0.005)", "update f set n = 1.5"]);
+    at.states(&[("update f set n = 0.00000000001 where id = 1", "22003")]);
+}

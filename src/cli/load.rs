@@ -9,7 +9,7 @@ use cellar_io::{SharedEnv, shell};
 use cellar_sql::columnar::source;
 use cellar_sql::columnar::table::table_schema;
 use cellar_sql::columnar::tables::Written;
-use cellar_sql::columnar::write::Tell;
+use cellar_sql::columnar::write::OnProgress;
 use cellar_sql::csv::CsvForm;
 use cellar_sql::csv::form::encoding_of;
 use cellar_sql::csv::reject::Rejects;
@@ -350,7 +350,7 @@ pub async fn load(database: &Database, source: &Source, quiet: bool) -> Result<V
     for table in TpchTable::ALL {
         let before: u64 = loaded.iter().map(|l| l.rows).sum();
         let told = Arc::clone(&bar);
-        let tell: Tell = Arc::new(move |rows, _| told.set(before + rows));
+        let tell: OnProgress = Arc::new(move |rows, _| told.set(before + rows));
         let schema = table_schema(&table.schema())?;
         let rows = source::tpch(table, scale, cores());
         let how = (cores(), Some(tell));

@@ -211,7 +211,7 @@ struct Stdin {
     /// The rows of a COPY have ended.
     rows_ended: bool,
     /// There is no complete statement in `text`.
-    is_looked_through: bool,
+    searched: bool,
 }
 
 impl Stdin {
@@ -221,7 +221,7 @@ impl Stdin {
         while !self.ended || !self.text.is_empty() {
             let from = self.text.len();
             // After rows, the text at hand may already have a complete statement.
-            let is_new = self.is_looked_through && !self.ended;
+            let is_new = self.searched && !self.ended;
             if is_new {
                 self.ended = std::io::stdin().read_line(&mut self.text)? == 0;
             }
@@ -229,7 +229,7 @@ impl Stdin {
             if is_new && !self.ended && !self.text[from..].contains(';') {
                 continue;
             }
-            self.is_looked_through = true;
+            self.searched = true;
             let mut whole = Vec::new();
             while let Some((piece, end)) = first(&self.text) {
                 let is_copy = reads_stream(piece.sql);
@@ -239,7 +239,7 @@ impl Stdin {
                     // The rows begin on the next line.
                     let end = self.text.find('\n').map_or(self.text.len(), |at| at + 1);
                     self.take(end);
-                    self.is_looked_through = false;
+                    self.searched = false;
                     return Ok(Some(whole));
                 }
             }

@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::error::LabError;
 
 /// Receives the current work, units done and total units.
-pub type Tell<'a> = dyn Fn(&str, u64, u64) + Sync + 'a;
+pub type OnProgress<'a> = dyn Fn(&str, u64, u64) + Sync + 'a;
 
 /// Receives the progress of an experiment, and may stop it. After a stop everything created is
 /// removed first.
 pub struct Control<'a> {
-    tell: &'a Tell<'a>,
+    tell: &'a OnProgress<'a>,
     stop: Arc<AtomicBool>,
 }
 
 impl<'a> Control<'a> {
     /// Reports to `tell`; ends the work soon after `stop` is set.
-    pub fn new(tell: &'a Tell<'a>, stop: Arc<AtomicBool>) -> Control<'a> {
+    pub fn new(tell: &'a OnProgress<'a>, stop: Arc<AtomicBool>) -> Control<'a> {
         Control { tell, stop }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! To add one: a module with a type that implements [`Experiment`], and a line in
 //! [`ALL`](crate::experiments::ALL). Its options are declared here as texts ([`OptionSpec`]) and become options of
-//! `cellar lab run NAME`; it gets them back as [`Words`], measures with the inputs of its [`Request`],
+//! `cellar lab run NAME`; it gets them back as [`OptionTexts`], measures with the inputs of its [`Request`],
 //! and returns a [`Run`]. Keeping, showing and comparing runs is common to all and uses only the
 //! fields of [`Run`]: `arms` are the main table (any number of [`Run::layouts`]), `tables` further
 //! figures, `raw` every measurement, `finding` the answer in words. A ratio within the A/A spread
@@ -79,16 +79,16 @@ pub struct Request<'a> {
 
 impl Request<'_> {
     /// The options as texts.
-    pub fn words(&self) -> Words<'_> {
-        Words(&self.asked.options)
+    pub fn words(&self) -> OptionTexts<'_> {
+        OptionTexts(&self.asked.options)
     }
 }
 
 /// Options as texts, to be parsed.
 #[derive(Clone, Copy, Debug)]
-pub struct Words<'a>(pub &'a BTreeMap<String, String>);
+pub struct OptionTexts<'a>(pub &'a BTreeMap<String, String>);
 
-impl Words<'_> {
+impl OptionTexts<'_> {
     /// The text of an option, if it was given.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)

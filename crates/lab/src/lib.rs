@@ -48,10 +48,10 @@ mod table_scan;
 mod text;
 
 pub use column::Column;
-pub use control::{Control, Tell};
+pub use control::{Control, OnProgress};
 pub use counters::DeviceUse;
 pub use error::LabError;
-pub use experiment::{Experiment, OptionSpec, Request, Words};
+pub use experiment::{Experiment, OptionSpec, OptionTexts, Request};
 pub use meter::Meter;
 pub use place::Place;
 pub use run::compare::{Compared, Comparison};

@@ -20,7 +20,6 @@ mod foreign;
 mod grants;
 mod indexes;
 mod like;
-mod made;
 mod namespaces;
 mod open;
 mod origins;
@@ -42,6 +41,7 @@ mod session_calls;
 mod settings;
 mod sleep;
 mod table_locks;
+mod table_options;
 mod tables;
 mod targets;
 mod temporary;
@@ -81,10 +81,10 @@ use crate::allowed;
 use crate::copy::CopyOutput;
 use crate::engine::cancel::Canceller;
 pub use crate::engine::common::Common;
-use crate::engine::made::Made;
 use crate::engine::origins::Origins;
 use crate::engine::planner::Planner;
 use crate::engine::run::Planned;
+use crate::engine::table_options::TableOptions;
 use crate::engine::tables::Tables;
 use crate::engine::write::writes;
 use crate::error::{Error, shown};
@@ -585,7 +585,7 @@ impl Engine {
             && !matches!(ddl, DdlStatement::CreateView(_))
         {
             // SELECT ... INTO is one of these.
-            return self.create_of_plan(plan, &Made::default()).await;
+            return self.create_of_plan(plan, &TableOptions::default()).await;
         }
         let mut plan = plan;
         let counted = match &mut plan {

@@ -40,6 +40,10 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
             let name = m.rsplit(' ').next().unwrap_or_default();
             Error::new(902, "42704", format!("type \"{name}\" does not exist"))
         }
+        DataFusionError::NotImplemented(m) if m.starts_with("Unsupported CAST from ") => {
+            Error::new(932, "42846", first_line(&m.replacen("Unsupported CAST", "there is no cast", 1)))
+                .next("cast it to text, and that to the type")
+        }
         DataFusionError::NotImplemented(m) => {
             Error::new(3001, "0A000", format!("not in this version: {}", first_line(m)))
         }
@@ -204,7 +208,10 @@ fn from_schema(error: &SchemaError) -> Error {
 /// from a text that is not a number only in the words of the message.
 fn is_of_range(words: &str) -> bool {
     let quoted = words.strip_prefix("Cannot cast string '").and_then(|rest| rest.split_once('\''));
-    if let Some((text, _)) = quoted {
+    if let Some((text, rest)) = quoted {
+        if ["Date32", "Date64", "Timestamp", "Time64"].iter().any(|own| rest.contains(own)) {
+            return false;
+        }
         let digits = text.trim().trim_start_matches(['+', '-']);
         return !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     }

@@ -40,9 +40,9 @@ const WHOLE_ROWS: usize = 100_000;
 
 /// Puts a [`LazyExec`] over build sides that would begin at once.
 #[derive(Debug, Default)]
-pub struct BuildWhenAsked;
+pub struct LazyBuild;
 
-impl PhysicalOptimizerRule for BuildWhenAsked {
+impl PhysicalOptimizerRule for LazyBuild {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,

@@ -14,6 +14,7 @@ mod joins;
 mod like;
 mod locks;
 mod logfile;
+mod no_effect;
 mod offline;
 mod only;
 mod operators;
@@ -146,6 +147,7 @@ fn one_of(mut tokens: Vec<TokenWithSpan>) -> Result<DfStatement, Error> {
     table_kind::take_out(&mut tokens)?;
     locks::take_out(&mut tokens);
     only::take_out(&mut tokens);
+    no_effect::take_out(&mut tokens);
     joins::close(&mut tokens);
     let overriding = overriding::take_out(&mut tokens);
     sequence::order_identities(&mut tokens)?;

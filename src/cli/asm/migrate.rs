@@ -146,7 +146,7 @@ pub async fn run(
     if show.format == Format::Table {
         output::text(&told.words())?;
     }
-    do_it(&told, place, show).await
+    carry_out(&told, place, show).await
 }
 
 /// Finds the disks in question.
@@ -499,7 +499,7 @@ impl Proposal<'_> {
 }
 
 /// Migrates, and waits until the old disks may be unplugged.
-async fn do_it(told: &Proposal<'_>, place: &Place, show: Show) -> Result<(), Fault> {
+async fn carry_out(told: &Proposal<'_>, place: &Place, show: Show) -> Result<(), Fault> {
     let (database, mounted) = (told.database, &told.wanted.mounted);
     let quiet = show.format == Format::Json;
     let rebalance = Rebalance::at(Some(told.verdict.power));

@@ -97,7 +97,7 @@ fn who_waits_for_a_row_or_a_table_is_counted_by_its_kind() {
             [(row, Event::ENQ_TX_ROW_LOCK), (Resource::Table(TABLE), Event::ENQ_TM_CONTENTION)];
         for (resource, event) in both {
             let (mut holder, mut waiter) = (begin(), begin());
-            holder.lock(resource.clone(), Mode::Exclusive).await.unwrap();
+            holder.lock(resource, Mode::Exclusive).await.unwrap();
             let waits_for = async { waiter.lock(resource, Mode::Exclusive).await.unwrap() };
             let ends = async {
                 rig.sim.env().sleep(pause).await;

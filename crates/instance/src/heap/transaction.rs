@@ -615,7 +615,7 @@ impl Statement {
     }
 
     /// Whether an index has all visible rows: not if it was built after this statement's snapshot.
-    pub fn has_whole(&self, index: &Index) -> bool {
+    pub fn is_complete_index(&self, index: &Index) -> bool {
         self.incomplete
             .as_ref()
             .is_some_and(|incomplete| incomplete.is_whole(index.object, self.view.point()))
@@ -659,7 +659,7 @@ impl Statement {
         bounds: (Bound<Bytes>, Bound<Bytes>),
         backwards: bool,
     ) -> Result<Entries> {
-        if !self.has_whole(index) {
+        if !self.is_complete_index(index) {
             let text = format!("index \"{}\" was built behind this snapshot", index.name);
             return Err(Error::new(8177, text).hint("run the transaction again"));
         }

@@ -4,7 +4,7 @@ use cellar_io::shape::{self, ShapeOptions};
 
 use crate::content::STEP;
 use crate::error::LabError;
-use crate::experiment::{OptionSpec, Words};
+use crate::experiment::{OptionSpec, OptionTexts};
 use crate::load::{SPARE, Slot};
 use crate::place::Needed;
 use crate::preset::{self, Preset};
@@ -153,7 +153,11 @@ impl Options {
         Options { positions: vec![Position::Outer], rounds: 3, ..Options::default() }
     }
 
-    pub(super) fn read(words: Words<'_>, here: bool, disks: usize) -> Result<Options, LabError> {
+    pub(super) fn read(
+        words: OptionTexts<'_>,
+        here: bool,
+        disks: usize,
+    ) -> Result<Options, LabError> {
         let base = if here { Options::here() } else { Options::default() };
         let mega =
             |word: &str| word.strip_suffix(['M', 'm'])?.parse::<u64>().ok()?.checked_mul(1 << 20);

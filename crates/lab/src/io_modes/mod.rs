@@ -24,7 +24,7 @@ use self::job::Job;
 pub use self::measure::{Measured, measure};
 use self::work::Work;
 use crate::error::LabError;
-use crate::experiment::{Experiment, OptionSpec, Request, Words};
+use crate::experiment::{Experiment, OptionSpec, OptionTexts, Request};
 use crate::run::Run;
 
 /// The name of the experiment.
@@ -63,7 +63,7 @@ const ROWS: &str = "0 to 100000000";
 const ROUNDS: &str = "1 to 1000";
 
 impl Options {
-    fn read(words: Words<'_>) -> Result<Options, LabError> {
+    fn read(words: OptionTexts<'_>) -> Result<Options, LabError> {
         let base = Options::default();
         let rounds = words.number("rounds", u64::from(base.rounds), ROUNDS)?;
         let options = Options {

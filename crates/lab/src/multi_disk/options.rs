@@ -2,7 +2,7 @@
 
 use crate::content::STEP;
 use crate::error::LabError;
-use crate::experiment::{OptionSpec, Words};
+use crate::experiment::{OptionSpec, OptionTexts};
 use crate::load::{SPARE, Slot};
 use crate::preset::{self, Preset};
 use crate::table_scan::table::room;
@@ -150,7 +150,7 @@ impl Options {
         Options { rounds: 5, ..Options::default() }
     }
 
-    pub(super) fn read(words: Words<'_>, here: bool) -> Result<Options, LabError> {
+    pub(super) fn read(words: OptionTexts<'_>, here: bool) -> Result<Options, LabError> {
         let base = if here { Options::here() } else { Options::default() };
         let rounds = words.number("rounds", u64::from(base.rounds), ROUNDS)?;
         let find = |name: &str| [preset::FC_LUN_2006].into_iter().find(|p| p.name == name);

@@ -7,7 +7,7 @@ use cellar_io::shape::{self, ShapeOptions};
 use crate::commit::Crew;
 use crate::commit::areas::Areas;
 use crate::error::LabError;
-use crate::experiment::{OptionSpec, Words};
+use crate::experiment::{OptionSpec, OptionTexts};
 use crate::preset::{NVME_512_FORMAT, NVME_512_PAGE, Preset};
 
 /// A possible reason for 512 being slower: the two published ends do not decide between them.
@@ -146,7 +146,7 @@ impl Options {
         Options { rounds: 5, ..Options::default() }
     }
 
-    pub(super) fn read(words: Words<'_>, here: bool) -> Result<Options, LabError> {
+    pub(super) fn read(words: OptionTexts<'_>, here: bool) -> Result<Options, LabError> {
         let base = if here { Options::here() } else { Options::default() };
         let narrow = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let shape = |text: &str| shape::parse(text).ok().map(Some);

@@ -6,7 +6,7 @@ use cellar_io::shape::{self, ShapeOptions};
 
 use crate::commit::areas::Areas;
 use crate::error::LabError;
-use crate::experiment::{OptionSpec, Words};
+use crate::experiment::{OptionSpec, OptionTexts};
 
 /// The destination of archives of finished groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +192,7 @@ impl Options {
         Options { time: Duration::from_millis(1000), rounds: 5, ..Options::default() }
     }
 
-    pub(super) fn read(words: Words<'_>, here: bool) -> Result<Options, LabError> {
+    pub(super) fn read(words: OptionTexts<'_>, here: bool) -> Result<Options, LabError> {
         let base = if here { Options::here() } else { Options::default() };
         let narrow = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let shape = |text: &str| shape::parse(text).ok().map(Some);

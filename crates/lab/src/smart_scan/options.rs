@@ -2,7 +2,7 @@
 
 use crate::content::STEP;
 use crate::error::LabError;
-use crate::experiment::{OptionSpec, Words};
+use crate::experiment::{OptionSpec, OptionTexts};
 use crate::load::{SPARE, Slot};
 use crate::preset::{self, Preset};
 use crate::table_scan::table::{Spec, room};
@@ -81,7 +81,11 @@ impl Options {
         Options { table_bytes: 256 << 20, rounds: 3, ..Options::default() }
     }
 
-    pub(super) fn read(words: Words<'_>, here: bool, disks: usize) -> Result<Options, LabError> {
+    pub(super) fn read(
+        words: OptionTexts<'_>,
+        here: bool,
+        disks: usize,
+    ) -> Result<Options, LabError> {
         let base = if here { Options::here() } else { Options::default() };
         let default_width = if disks > 0 { disks } else { base.width };
         let width = words.number("width", default_width as u64, WIDTH)?;
@@ -152,7 +156,7 @@ mod tests {
     fn words_are_read_and_others_refused() {
         let read = |words: &[(&str, &str)], disks| {
             let words = words.iter().map(|(n, w)| ((*n).to_owned(), (*w).to_owned()));
-            Options::read(Words(&words.collect::<BTreeMap<_, _>>()), true, disks)
+            Options::read(OptionTexts(&words.collect::<BTreeMap<_, _>>()), true, disks)
         };
         let options = read(&[("order", "none"), ("size", "1G")], 3).unwrap();
         assert!(!options.clustered && options.table_bytes == 1 << 30);

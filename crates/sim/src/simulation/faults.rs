@@ -91,7 +91,7 @@ pub async fn begin(w: &World, bad: &Bad) -> (Group, Handles) {
     let group = mount(w).await;
     w.clean.set(false);
     settle_names(w, &group);
-    told_of_the_image(w, bad, &group);
+    check_old_image(w, bad, &group);
     read_everything(w, &group).await;
     let open = RefCell::new(Vec::new());
     let numbers: Vec<(u32, u32)> = w.files.borrow().values().map(|f| (f.id, f.number)).collect();
@@ -138,7 +138,7 @@ pub async fn read_everything(w: &World, group: &Group) {
 }
 
 /// Counts whether an older image was detected.
-fn told_of_the_image(w: &World, bad: &Bad, group: &Group) {
+fn check_old_image(w: &World, bad: &Bad, group: &Group) {
     let Some(disk) = bad.stale.take() else { return };
     let found = group.disks().into_iter().find(|d| index_of(d) == Some(disk) || d.path.is_none());
     let told = found.is_some_and(|d| d.status != DiskStatus::Online || !d.in_sync);
@@ -163,7 +163,7 @@ pub async fn make_whole(w: &World, bad: &Bad, group: &Group) {
             w.rotten.set(true);
             group.env().sleep(Duration::from_micros(bad.below(100_000))).await;
         }
-        hurt::heal(w, disk);
+        damaged_blocks::heal(w, disk);
         w.say(format!("disk {disk} is well again"));
     }
     for _ in 0..8 {
@@ -197,7 +197,7 @@ pub async fn make_whole(w: &World, bad: &Bad, group: &Group) {
         w.rotten.set(false);
         assert_eq!(result.found.left, 0, "everything has another copy: {:?}", result.found);
         w.count(|s| s.mended += result.found.repaired);
-        hurt::settle(w);
+        damaged_blocks::settle(w);
     }
     bad.disk.set(None);
 }

@@ -13,9 +13,9 @@ use cellar_diskgroup::{Copies, Error, File, FileSpec, Group, MountOptions, Redun
 use cellar_io::sim::Rng;
 use cellar_io::{Device, DeviceExt, Discard, Durability, EnvExt, Io, IoErrorKind};
 
+use damaged_blocks::DamagedBlock;
 use ends::{everything_goes, leftovers};
 use faults::Bad;
-use hurt::Hurt;
 use life::{create_group, mount};
 use moves::Moves;
 use names::{name_op, settle_names};
@@ -36,9 +36,9 @@ type Step<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 /// Path to file, by the model's id for it; `None` is a directory.
 type Names = BTreeMap<String, Option<u32>>;
 
+mod damaged_blocks;
 mod ends;
 mod faults;
-mod hurt;
 mod life;
 mod load;
 mod moves;

@@ -51,7 +51,7 @@ pub async fn begin(w: &World, group: &Group) {
     w.rotten.set(false);
     assert_eq!(result.found.left, 0, "everything has another copy: {:?}", result.found);
     w.count(|s| s.mended += result.found.repaired);
-    hurt::settle(w);
+    damaged_blocks::settle(w);
     w.say(format!("scrubbed: {:?}", result.found.faults));
 }
 
@@ -81,7 +81,7 @@ pub fn rot_from(w: &World, moves: &Moves, from: u64) {
         _ => disk.poke(at, &vec![0; length as usize]),
     }
     let fault = if how == 0 { Fault::Latent } else { Fault::Rot };
-    hurt::note(w, fault, w.rotting.get(), at, &before);
+    damaged_blocks::note(w, fault, w.rotting.get(), at, &before);
     w.say(format!("disk {} rots at {at} +{length}", w.rotting.get()));
 }
 
@@ -152,10 +152,10 @@ pub async fn end(w: &World, group: &Group) {
     if !w.rotten.get() {
         return;
     }
-    hurt::heal(w, w.rotting.get());
+    damaged_blocks::heal(w, w.rotting.get());
     let result = scrub(w, moves, group).await;
     assert_eq!(result.found.left, 0, "everything has another copy: {:?}", result.found);
     w.count(|s| s.mended += result.found.repaired);
-    hurt::settle(w);
+    damaged_blocks::settle(w);
     w.rotten.set(false);
 }

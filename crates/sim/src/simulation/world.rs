@@ -50,7 +50,7 @@ pub struct World {
     /// The current fault, in a mode with every kind of fault.
     pub bad: Option<Bad>,
     /// Damage injected on disks, and not checked since.
-    pub hurts: RefCell<Vec<Hurt>>,
+    pub hurts: RefCell<Vec<DamagedBlock>>,
     /// Whether disks come and go.
     pub moves: Option<Moves>,
     pub lost: Cell<bool>,

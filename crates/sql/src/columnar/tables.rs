@@ -16,7 +16,7 @@ use cellar_wait::{Event, Wait};
 use crate::catalog::SessionCatalog;
 use crate::columnar::small::{Came, rows_of, small_end, together};
 use crate::columnar::table::{OpenTable, check_kept, checked_schema, schema_of_text, schema_text};
-use crate::columnar::write::{Batches, Tell, Writing, write_segment};
+use crate::columnar::write::{Batches, OnProgress, Writing, write_segment};
 use crate::error::Error;
 
 /// The error number for a table that was dropped, or has lost a segment, since the catalog was read.
@@ -152,7 +152,7 @@ impl Columnar {
         table: u64,
         schema: &SchemaRef,
         threads: usize,
-        tell: Option<Tell>,
+        tell: Option<OnProgress>,
     ) -> Writing {
         let segment = self.database.env().random();
         Writing { table, segment, schema: Arc::clone(schema), threads, tell }
@@ -169,7 +169,7 @@ impl Columnar {
         group: &str,
         schema: &SchemaRef,
         rows: Option<Batches>,
-        (threads, tell): (usize, Option<Tell>),
+        (threads, tell): (usize, Option<OnProgress>),
     ) -> Result<Written, Error> {
         self.catalog.current().check_free(name)?;
         check_kept(schema)?;
@@ -202,7 +202,7 @@ impl Columnar {
         name: &str,
         columns: &SchemaRef,
         rows: Batches,
-        (threads, tell): (usize, Option<Tell>),
+        (threads, tell): (usize, Option<OnProgress>),
     ) -> Result<Written, Error> {
         // No rows are added if the others are lost.
         let (table, ..) = self.whole(name).await?;

@@ -34,7 +34,7 @@ const FIRST_ROWS: usize = 32 * 1024;
 pub type Batches = Pin<Box<dyn Stream<Item = Result<RecordBatch, DataFusionError>> + Send>>;
 
 /// A callback, called with the rows and bytes written so far.
-pub type Tell = Arc<dyn Fn(u64, u64) + Send + Sync>;
+pub type OnProgress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// How a segment is written.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ pub struct Writing {
     /// The number of row groups encoded in parallel.
     pub threads: usize,
     /// The progress callback.
-    pub tell: Option<Tell>,
+    pub tell: Option<OnProgress>,
 }
 
 impl std::fmt::Debug for Writing {

@@ -23,8 +23,8 @@ use datafusion::sql::sqlparser::parser::Parser;
 use futures_util::TryStreamExt;
 
 use crate::columnar::table::{schema_text, table_schema};
-use crate::engine::made::Made;
 use crate::engine::rows::{in_heap, refuse_keys};
+use crate::engine::table_options::TableOptions;
 use crate::engine::{Engine, no_such_type};
 use crate::enums::field_with_labels;
 use crate::error::Error;
@@ -376,7 +376,7 @@ impl Engine {
         // What CREATE TABLE makes of it, under a name that no table has.
         let text = format!("create table \"\u{1}\" ({name} {data_type})");
         let Statement::Query(mut statement) = parse(&text)? else { return Err(no_such_type()) };
-        let made = Made::of(&mut statement);
+        let made = TableOptions::of(&mut statement);
         let plan = self.state().statement_to_plan(*statement).await;
         let plan = plan.map_err(|e| self.failure(&e))?;
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {

@@ -19,7 +19,7 @@ use crate::columnar::table::{enum_of, table_schema};
 use crate::columnar::tables::{Columnar, Written};
 use crate::columnar::write::Batches;
 use crate::engine::ddl::check_schema;
-use crate::engine::made::Made;
+use crate::engine::table_options::TableOptions;
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
 use crate::instants::zoned::{KEPT, fields_in_zone};
@@ -80,7 +80,7 @@ impl Engine {
     }
 
     pub(super) async fn create_table(&self, mut statement: DfStatement) -> Result<Outcome, Error> {
-        let made = Made::of(&mut statement).or_as(&self.settings.now());
+        let made = TableOptions::of(&mut statement).or_as(&self.settings.now());
         if let DfStatement::Statement(inner) = &mut statement
             && let SqlStatement::CreateTable(create) = inner.as_mut()
             && let Some(definition) = self.row_definition(create, &made)?
@@ -102,7 +102,7 @@ impl Engine {
     pub(super) async fn create_of_plan(
         &self,
         plan: LogicalPlan,
-        made: &Made,
+        made: &TableOptions,
     ) -> Result<Outcome, Error> {
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {
             return Err(Error::not_yet("this CREATE"));

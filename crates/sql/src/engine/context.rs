@@ -56,7 +56,7 @@ use crate::json::make::MakeJson;
 use crate::json::uuids::KnownUuids;
 use crate::lateral::LateralValues;
 use crate::lateral_unnest::LateralUnnest;
-use crate::lazy_build_side::BuildWhenAsked;
+use crate::lazy_build_side::LazyBuild;
 use crate::memory::WorkMemory;
 use crate::names::CATALOG;
 use crate::names::apart::{Apart, NamedApart};
@@ -307,7 +307,7 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     // Filters above one use of a shared aggregate must not reach the other uses.
     rules.insert(at + 2, Arc::new(ShareAggregates));
     // Last: filters would not pass the operators it inserts.
-    rules.push(Arc::new(BuildWhenAsked));
+    rules.push(Arc::new(LazyBuild));
     PushdownBarrier::around(rules)
 }
 

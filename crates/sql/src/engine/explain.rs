@@ -11,11 +11,12 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::metrics::Time;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use futures_util::TryStreamExt;
 
 use crate::apply;
-use crate::engine::made::Made;
 use crate::engine::run::Planned;
+use crate::engine::table_options::TableOptions;
 use crate::engine::{Engine, Outcome};
 use crate::error::Error;
 use crate::explain::facts::{Kind, Run};
@@ -25,7 +26,8 @@ use crate::explain::tables::Tables;
 use crate::explain::{Explained, operators};
 use crate::names;
 
-const TAKES: &str = "EXPLAIN takes SELECT, VALUES, INSERT, CREATE TABLE AS, COPY and EXECUTE";
+const TAKES: &str =
+    "EXPLAIN takes SELECT, VALUES, INSERT, UPDATE, DELETE, CREATE TABLE AS, COPY and EXECUTE";
 
 /// A stopwatch that accumulates.
 struct Watch(Time);
@@ -64,9 +66,16 @@ impl Engine {
         mut statement: DfStatement,
     ) -> Result<Outcome, Error> {
         options.check()?;
+        let mut changes = None;
+        if let (DfStatement::Statement(inner), Some(_)) = (&statement, self.host.rows())
+            && let Some((query, kind)) = self.query_behind(inner)?
+        {
+            statement = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
+            changes = Some(kind);
+        }
         self.prepare(&mut statement).await?;
         // The group of a table is not in its plan.
-        Made::of(&mut statement);
+        TableOptions::of(&mut statement);
         let watch = Watch(Time::new());
         let state = self.state();
         let plan = watch.of(state.statement_to_plan(statement.clone())).await;
@@ -77,6 +86,7 @@ impl Engine {
             }
         };
         let (plan, write) = self.query_of(plan).await?;
+        let write = changes.or(write);
         if write.is_some() && options.analyze {
             return Err(Error::not_yet("EXPLAIN ANALYZE of a statement that writes").next(
                 "explain without ANALYZE shows its plan and changes nothing; explain analyze of its \

@@ -15,7 +15,9 @@ use futures_util::stream;
 use crate::engine::dml::{Effect, TRIES, changed_again_and_again};
 use crate::engine::{Engine, Outcome};
 use crate::error::{Error, shown};
-use crate::fast::{Constant, Found, Lexed, Parts, Plan, Ran, Shape, Slots, lex, literals_for};
+use crate::fast::{
+    Constant, Found, Lexed, Parts, Plan, RunOutcome, Shape, Slots, lex, literals_for,
+};
 use crate::names;
 use crate::parse::parse;
 use crate::rows::{PLANNED_BEFORE, RowTables, Scope};
@@ -190,13 +192,13 @@ impl Engine {
         let _turn = self.turn.lock().await;
         let mut scope = rows.begin_statement().await?;
         let told = match run(&mut scope, plan, values).await {
-            Ok(Ran::Rows(rows)) => FastOutcome::Rows(rows),
-            Ok(Ran::Count(count, verb)) => FastOutcome::Count(count, verb),
-            Ok(Ran::Again) => {
+            Ok(RunOutcome::Rows(rows)) => FastOutcome::Rows(rows),
+            Ok(RunOutcome::Count(count, verb)) => FastOutcome::Count(count, verb),
+            Ok(RunOutcome::Again) => {
                 rows.end_statement(&scope, false).await?;
                 return Err(changed_again_and_again());
             }
-            Ok(Ran::Declined) => {
+            Ok(RunOutcome::Declined) => {
                 match scope.in_block {
                     true => rows.leave_statement(),
                     false => rows.end_statement(&scope, false).await?,
@@ -260,10 +262,10 @@ fn now_value(rows: &RowTables) -> Option<ArrayRef> {
 }
 
 /// Runs a plan, retrying if others have changed a row meanwhile.
-async fn run(scope: &mut Scope, plan: &Plan, values: &[ArrayRef]) -> Result<Ran, Error> {
-    let declined = |ran: Result<Ran, Error>| match ran {
+async fn run(scope: &mut Scope, plan: &Plan, values: &[ArrayRef]) -> Result<RunOutcome, Error> {
+    let declined = |ran: Result<RunOutcome, Error>| match ran {
         // The table has other columns by now.
-        Err(error) if error.number == PLANNED_BEFORE => Ok(Ran::Declined),
+        Err(error) if error.number == PLANNED_BEFORE => Ok(RunOutcome::Declined),
         ran => ran,
     };
     if !plan.changes() {
@@ -273,15 +275,15 @@ async fn run(scope: &mut Scope, plan: &Plan, values: &[ArrayRef]) -> Result<Ran,
     for _ in 0..TRIES {
         let savepoint = scope.savepoint().await?;
         match declined(plan.run(scope, values).await)? {
-            Ran::Again => *scope = scope.anew(savepoint).await?,
-            Ran::Declined => {
+            RunOutcome::Again => *scope = scope.anew(savepoint).await?,
+            RunOutcome::Declined => {
                 scope.open().await?.back_to(savepoint);
-                return Ok(Ran::Declined);
+                return Ok(RunOutcome::Declined);
             }
             ran => return Ok(ran),
         }
     }
-    Ok(Ran::Again)
+    Ok(RunOutcome::Again)
 }
 
 /// A value for each slot: the parameters, the constants, the time.

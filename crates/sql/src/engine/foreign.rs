@@ -12,7 +12,7 @@ use futures_util::TryStreamExt;
 use super::Engine;
 use super::altered::Altered;
 use super::ddl::bare_name;
-use super::permitted::unasked_while;
+use super::permitted::without_rights_check_while;
 use super::sequences::quoted;
 use super::temporary::OnCommit;
 use crate::columnar::table::{checked_schema, enum_of, type_of_texts};
@@ -173,7 +173,7 @@ impl Engine {
             self.set_scope(Some(scope.seeing(statement)?));
             let other = checked_schema(&to.schema)?;
             let query = query((table, &schema), (&to.name, &other), (key, index));
-            let found = unasked_while(self.first_without(&query)).await;
+            let found = without_rights_check_while(self.first_without(&query)).await;
             self.set_scope(before.clone());
             if let Some(values) = found? {
                 let names: Vec<&str> =

@@ -33,12 +33,12 @@ tokio::task_local! {
 }
 
 /// Runs `work` with plans that are never executed: it needs no rights.
-pub(super) fn unasked<T>(work: impl FnOnce() -> T) -> T {
+pub(super) fn without_rights_check<T>(work: impl FnOnce() -> T) -> T {
     UNASKED.sync_scope((), work)
 }
 
 /// The same for async work.
-pub(super) async fn unasked_while<T>(work: impl Future<Output = T> + Send) -> T {
+pub(super) async fn without_rights_check_while<T>(work: impl Future<Output = T> + Send) -> T {
     UNASKED.scope((), work).await
 }
 
@@ -205,12 +205,12 @@ impl Look<'_> {
         }
         let key = without_row_ids(own.table()).unwrap_or(own.table());
         match self.tables.whose(key) {
-            Whose::Session => Ok(()),
-            Whose::Instance => Err(view_of_instance(key)),
-            Whose::Catalog if self.catalog.table(key).is_some() => self.object(key, columns()),
-            Whose::Catalog if is_file(key) => Err(file_of_server()),
+            NameScope::Session => Ok(()),
+            NameScope::Instance => Err(view_of_instance(key)),
+            NameScope::Catalog if self.catalog.table(key).is_some() => self.object(key, columns()),
+            NameScope::Catalog if is_file(key) => Err(file_of_server()),
             // A function, or a temporary result of the statement.
-            Whose::Catalog => Ok(()),
+            NameScope::Catalog => Ok(()),
         }
     }
 
@@ -276,7 +276,7 @@ pub(super) fn key_of(reference: &TableReference) -> String {
 
 /// What an unqualified name belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum NameScope {
     /// A view of the session, or what a statement names for itself.
     Session,
     /// A view of the instance.

@@ -15,7 +15,7 @@ use crate::columnar::table::{schema_text, with_default};
 use crate::engine::columnar::is_there;
 use crate::engine::deferred::refuse_unchecked;
 use crate::engine::foreign::Referring;
-use crate::engine::made::Made;
+use crate::engine::table_options::TableOptions;
 use crate::engine::temporary::{ON_COMMIT, OnCommit};
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
@@ -55,7 +55,7 @@ impl Engine {
     pub(super) fn row_definition(
         &self,
         create: &mut CreateTable,
-        made: &Made,
+        made: &TableOptions,
     ) -> Result<Option<Definition>, Error> {
         let is_asked = create.query.is_none() || made.is_heap();
         if !is_asked || made.is_columnar() || self.host.rows().is_none() {
@@ -74,7 +74,7 @@ impl Engine {
     pub(super) async fn create_row_table(
         &self,
         statement: DfStatement,
-        made: &Made,
+        made: &TableOptions,
         definition: &Definition,
     ) -> Result<Outcome, Error> {
         if let Some(group) = &made.group {

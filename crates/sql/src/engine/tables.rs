@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Value};
 use crate::columnar::provider::ColumnarTable;
 use crate::columnar::table::schema_of_text;
 use crate::engine::open::{Known, Opened, open};
-use crate::engine::permitted::{Whose, file_of_server, opens_view};
+use crate::engine::permitted::{NameScope, file_of_server, opens_view};
 use crate::engine::sequence_row;
 use crate::engine::views::open_view;
 use crate::error::Error;
@@ -129,13 +129,13 @@ impl Tables {
     }
 
     /// What an unqualified name belongs to.
-    pub(super) fn whose(&self, name: &str) -> Whose {
+    pub(super) fn whose(&self, name: &str) -> NameScope {
         let is_dual = name == "dual";
         match () {
-            () if self.own.table_exist(name) => Whose::Session,
-            () if self.system.table_exist(name) && !is_dual => Whose::Instance,
-            () if is_dual => Whose::Session,
-            () => Whose::Catalog,
+            () if self.own.table_exist(name) => NameScope::Session,
+            () if self.system.table_exist(name) && !is_dual => NameScope::Instance,
+            () if is_dual => NameScope::Session,
+            () => NameScope::Catalog,
         }
     }
 

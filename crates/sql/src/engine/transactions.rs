@@ -14,8 +14,8 @@ use datafusion::sql::sqlparser::ast::{
 
 use futures_util::TryStreamExt;
 
-use crate::engine::made::Made;
 use crate::engine::resolving::makes_temporary;
+use crate::engine::table_options::TableOptions;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
 use crate::explain::Explained;
@@ -44,7 +44,7 @@ impl Engine {
             return Ok(answer);
         }
         let is_filled_heap = |mut statement: DfStatement| {
-            Made::of(&mut statement).or_as(&self.settings.now()).is_filled_heap()
+            TableOptions::of(&mut statement).or_as(&self.settings.now()).is_filled_heap()
         };
         if !rows.are_open() && (makes_temporary(&statement) || is_filled_heap(statement.clone())) {
             // The first of all tables in the heap is made and filled in one transaction, too.
@@ -226,12 +226,6 @@ impl Engine {
         }
         if options.analyze && is_change(&statement) {
             return Box::pin(self.analyzed_change(fast, statement)).await;
-        }
-        if let DfStatement::Statement(inner) = &statement
-            && matches!(**inner, SqlStatement::Update(_) | SqlStatement::Delete(_))
-        {
-            return Err(Error::not_yet("EXPLAIN of UPDATE and DELETE")
-                .next("explain select with the same FROM and WHERE: it is what they do first"));
         }
         let statement = self.resolved(statement)?;
         let Some(rows) = self.host.rows().filter(|rows| rows.are_open()) else {

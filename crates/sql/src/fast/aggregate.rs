@@ -15,7 +15,7 @@ use super::class::{Class, class_of};
 
 /// The kind of an aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Made {
+pub(super) enum AggregateInput {
     Count,
     Sum,
     Least,
@@ -25,24 +25,24 @@ pub(super) enum Made {
 /// An aggregate, and its argument; `None`: it counts rows.
 #[derive(Debug)]
 pub(super) struct Aggregate {
-    pub made: Made,
+    pub made: AggregateInput,
     pub of: Option<Arc<dyn PhysicalExpr>>,
     /// The type of the result.
     pub data_type: DataType,
 }
 
 /// The aggregate that an expression calls, and its argument; `None`: it is no aggregate.
-pub(super) fn called(expr: &Expr) -> Option<(Made, Option<&Expr>)> {
+pub(super) fn called(expr: &Expr) -> Option<(AggregateInput, Option<&Expr>)> {
     let Expr::Function(call) = expr else { return None };
     let made = match call.name.to_string().to_ascii_lowercase().as_str() {
-        "count" => Made::Count,
-        "sum" => Made::Sum,
-        "min" => Made::Least,
-        "max" => Made::Greatest,
+        "count" => AggregateInput::Count,
+        "sum" => AggregateInput::Sum,
+        "min" => AggregateInput::Least,
+        "max" => AggregateInput::Greatest,
         _ => return None,
     };
     match plain_args(call)? {
-        [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if made == Made::Count => {
+        [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if made == AggregateInput::Count => {
             Some((made, None))
         }
         [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))] => Some((made, Some(of))),
@@ -55,8 +55,8 @@ impl Aggregate {
     pub fn takes(&self, data_type: &DataType) -> bool {
         let class = class_of(data_type);
         match self.made {
-            Made::Count => self.data_type == DataType::Int64,
-            Made::Sum => match class {
+            AggregateInput::Count => self.data_type == DataType::Int64,
+            AggregateInput::Sum => match class {
                 Class::Integer => {
                     matches!(self.data_type, DataType::Int64 | DataType::Decimal128(_, 0))
                 }
@@ -64,7 +64,7 @@ impl Aggregate {
                     (DataType::Decimal128(_, one), DataType::Decimal128(_, other)) if one == other),
                 _ => false,
             },
-            Made::Least | Made::Greatest => {
+            AggregateInput::Least | AggregateInput::Greatest => {
                 self.data_type == *data_type
                     && !matches!(class, Class::Float)
                     && !matches!(data_type, DataType::Interval(_))
@@ -80,11 +80,11 @@ impl Aggregate {
         };
         let present = values.len() - values.logical_null_count();
         match self.made {
-            Made::Count => Some(Arc::new(Int64Array::from(vec![present as i64]))),
+            AggregateInput::Count => Some(Arc::new(Int64Array::from(vec![present as i64]))),
             _ if present == 0 => Some(new_null_array(&self.data_type, 1)),
-            Made::Sum => self.number(sum(&values)?),
-            Made::Least | Made::Greatest => {
-                let descending = self.made == Made::Greatest;
+            AggregateInput::Sum => self.number(sum(&values)?),
+            AggregateInput::Least | AggregateInput::Greatest => {
+                let descending = self.made == AggregateInput::Greatest;
                 let options = SortOptions { descending, nulls_first: false };
                 let first = sort_to_indices(&values, Some(options), Some(1)).ok()?;
                 take(&values, &first, None).ok()

@@ -208,7 +208,15 @@ impl Names<'_> {
         match class {
             Class::Null => true,
             Class::Integer => matches!(own, Class::Integer | Class::Decimal | Class::Float),
-            Class::Decimal => matches!(own, Class::Decimal),
+            // A number with more digits is rounded, or refused.
+            Class::Decimal => {
+                match (self.slot(bare(expr)).map(|at| self.slots.data_type(at)), data_type) {
+                    (Some(DataType::Decimal128(_, given)), DataType::Decimal128(_, kept)) => {
+                        given <= *kept
+                    }
+                    _ => own == Class::Decimal,
+                }
+            }
             Class::Float => matches!(own, Class::Float),
             Class::Text | Class::Literal => {
                 own == Class::Text

@@ -27,5 +27,5 @@ pub(crate) use names::Slots;
 pub(crate) use plan::{Parts, Plan};
 pub use prepared::Prepared;
 pub(crate) use prepared::{NamedStatement, NamedStatements};
-pub(crate) use run::Ran;
+pub(crate) use run::RunOutcome;
 pub(crate) use shape::{Shape, ShapeOf, literals_for};

@@ -28,7 +28,7 @@ use crate::rows::{Checks, OnUpdate, ROW_ID, RowColumns, default_expr};
 use crate::walk::{any_expr, look};
 
 /// A compiled expression.
-pub(super) type Made = Arc<dyn PhysicalExpr>;
+pub(super) type Compiled = Arc<dyn PhysicalExpr>;
 
 /// A plan.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub(super) enum Work {
 pub(super) struct Find {
     pub path: AccessPath,
     /// The conditions that the index does not answer.
-    pub residual: Option<Made>,
+    pub residual: Option<Compiled>,
     /// The columns read, ascending.
     pub needed: Vec<usize>,
     /// These, and the values if an expression has one.
@@ -81,13 +81,13 @@ pub(super) enum Limit {
 #[derive(Debug)]
 pub(super) enum By {
     Output(usize),
-    Other(Made),
+    Other(Compiled),
 }
 
 #[derive(Debug)]
 pub(super) struct Select {
     pub find: Find,
-    pub outputs: Vec<Made>,
+    pub outputs: Vec<Compiled>,
     pub aggregates: Vec<Aggregate>,
     pub distinct: bool,
     pub order: Vec<(By, SortOptions)>,
@@ -128,13 +128,13 @@ pub(super) struct OnKey {
 /// Columns of rows that were changed.
 #[derive(Debug)]
 pub(super) struct Returned {
-    pub outputs: Vec<Made>,
+    pub outputs: Vec<Compiled>,
 }
 
 #[derive(Debug)]
 pub(super) struct Insert {
     /// For each row the value of each column.
-    pub rows: Vec<Vec<Made>>,
+    pub rows: Vec<Vec<Compiled>>,
     /// The schema of the values alone.
     pub schema: SchemaRef,
     pub checks: Checks,
@@ -146,7 +146,7 @@ pub(super) struct Insert {
 pub(super) struct Change {
     pub find: Find,
     /// The columns that are set, and to what; `None`: rows are deleted.
-    pub assigned: Option<(Vec<usize>, Vec<Made>)>,
+    pub assigned: Option<(Vec<usize>, Vec<Compiled>)>,
     /// The schema of the row numbers and new values.
     pub schema: SchemaRef,
     pub checks: Checks,
@@ -373,7 +373,7 @@ impl Planner<'_> {
     }
 
     /// How the rows of the WHERE are found. `more`: further expressions over them, to see what is needed.
-    fn find(&self, names: &Names<'_>, more: &[Made]) -> Option<Find> {
+    fn find(&self, names: &Names<'_>, more: &[Compiled]) -> Option<Find> {
         let selection = self.shape.selection.as_ref()?;
         let conditions = conjuncts(selection);
         let (path, answered) = AccessPath::of(names, &conditions)?;
@@ -396,7 +396,7 @@ impl Planner<'_> {
         };
         let count = names.needed.len();
         let uses_values =
-            |made: &Made| collect_columns(made).iter().any(|own| own.index() >= count);
+            |made: &Compiled| collect_columns(made).iter().any(|own| own.index() >= count);
         let has_values = residual.iter().chain(more).any(uses_values);
         let fields = names.plain.fields();
         let fields = if has_values { fields.to_vec() } else { fields[..count].to_vec() };
@@ -480,7 +480,7 @@ impl Planner<'_> {
     }
 
     /// The argument of an aggregate: not enum labels, whose least is not that of the texts.
-    fn argument(&self, names: &Names<'_>, of: &Expr) -> Option<Made> {
+    fn argument(&self, names: &Names<'_>, of: &Expr) -> Option<Compiled> {
         let column = names.column(bare(of));
         column.is_none_or(|at| !self.columns.has_own_order(at)).then_some(())?;
         names.compiled(of, None)
@@ -643,7 +643,7 @@ impl Planner<'_> {
     }
 
     /// A value of a column.
-    fn stored(&self, names: &Names<'_>, at: usize, expr: &Expr) -> Option<Made> {
+    fn stored(&self, names: &Names<'_>, at: usize, expr: &Expr) -> Option<Compiled> {
         let data_type = self.columns.schema.field(at).data_type();
         let made = names.compiled(expr, Some(data_type))?;
         (made.data_type(&names.plain).ok()? == *data_type).then_some(made)
@@ -668,7 +668,7 @@ impl Planner<'_> {
                 Some((columns, values))
             }
         };
-        let more: &[Made] = assigned.as_ref().map_or(&[], |(_, values)| values);
+        let more: &[Compiled] = assigned.as_ref().map_or(&[], |(_, values)| values);
         let find = self.find(&names, more)?;
         let checks = Checks::of(self.state, self.columns).ok()?;
         let (returned, shown) = self.returned()?;

@@ -15,10 +15,12 @@ use arrow::row::{RowConverter, SortField};
 use bytes::Bytes;
 use cellar_format::rows::RowColumns as Builder;
 
-use super::plan::{By, Change, Find, Insert, Limit, Locking, Made, Plan, Returned, Select, Work};
+use super::plan::{
+    By, Change, Compiled, Find, Insert, Limit, Locking, Plan, Returned, Select, Work,
+};
 use crate::error::Error;
 use crate::failure::from_arrow;
-use crate::host::instance::in_table;
+use crate::rows::in_table;
 use crate::rows::{Change as RowChange, Changed, Conflict, RowColumns, Scope, Written, row_error};
 
 /// The most rows read here; more are left to plans that read in batches.
@@ -32,7 +34,7 @@ const READERS_MAX: usize = 16;
 
 /// The outcome of an execution.
 #[derive(Debug)]
-pub(crate) enum Ran {
+pub(crate) enum RunOutcome {
     Rows(RecordBatch),
     /// So many rows were changed.
     Count(u64, &'static str),
@@ -56,7 +58,7 @@ macro_rules! or_declined {
     ($value:expr) => {
         match $value {
             Some(value) => value,
-            None => return Ok(Ran::Declined),
+            None => return Ok(RunOutcome::Declined),
         }
     };
 }
@@ -66,14 +68,14 @@ impl Plan {
     ///
     /// # Errors
     /// Those of locks, of constraints, of the store.
-    pub async fn run(&self, scope: &Scope, values: &[ArrayRef]) -> Result<Ran, Error> {
+    pub async fn run(&self, scope: &Scope, values: &[ArrayRef]) -> Result<RunOutcome, Error> {
         if !self.uuids.iter().all(|at| values.get(*at).is_some_and(super::uuids::are_kept)) {
-            return Ok(Ran::Declined);
+            return Ok(RunOutcome::Declined);
         }
         let columns = scope.current(&self.columns).await?;
         // The table, and so its index, may have been replaced.
         if !Arc::ptr_eq(&columns, &self.columns) {
-            return Ok(Ran::Declined);
+            return Ok(RunOutcome::Declined);
         }
         let run = Run { plan: self, columns: &columns, scope, values };
         match &self.work {
@@ -95,11 +97,11 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// The values of an expression.
-fn evaluated(made: &Made, rows: &RecordBatch) -> Option<ArrayRef> {
+fn evaluated(made: &Compiled, rows: &RecordBatch) -> Option<ArrayRef> {
     made.evaluate(rows).ok()?.into_array(rows.num_rows()).ok()
 }
 
-fn all_of(made: &[Made], rows: &RecordBatch) -> Option<Vec<ArrayRef>> {
+fn all_of(made: &[Compiled], rows: &RecordBatch) -> Option<Vec<ArrayRef>> {
     made.iter().map(|made| evaluated(made, rows)).collect()
 }
 
@@ -126,7 +128,7 @@ impl Run<'_> {
         most: usize,
     ) -> Result<Option<Vec<u64>>, Error> {
         let index = &self.columns.rows.indexes[find.path.index];
-        if !self.scope.statement.has_whole(index) {
+        if !self.scope.statement.is_complete_index(index) {
             return Ok(None);
         }
         let Some(ranges) = find.path.ranges(self.columns, self.values) else { return Ok(None) };
@@ -227,7 +229,7 @@ impl Run<'_> {
         }
     }
 
-    async fn select(&self, select: &Select) -> Result<Ran, Error> {
+    async fn select(&self, select: &Select) -> Result<RunOutcome, Error> {
         let limit = or_declined!(self.limit(select.limit));
         let offset = or_declined!(self.limit(select.offset)).unwrap_or(0);
         let skips = select.lock.is_some_and(|lock| lock.skips);
@@ -246,12 +248,12 @@ impl Run<'_> {
                     let kept = take_record_batch(&rows, &UInt64Array::from(kept));
                     rows = or_declined!(kept.ok());
                 }
-                None => return Ok(Ran::Again),
+                None => return Ok(RunOutcome::Again),
             }
         }
         Ok(match self.shown(select, &rows, (limit, offset)) {
-            Some(rows) => Ran::Rows(rows),
-            None => Ran::Declined,
+            Some(rows) => RunOutcome::Rows(rows),
+            None => RunOutcome::Declined,
         })
     }
 
@@ -337,7 +339,7 @@ impl Run<'_> {
         batch(schema, arrays, length)
     }
 
-    async fn insert(&self, insert: &Insert) -> Result<Ran, Error> {
+    async fn insert(&self, insert: &Insert) -> Result<RunOutcome, Error> {
         self.scope.check_writable()?;
         let values = or_declined!(batch(&insert.schema, self.values.to_vec(), 1));
         let mut rows = Vec::with_capacity(insert.rows.len());
@@ -362,7 +364,7 @@ impl Run<'_> {
                 let (arbiter, update) = (on.arbiter, on.update.clone());
                 let conflict = Conflict { arbiter, update, values: self.values.to_vec() };
                 match change.insert_or(&rows, &conflict, &mut HashSet::new()).await? {
-                    Changed::Again => return Ok(Ran::Again),
+                    Changed::Again => return Ok(RunOutcome::Again),
                     Changed::Rows(written) => written,
                 }
             }
@@ -370,7 +372,7 @@ impl Run<'_> {
         self.returned(insert.returned.as_ref(), written, "inserted")
     }
 
-    async fn change(&self, change: &Change) -> Result<Ran, Error> {
+    async fn change(&self, change: &Change) -> Result<RunOutcome, Error> {
         self.scope.check_writable()?;
         let numbers = or_declined!(self.numbers(&change.find, false, ROWS_MAX + 1).await?);
         let found = self.read(&change.find, &numbers).await?;
@@ -392,7 +394,7 @@ impl Run<'_> {
             None => (work.delete(&[rows]).await?, "deleted"),
         };
         match changed {
-            Changed::Again => Ok(Ran::Again),
+            Changed::Again => Ok(RunOutcome::Again),
             Changed::Rows(written) => self.returned(change.returned.as_ref(), written, verb),
         }
     }
@@ -403,13 +405,13 @@ impl Run<'_> {
         returned: Option<&Returned>,
         written: Written,
         verb: &'static str,
-    ) -> Result<Ran, Error> {
-        let Some(returned) = returned else { return Ok(Ran::Count(written.count, verb)) };
+    ) -> Result<RunOutcome, Error> {
+        let Some(returned) = returned else { return Ok(RunOutcome::Count(written.count, verb)) };
         let schema = self.columns.query_schema(false);
         let rows = concat_batches(&schema, &written.rows).map_err(|error| from_arrow(&error))?;
         let arrays = or_declined!(all_of(&returned.outputs, &rows));
         let shown = or_declined!(self.plan.schema.as_ref());
-        Ok(Ran::Rows(or_declined!(batch(shown, arrays, rows.num_rows()))))
+        Ok(RunOutcome::Rows(or_declined!(batch(shown, arrays, rows.num_rows()))))
     }
 }
 

@@ -59,22 +59,6 @@ impl From<cellar_instance::Error> for Error {
     }
 }
 
-/// Adds to an error of a lock, or of a row that others have changed, which table it is about.
-pub(crate) fn in_table(key: &str) -> impl Fn(cellar_instance::Error) -> Error {
-    let key = key.to_owned();
-    move |error| {
-        let number = error.number();
-        let made = Error::from(error);
-        match number {
-            54 | 60 | 8177 | 30006 => {
-                let message = format!("table \"{key}\": {}", made.message);
-                Error { message, ..made }.of_table(&key)
-            }
-            _ => made,
-        }
-    }
-}
-
 impl InstanceHost {
     /// The host for one session.
     pub fn new(database: Arc<Database>, session: Session) -> InstanceHost {

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::form::{Form, field_of, is_json_field, json_field};
-use super::make::{Made, of_operator};
+use super::make::{JsonBuilder, of_operator};
 use super::value::{Json, read};
 use crate::error::Error;
 
@@ -331,7 +331,7 @@ fn is_json(expr: &Expr, schema: &DFSchema) -> bool {
 }
 
 /// The function for an operator that removes something.
-fn without(own: RawBinaryExpr, made: Made) -> PlannerResult<RawBinaryExpr> {
+fn without(own: RawBinaryExpr, made: JsonBuilder) -> PlannerResult<RawBinaryExpr> {
     match of_operator(made) {
         None => PlannerResult::Original(own),
         Some(function) => {
@@ -363,9 +363,9 @@ impl ExprPlanner for JsonOperators {
                 Function::Concat
             }
             BinaryOperator::Minus if is_json(&own.left, schema) => {
-                return Ok(without(own, Made::Without));
+                return Ok(without(own, JsonBuilder::Without));
             }
-            BinaryOperator::HashMinus => return Ok(without(own, Made::WithoutPath)),
+            BinaryOperator::HashMinus => return Ok(without(own, JsonBuilder::WithoutPath)),
             _ => return Ok(PlannerResult::Original(own)),
         };
         // The planner handles operands without a type.

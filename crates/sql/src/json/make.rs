@@ -22,7 +22,7 @@ use crate::error::Error;
 
 /// The functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Made {
+pub(crate) enum JsonBuilder {
     /// to_jsonb(any).
     Value,
     Object,
@@ -46,34 +46,34 @@ pub(crate) enum Made {
 }
 
 /// Each function with its name, and whether it is for json, not jsonb.
-const CALLS: &[(Made, &str, bool)] = &[
-    (Made::Value, "to_jsonb", false),
-    (Made::Value, "to_json", true),
-    (Made::Object, "jsonb_build_object", false),
-    (Made::Object, "json_build_object", true),
-    (Made::Array, "jsonb_build_array", false),
-    (Made::Array, "json_build_array", true),
-    (Made::OfList, "jsonb_of_list", false),
-    (Made::OfList, "json_of_list", true),
-    (Made::Pair, "jsonb_pair", false),
-    (Made::Pair, "json_pair", true),
-    (Made::OfPairs, "jsonb_of_pairs", false),
-    (Made::OfPairs, "json_of_pairs", true),
-    (Made::Set, "jsonb_set", false),
-    (Made::Strip, "jsonb_strip_nulls", false),
-    (Made::Without, "jsonb_delete", false),
-    (Made::WithoutPath, "jsonb_delete_path", false),
-    (Made::Elements, "jsonb_elements", false),
-    (Made::ElementTexts, "jsonb_element_texts", false),
-    (Made::Keys, "jsonb_keys", false),
-    (Made::Values, "jsonb_values", false),
-    (Made::ValueTexts, "jsonb_value_texts", false),
+const CALLS: &[(JsonBuilder, &str, bool)] = &[
+    (JsonBuilder::Value, "to_jsonb", false),
+    (JsonBuilder::Value, "to_json", true),
+    (JsonBuilder::Object, "jsonb_build_object", false),
+    (JsonBuilder::Object, "json_build_object", true),
+    (JsonBuilder::Array, "jsonb_build_array", false),
+    (JsonBuilder::Array, "json_build_array", true),
+    (JsonBuilder::OfList, "jsonb_of_list", false),
+    (JsonBuilder::OfList, "json_of_list", true),
+    (JsonBuilder::Pair, "jsonb_pair", false),
+    (JsonBuilder::Pair, "json_pair", true),
+    (JsonBuilder::OfPairs, "jsonb_of_pairs", false),
+    (JsonBuilder::OfPairs, "json_of_pairs", true),
+    (JsonBuilder::Set, "jsonb_set", false),
+    (JsonBuilder::Strip, "jsonb_strip_nulls", false),
+    (JsonBuilder::Without, "jsonb_delete", false),
+    (JsonBuilder::WithoutPath, "jsonb_delete_path", false),
+    (JsonBuilder::Elements, "jsonb_elements", false),
+    (JsonBuilder::ElementTexts, "jsonb_element_texts", false),
+    (JsonBuilder::Keys, "jsonb_keys", false),
+    (JsonBuilder::Values, "jsonb_values", false),
+    (JsonBuilder::ValueTexts, "jsonb_value_texts", false),
 ];
 
 /// A function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MakeJson {
-    made: Made,
+    made: JsonBuilder,
     name: &'static str,
     is_text: bool,
     /// The arguments that are JSON, if that is known.
@@ -94,7 +94,7 @@ fn udf(at: usize, json: Vec<bool>) -> ScalarUDF {
 }
 
 /// The function for an operator.
-pub(super) fn of_operator(wanted: Made) -> Option<ScalarUDF> {
+pub(super) fn of_operator(wanted: JsonBuilder) -> Option<ScalarUDF> {
     let at = CALLS.iter().position(|(made, ..)| *made == wanted)?;
     Some(udf(at, Vec::new()))
 }
@@ -176,9 +176,9 @@ impl MakeJson {
 
     fn counts(&self) -> std::ops::RangeInclusive<usize> {
         match self.made {
-            Made::Object | Made::Array => 0..=usize::MAX,
-            Made::Pair | Made::Without | Made::WithoutPath => 2..=2,
-            Made::Set => 3..=4,
+            JsonBuilder::Object | JsonBuilder::Array => 0..=usize::MAX,
+            JsonBuilder::Pair | JsonBuilder::Without | JsonBuilder::WithoutPath => 2..=2,
+            JsonBuilder::Set => 3..=4,
             _ => 1..=1,
         }
     }
@@ -213,7 +213,7 @@ impl MakeJson {
         let items = cast(&lists.value(row), &DataType::Utf8)?;
         let items = items.as_string::<i32>().iter();
         let text = match self.made {
-            Made::OfList => {
+            JsonBuilder::OfList => {
                 let items: Vec<&str> = items.map(|own| own.unwrap_or("null")).collect();
                 format!("[{}]", items.join(", "))
             }
@@ -232,20 +232,20 @@ impl MakeJson {
 
     fn text(&self, args: &[ArrayRef], values: &[Values<'_>], row: usize) -> Result<Option<String>> {
         match self.made {
-            Made::Value => match args[0].is_null(row) || args[0].data_type().is_null() {
+            JsonBuilder::Value => match args[0].is_null(row) || args[0].data_type().is_null() {
                 true => Ok(None),
                 false => self.kept(values[0].json(row)?).map(Some),
             },
-            Made::Object => self.object(values, row).map(Some),
-            Made::Array => {
+            JsonBuilder::Object => self.object(values, row).map(Some),
+            JsonBuilder::Array => {
                 let items = values.iter().map(|own| own.json(row)).collect::<Result<Vec<_>>>()?;
                 self.kept(format!("[{}]", items.join(", "))).map(Some)
             }
-            Made::Pair => {
+            JsonBuilder::Pair => {
                 let name = values[0].text(row)?.ok_or_else(|| failed(no_name(0)))?;
                 Ok(Some(format!("[{} : {}]", in_quotes(&name), values[1].json(row)?)))
             }
-            Made::OfList | Made::OfPairs => self.of_list(&args[0], row),
+            JsonBuilder::OfList | JsonBuilder::OfPairs => self.of_list(&args[0], row),
             _ => {
                 if args.iter().any(|own| own.data_type().is_null() || own.is_null(row)) {
                     return Ok(None);
@@ -260,13 +260,13 @@ impl MakeJson {
         let mut value = value_of(&text(0)?).map_err(failed)?;
         let steps = |at: usize| steps_of(&text(at)?).map_err(failed);
         match self.made {
-            Made::Set => {
+            JsonBuilder::Set => {
                 let with = value_of(&text(2)?).map_err(failed)?;
                 let creates = args.len() < 4 || text(3)? == "t";
                 value.set(&steps(1)?, with, creates);
             }
-            Made::Strip => value.strip(),
-            Made::WithoutPath => value.remove_path(&steps(1)?),
+            JsonBuilder::Strip => value.strip(),
+            JsonBuilder::WithoutPath => value.remove_path(&steps(1)?),
             _ => match args[1].data_type() {
                 own if own.is_integer() => {
                     value.remove_at(text(1)?.parse().unwrap_or(i64::MAX));
@@ -284,20 +284,20 @@ impl MakeJson {
     fn parts(&self, own: &str) -> Result<Vec<Option<String>>> {
         let value = value_of(own).map_err(failed)?;
         let told = |value: &Json| match self.made {
-            Made::ElementTexts | Made::ValueTexts => value.text(),
+            JsonBuilder::ElementTexts | JsonBuilder::ValueTexts => value.text(),
             _ => Some(value.shown()),
         };
         match (self.made, &value) {
-            (Made::Elements | Made::ElementTexts, Json::Array(items)) => {
+            (JsonBuilder::Elements | JsonBuilder::ElementTexts, Json::Array(items)) => {
                 Ok(items.iter().map(told).collect())
             }
-            (Made::Keys, Json::Object(members)) => {
+            (JsonBuilder::Keys, Json::Object(members)) => {
                 Ok(members.iter().map(|(name, _)| Some(name.clone())).collect())
             }
-            (Made::Values | Made::ValueTexts, Json::Object(members)) => {
+            (JsonBuilder::Values | JsonBuilder::ValueTexts, Json::Object(members)) => {
                 Ok(members.iter().map(|(_, value)| told(value)).collect())
             }
-            (Made::Elements | Made::ElementTexts, other) => {
+            (JsonBuilder::Elements | JsonBuilder::ElementTexts, other) => {
                 let text = format!("cannot extract elements from a JSON {}", other.kind());
                 Err(failed(Error::new(40587, "22023", text).next("ask jsonb_typeof first")))
             }
@@ -309,7 +309,7 @@ impl MakeJson {
     }
 
     fn gives_list(&self) -> bool {
-        use Made::{ElementTexts, Elements, Keys, ValueTexts, Values};
+        use JsonBuilder::{ElementTexts, Elements, Keys, ValueTexts, Values};
         matches!(self.made, Elements | ElementTexts | Keys | Values | ValueTexts)
     }
 }
@@ -337,7 +337,7 @@ impl ScalarUDFImpl for MakeJson {
         if !self.counts().contains(&types.len()) {
             return plan_err!("{} does not take {} arguments", self.name, types.len());
         }
-        if self.made == Made::Object && !types.len().is_multiple_of(2) {
+        if self.made == JsonBuilder::Object && !types.len().is_multiple_of(2) {
             let text = "argument list must have even number of elements";
             let error = Error::new(40587, "22023", text).next("names and values take turns");
             return Err(failed(error));
@@ -353,7 +353,7 @@ impl ScalarUDFImpl for MakeJson {
             args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
         let data_type = self.return_type(&types)?;
         let form = if self.is_text { Form::Json } else { Form::Jsonb };
-        Ok(match self.gives_list() || self.made == Made::Pair {
+        Ok(match self.gives_list() || self.made == JsonBuilder::Pair {
             true => Arc::new(Field::new(self.name, data_type, true)),
             false => json_field(self.name, form),
         })

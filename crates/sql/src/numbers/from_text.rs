@@ -35,6 +35,12 @@ pub(crate) fn numbers_of(
             true => plain.collect(),
             false => texts.clone(),
         };
+        if *to == NUMERIC
+            && !is_try
+            && let Some(text) = plain.iter().flatten().find(|text| is_too_fine(text))
+        {
+            return Err(ArrowError::ArithmeticOverflow(too_fine(text)));
+        }
         return cast_with_options(&plain, to, &options);
     }
     let numbers = cast_with_options(texts, to, &options)?;
@@ -63,6 +69,27 @@ pub(crate) fn numbers_of(
     let is_null = (0..numbers.len()).map(|row| Some(beyond.binary_search(&row).is_ok()));
     let is_null: arrow::array::BooleanArray = is_null.collect();
     arrow::compute::nullif(&numbers, &is_null)
+}
+
+/// NUMERIC without digits. What is given for it must fit: it is not rounded, as for NUMERIC(p,s).
+pub(crate) const NUMERIC: DataType = DataType::Decimal128(38, NUMERIC_SCALE as i8);
+
+/// The digits of NUMERIC behind the point.
+pub(crate) const NUMERIC_SCALE: u32 = 10;
+
+/// Why a number is refused for NUMERIC.
+pub(crate) fn too_fine(number: &str) -> String {
+    format!(
+        "{number} has more than {NUMERIC_SCALE} digits behind the point; numeric has {NUMERIC_SCALE}, numeric(p,s) as \
+         many as it says"
+    )
+}
+
+/// Whether a number has digits that NUMERIC does not keep.
+fn is_too_fine(text: &str) -> bool {
+    let Some((_, behind)) = text.split_once('.') else { return false };
+    let lost = behind.as_bytes().get(NUMERIC_SCALE as usize..).unwrap_or_default();
+    lost.iter().any(|digit| (b'1'..=b'9').contains(digit))
 }
 
 fn has_exponent(text: &str) -> bool {

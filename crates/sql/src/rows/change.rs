@@ -12,11 +12,11 @@ use cellar_instance::catalog::name;
 use cellar_instance::heap::{ChangeError, IndexKey, LockedRow, RowLock, Transaction};
 
 use super::checks::Checks;
+use super::refusals::in_table;
 use super::scope::Scope;
 use super::table::{RowColumns, row_error};
 use crate::columnar::write::column_of;
 use crate::error::Error;
-use crate::host::instance::in_table;
 
 /// Rows that are changed together.
 const ROWS_TOGETHER: usize = 1024;

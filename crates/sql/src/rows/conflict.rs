@@ -13,11 +13,11 @@ use datafusion::logical_expr::{Expr, cast};
 use datafusion::physical_expr::PhysicalExpr;
 
 use super::change::{Change, Changed, Written};
+use super::refusals::in_table;
 use super::table::RowColumns;
 use crate::columnar::write::column_of;
 use crate::error::Error;
 use crate::failure::{from_arrow, from_datafusion};
-use crate::host::instance::in_table;
 
 /// What to do with a row whose key exists already.
 pub(crate) struct Conflict {
@@ -115,7 +115,7 @@ fn plain(names: &DFSchema) -> SchemaRef {
 }
 
 /// What became of a row to insert.
-enum Became {
+enum ConflictOutcome {
     /// It was inserted, or the conflicting row updated.
     Row(Vec<ArrayRef>),
     Nothing,
@@ -141,9 +141,9 @@ impl Change<'_> {
         for row in 0..batch.num_rows() {
             let own: Vec<ArrayRef> = arrays.iter().map(|array| array.slice(row, 1)).collect();
             match self.insert_one(own, conflict, touched).await? {
-                Became::Again => return Ok(Changed::Again),
-                Became::Nothing => {}
-                Became::Row(arrays) => {
+                ConflictOutcome::Again => return Ok(Changed::Again),
+                ConflictOutcome::Nothing => {}
+                ConflictOutcome::Row(arrays) => {
                     written.count += 1;
                     written.rows.extend(self.wanted(arrays)?);
                 }
@@ -161,7 +161,7 @@ impl Change<'_> {
         arrays: Vec<ArrayRef>,
         conflict: &Conflict,
         touched: &mut HashSet<u64>,
-    ) -> Result<Became, Error> {
+    ) -> Result<ConflictOutcome, Error> {
         loop {
             let there = {
                 let mut transaction = self.scope.open().await?;
@@ -177,7 +177,7 @@ impl Change<'_> {
                         touched.insert(row);
                         self.note_new(&arrays, None)?;
                         self.scope.check_changes(&transaction, self.columns)?;
-                        return Ok(Became::Row(arrays));
+                        return Ok(ConflictOutcome::Row(arrays));
                     }
                     Err(ChangeError::Duplicate { index, row })
                         if conflict.arbiter.is_none_or(|own| own == index) =>
@@ -189,7 +189,7 @@ impl Change<'_> {
                 }
             };
             self.scope.check_place(self.columns)?;
-            let Some(update) = &conflict.update else { return Ok(Became::Nothing) };
+            let Some(update) = &conflict.update else { return Ok(ConflictOutcome::Nothing) };
             if touched.contains(&there) {
                 let text = "ON CONFLICT DO UPDATE cannot change a row a second time";
                 return Err(Error::new(30926, "21000", text)
@@ -197,7 +197,7 @@ impl Change<'_> {
             }
             let known: Vec<ArrayRef> = arrays.iter().chain(&conflict.values).cloned().collect();
             if let Some(became) = self.update_one(there, &known, update).await? {
-                if matches!(became, Became::Row(_)) {
+                if matches!(became, ConflictOutcome::Row(_)) {
                     touched.insert(there);
                 }
                 return Ok(became);
@@ -212,12 +212,12 @@ impl Change<'_> {
         there: u64,
         excluded: &[ArrayRef],
         update: &OnUpdate,
-    ) -> Result<Option<Became>, Error> {
+    ) -> Result<Option<ConflictOutcome>, Error> {
         let table = &self.columns.rows;
         let locked = self.scope.open().await?.lock_row(table, there, RowLock::default()).await;
         let LockedRow { bytes, is_changed } = locked.map_err(in_table(&self.columns.name))?;
         if is_changed {
-            return Ok(Some(Became::Again));
+            return Ok(Some(ConflictOutcome::Again));
         }
         let Some(old) = bytes else { return Ok(None) };
         let old = [old];
@@ -227,7 +227,7 @@ impl Change<'_> {
         let both = RecordBatch::try_new(Arc::clone(&update.schema), both);
         let both = both.map_err(|error| from_arrow(&error))?;
         if !update.holds(&both)? {
-            return Ok(Some(Became::Nothing));
+            return Ok(Some(ConflictOutcome::Nothing));
         }
         for (column, value) in update.assigned.iter().zip(&update.values) {
             let value = value.evaluate(&both).and_then(|value| value.into_array(1));
@@ -237,6 +237,6 @@ impl Change<'_> {
         self.checks.check(&arrays)?;
         let waiting = self.write(&[there], &old, &arrays, &update.assigned).await?;
         self.write_waiting(waiting).await?;
-        Ok(Some(Became::Row(arrays)))
+        Ok(Some(ConflictOutcome::Row(arrays)))
     }
 }

@@ -67,7 +67,7 @@ pub(crate) struct Savepoint {
 }
 
 impl Deferred {
-    fn put_off(&self) -> MutexGuard<'_, PutOff> {
+    fn postponed(&self) -> MutexGuard<'_, PutOff> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -78,8 +78,8 @@ impl Deferred {
             Deferral::Immediate => false,
             Deferral::Deferred => true,
         };
-        let put_off = self.put_off();
-        let modes = &put_off.modes;
+        let postponed = self.postponed();
+        let modes = &postponed.modes;
         let own = match modes.each.is_empty() {
             true => None,
             false => modes.each.get(&(table.to_owned(), key.name.clone())).copied(),
@@ -97,44 +97,44 @@ impl Deferred {
     /// # Errors
     /// There is no memory for its values.
     pub(super) fn add(&self, check: Check) -> Result<(), Error> {
-        let mut put_off = self.put_off();
-        let put_off = &mut *put_off;
+        let mut postponed = self.postponed();
+        let postponed = &mut *postponed;
         if let Check::New(new) = &check {
             let place = (new.table.clone(), new.key.name.clone());
-            let latest = put_off.latest.insert(place.clone(), put_off.entries.len());
-            if let Some(at) = latest.filter(|at| *at >= put_off.sealed)
+            let latest = postponed.latest.insert(place.clone(), postponed.entries.len());
+            if let Some(at) = latest.filter(|at| *at >= postponed.sealed)
                 && let Some(Entry { check: Check::New(own), is_settled: false }) =
-                    put_off.entries.get_mut(at)
+                    postponed.entries.get_mut(at)
                 && own.is_of(&new.table, &new.key)
             {
-                put_off.latest.insert(place, at);
+                postponed.latest.insert(place, at);
                 return own.append(new);
             }
         }
-        put_off.entries.push(Entry { check, is_settled: false });
+        postponed.entries.push(Entry { check, is_settled: false });
         Ok(())
     }
 
     /// All deferred checks, each with its position.
     pub(super) fn unsettled(&self) -> Vec<(usize, Check)> {
-        let put_off = self.put_off();
-        let left = put_off.entries.iter().enumerate().filter(|(_, own)| !own.is_settled);
+        let postponed = self.postponed();
+        let left = postponed.entries.iter().enumerate().filter(|(_, own)| !own.is_settled);
         left.map(|(at, own)| (at, own.check.clone())).collect()
     }
 
     /// Whether nothing is deferred.
     pub fn is_empty(&self) -> bool {
-        let put_off = self.put_off();
-        put_off.settled.len() == put_off.entries.len()
+        let postponed = self.postponed();
+        postponed.settled.len() == postponed.entries.len()
     }
 
     /// Marks checks as made.
     pub(super) fn settle(&self, places: &[usize]) {
-        let mut put_off = self.put_off();
+        let mut postponed = self.postponed();
         for at in places {
-            put_off.entries[*at].is_settled = true;
+            postponed.entries[*at].is_settled = true;
         }
-        put_off.settled.extend(places);
+        postponed.settled.extend(places);
     }
 
     /// Refuses DDL on a table with deferred checks: what was recorded of its columns would no longer fit.
@@ -142,8 +142,8 @@ impl Deferred {
     /// # Errors
     /// 55006.
     pub fn refuse_definition(&self, table: &str) -> Result<(), Error> {
-        let put_off = self.put_off();
-        let mut left = put_off.entries.iter().filter(|own| !own.is_settled);
+        let postponed = self.postponed();
+        let mut left = postponed.entries.iter().filter(|own| !own.is_settled);
         if !left.any(|own| own.check.table() == table) {
             return Ok(());
         }
@@ -157,32 +157,32 @@ impl Deferred {
     /// SET CONSTRAINTS ALL.
     pub fn set_all(&self, is_deferred: bool) {
         let modes = Modes { all: Some(is_deferred), each: BTreeMap::new() };
-        self.put_off().modes = Arc::new(modes);
+        self.postponed().modes = Arc::new(modes);
     }
 
     /// SET CONSTRAINTS of some: each a table, and the name of a foreign key.
     pub fn set(&self, keys: impl IntoIterator<Item = (String, String)>, is_deferred: bool) {
-        let mut put_off = self.put_off();
+        let mut postponed = self.postponed();
         let each = keys.into_iter().map(|key| (key, is_deferred));
-        Arc::make_mut(&mut put_off.modes).each.extend(each);
+        Arc::make_mut(&mut postponed.modes).each.extend(each);
     }
 
     /// The current point.
     pub fn savepoint(&self) -> Savepoint {
-        let mut put_off = self.put_off();
-        put_off.sealed = put_off.entries.len();
-        let (entries, settled) = (put_off.entries.len(), put_off.settled.len());
-        Savepoint { entries, settled, modes: Arc::clone(&put_off.modes) }
+        let mut postponed = self.postponed();
+        postponed.sealed = postponed.entries.len();
+        let (entries, settled) = (postponed.entries.len(), postponed.settled.len());
+        Savepoint { entries, settled, modes: Arc::clone(&postponed.modes) }
     }
 
     /// Discards what was recorded after a savepoint: it was undone.
     pub fn back_to(&self, savepoint: &Savepoint) {
-        let mut put_off = self.put_off();
-        put_off.entries.truncate(savepoint.entries);
-        put_off.sealed = savepoint.entries;
-        put_off.modes = Arc::clone(&savepoint.modes);
-        for at in put_off.settled.split_off(savepoint.settled) {
-            if let Some(entry) = put_off.entries.get_mut(at) {
+        let mut postponed = self.postponed();
+        postponed.entries.truncate(savepoint.entries);
+        postponed.sealed = savepoint.entries;
+        postponed.modes = Arc::clone(&savepoint.modes);
+        for at in postponed.settled.split_off(savepoint.settled) {
+            if let Some(entry) = postponed.entries.get_mut(at) {
                 entry.is_settled = false;
             }
         }

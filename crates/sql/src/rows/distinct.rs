@@ -37,7 +37,7 @@ pub(super) async fn distinct(
     for (at, index) in columns.rows.indexes.iter().enumerate() {
         let first = index.columns[0].column;
         let is_key = index.is_unique && index.columns.len() == 1;
-        let is_asked = projection.contains(&first) && scope.statement.has_whole(index);
+        let is_asked = projection.contains(&first) && scope.statement.is_complete_index(index);
         if is_asked && is_key {
             known.insert(first, size.rows);
         } else if is_asked && !known.contains_key(&first) {

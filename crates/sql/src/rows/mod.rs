@@ -45,7 +45,7 @@ pub use keys::reader_of_rows;
 pub(crate) use naming::free_name;
 pub(crate) use ordered::InOrderOfIndex;
 pub(crate) use provider::{HeapTable, default_expr, default_value, defaults};
-pub(crate) use refusals::PLANNED_BEFORE;
+pub(crate) use refusals::{PLANNED_BEFORE, in_table};
 pub(crate) use rewrite::{Filling, OldRows};
 pub(crate) use scope::Scope;
 pub use sequence::SequenceOptions;

@@ -192,7 +192,9 @@ fn of_index(scan: &HeapScanExec, at: usize, keys: &[Key], wanted: Wanted) -> Opt
     let columns = scan.columns();
     let index = &columns.rows.indexes[at];
     let known = scan.access();
-    if known.is_some_and(|known| known.index != at) || !scan.scope().statement.has_whole(index) {
+    if known.is_some_and(|known| known.index != at)
+        || !scan.scope().statement.is_complete_index(index)
+    {
         return None;
     }
     let equal = known.map_or(0, |known| known.equal.len());

@@ -87,7 +87,7 @@ async fn chosen(
     (at, column, keys): (usize, usize, &[i64]),
 ) -> Result<Option<Probes>, Error> {
     let (index, most) = (&columns.rows.indexes[at], rows_by_index(size));
-    if keys.len() as u64 >= most || !scope.statement.has_whole(index) {
+    if keys.len() as u64 >= most || !scope.statement.is_complete_index(index) {
         return Ok(None);
     }
     let numbers: ArrayRef = Arc::new(Int64Array::from(keys.to_vec()));

@@ -156,7 +156,7 @@ async fn way_to(
     projection: &[usize],
 ) -> std::result::Result<Read, Error> {
     let statement = &scope.statement;
-    let whole = |way: &Access| statement.has_whole(&columns.rows.indexes[way.index]);
+    let whole = |way: &Access| statement.is_complete_index(&columns.rows.indexes[way.index]);
     let mut ways: Vec<Access> = ways(&columns, filters).into_iter().filter(whole).collect();
     if ways.first().is_some_and(|way| way.is_one) {
         let access = Some(ways.swap_remove(0));

@@ -66,13 +66,13 @@ pub(super) struct Reading {
 }
 
 /// Columns that are being made.
-struct Made<'b> {
+struct RowsInProgress<'b> {
     builder: &'b mut Builder,
     /// The numbers of the rows, if they are wanted.
     ids: Option<Vec<u64>>,
 }
 
-impl Made<'_> {
+impl RowsInProgress<'_> {
     /// Processes a row; `false`: it has long values that must be read first.
     fn take(&mut self, columns: &RowColumns, id: u64, row: &[u8]) -> Result<bool, Error> {
         match self.builder.push(row, &[]) {
@@ -96,7 +96,7 @@ impl Shape {
     /// Takes the rows that pass, at most so many.
     async fn take_all<'r>(
         &self,
-        made: &mut Made<'_>,
+        made: &mut RowsInProgress<'_>,
         filter: Option<&'r RowFilter>,
         rows: impl Iterator<Item = (u64, &'r [u8])>,
         most: usize,
@@ -160,7 +160,7 @@ impl Reading {
     }
 
     /// Adds the next rows to columns.
-    async fn more(&mut self, made: &mut Made<'_>) -> Result<(), Error> {
+    async fn more(&mut self, made: &mut RowsInProgress<'_>) -> Result<(), Error> {
         let Reading { shape, source, filters, left, is_over, entries, .. } = self;
         let filter = filters.filter(&shape.columns)?;
         match source {
@@ -207,7 +207,7 @@ impl Reading {
         partial: &Partial,
     ) -> Result<Option<RecordBatch>, Error> {
         while !self.is_over && groups.groups() < GROUPS && groups.text_bytes() < TEXT_BYTES {
-            self.more(&mut Made { builder: groups.columns(), ids: None }).await?;
+            self.more(&mut RowsInProgress { builder: groups.columns(), ids: None }).await?;
             groups.settle().map_err(|error| self.failed(&error))?;
         }
         let known = groups.finish().map_err(|error| self.failed(&error))?;
@@ -231,7 +231,7 @@ impl Reading {
             self.shape.projection.iter().partition(|at| **at < row_id);
         let mut builder = self.shape.columns.builder(&own)?;
         let ids = (!ids.is_empty()).then(Vec::new);
-        let mut made = Made { builder: &mut builder, ids };
+        let mut made = RowsInProgress { builder: &mut builder, ids };
         while !self.is_over
             && made.builder.rows() < ROWS.min(self.left)
             && made.builder.text_bytes() < TEXT_BYTES

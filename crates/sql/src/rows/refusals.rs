@@ -44,7 +44,7 @@ pub(super) fn planned_before(table: &str) -> Error {
 }
 
 /// The error for a statement whose table was rewritten after its snapshot.
-pub(super) fn written_anew(table: &str) -> Error {
+pub(super) fn table_was_rewritten(table: &str) -> Error {
     let text = format!("table \"{table}\" was rewritten after the snapshot of the statement");
     Error::new(PLANNED_BEFORE, "40001", text).next("run the transaction again")
 }
@@ -53,4 +53,20 @@ pub(super) fn written_anew(table: &str) -> Error {
 pub(super) fn changed(table: &str) -> Error {
     let text = format!("table \"{table}\" was dropped or changed meanwhile");
     Error::new(942, "42P01", text).next("run the statement again")
+}
+
+/// Adds to an error of a lock, or of a row that others have changed, which table it is about.
+pub(crate) fn in_table(key: &str) -> impl Fn(cellar_instance::Error) -> Error {
+    let key = key.to_owned();
+    move |error| {
+        let number = error.number();
+        let made = Error::from(error);
+        match number {
+            54 | 60 | 8177 | 30006 => {
+                let message = format!("table \"{key}\": {}", made.message);
+                Error { message, ..made }.of_table(&key)
+            }
+            _ => made,
+        }
+    }
 }

@@ -9,11 +9,11 @@ use futures_util::lock::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::deferred::Deferred;
 use super::pending::Pending;
-use super::refusals::{changed, is_over, planned_before, written_anew};
+use super::refusals::in_table;
+use super::refusals::{changed, is_over, planned_before, table_was_rewritten};
 use super::session::Shared;
 use super::table::RowColumns;
 use crate::error::Error;
-use crate::host::instance::in_table;
 use crate::instants::zoned::KEPT;
 
 /// What a statement reads and changes; all scans of it share it.
@@ -132,7 +132,7 @@ impl Scope {
         let columns = self.locked(planned).await?;
         match self.knows(&columns) {
             true => Ok(columns),
-            false => Err(written_anew(&columns.name)),
+            false => Err(table_was_rewritten(&columns.name)),
         }
     }
 
@@ -191,7 +191,7 @@ impl Scope {
         }
         match self.definitions.catalog()?.row_table(&columns.name) {
             Some((_, rows)) if rows.object == columns.rows.object => Ok(()),
-            _ => Err(written_anew(&columns.name)),
+            _ => Err(table_was_rewritten(&columns.name)),
         }
     }
 

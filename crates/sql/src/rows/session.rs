@@ -13,12 +13,12 @@ use super::advisory::Advisory;
 use super::deferred::{self, Deferred};
 use super::large::Committer;
 use super::pending::Pending;
+use super::refusals::in_table;
 use super::refusals::{changed, ended_in_failure, is_over, no_block, no_savepoint, too_late};
 use super::scope::{ReadOnly, Scope, Since};
 use super::sequence::Values;
 use crate::catalog::SessionCatalog;
 use crate::error::Error;
-use crate::host::instance::in_table;
 use crate::settings::{self, Settings};
 
 /// A transaction with several holders; it is taken out when it ends.

@@ -2,13 +2,14 @@
 //! number, unless the statement says so by a cast. What stands in quotes takes the type of its column.
 
 use arrow::datatypes::{DataType, Field};
-use datafusion::common::DFSchema;
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 
 use crate::columnar::table::enum_of;
 use crate::enums::type_word_of;
 use crate::error::Error;
 use crate::json::uuids::is_uuid;
+use crate::numbers::from_text::{NUMERIC, NUMERIC_SCALE, too_fine};
 use crate::rows::RowColumns;
 
 /// Types between which values are assigned alike.
@@ -79,6 +80,28 @@ fn check(columns: &RowColumns, at: usize, field: &Field) -> Result<(), Error> {
     Err(Error::new(932, "42804", text).next(format!("cast it: (..)::{}", type_word_of(column))))
 }
 
+/// Refuses a number with more digits behind the point than NUMERIC keeps.
+///
+/// # Errors
+/// 22003 some of them would be lost.
+fn check_digits(columns: &RowColumns, at: usize, expr: &Expr) -> Result<(), Error> {
+    let (Expr::Literal(value, _), true) = (expr, *columns.schema.field(at).data_type() == NUMERIC)
+    else {
+        return match expr {
+            Expr::Alias(alias) => check_digits(columns, at, &alias.expr),
+            _ => Ok(()),
+        };
+    };
+    let ScalarValue::Decimal128(Some(number), _, scale) = value else { return Ok(()) };
+    let beyond = u32::try_from(*scale).unwrap_or(0).saturating_sub(NUMERIC_SCALE);
+    let lost = 10i128.checked_pow(beyond).map_or(*number, |step| number % step);
+    match lost {
+        0 => Ok(()),
+        _ => Err(Error::new(1438, "22003", too_fine(&value.to_string()))
+            .of_column(&columns.name, columns.schema.field(at).name())),
+    }
+}
+
 /// Refuses the columns of a plan, from `first` on, for these columns of a table.
 ///
 /// # Errors
@@ -91,6 +114,11 @@ pub(super) fn check_plan(
 ) -> Result<(), Error> {
     for (own, at) in places.iter().enumerate() {
         let Some(field) = plan.schema().fields().get(first + own) else { break };
+        if let LogicalPlan::Projection(projection) = plan
+            && let Some(expr) = projection.expr.get(first + own)
+        {
+            check_digits(columns, *at, expr)?;
+        }
         if !is_untyped(plan, first + own) {
             check(columns, *at, field)?;
         }
@@ -116,6 +144,7 @@ pub(super) fn check_values(
     for row in &values.values {
         for (expr, at) in row.iter().zip(places) {
             let Expr::Cast(cast) = expr else { continue };
+            check_digits(columns, *at, &cast.expr)?;
             if is_text(&cast.expr) || is_uuid(&cast.expr, &schema) {
                 continue;
             }

@@ -29,6 +29,15 @@ enum Work<'a> {
     Delete,
 }
 
+/// The rows that a statement changes, as a query: their numbers, then the new values of the columns it sets.
+pub(super) struct Selected {
+    pub columns: RowColumns,
+    pub query: Query,
+    pub assigned: Vec<usize>,
+    /// Whether other tables can be named too.
+    pub has_more: bool,
+}
+
 /// The columns that an UPDATE sets, and their new values.
 type Assigned = Vec<(usize, SqlExpr)>;
 
@@ -40,6 +49,24 @@ impl Engine {
         with: Option<With>,
         update: Update,
     ) -> Result<Effect, Error> {
+        let alias = alias_of(&update.table)?;
+        let returning = update.returning.clone();
+        let Selected { columns, query, assigned, has_more } =
+            self.selected_by_update(with, update)?;
+        let names = assigned.iter().map(|at| columns.schema.field(*at).name().as_str());
+        self.check_columns(&columns.name, Rights::UPDATE, names)?;
+        let returning = returning.map(|items| Returning::new(items, alias, has_more));
+        self.check_returning(&columns, returning.as_ref())?;
+        let columns = scope.current(&Arc::new(columns)).await?;
+        Box::pin(self.change_rows(scope, &columns, query, Work::Update(&assigned), returning)).await
+    }
+
+    /// The query for the rows that an UPDATE changes, with the new values.
+    pub(super) fn selected_by_update(
+        &self,
+        with: Option<With>,
+        update: Update,
+    ) -> Result<Selected, Error> {
         refuse_clauses(&update)?;
         let mut from = vec![numbered(&update.table)?];
         match update.from {
@@ -58,14 +85,9 @@ impl Engine {
             items.push(SelectItem::ExprWithAlias { expr, alias });
             assigned.push(at);
         }
-        let names = assigned.iter().map(|at| columns.schema.field(*at).name().as_str());
-        self.check_columns(&columns.name, Rights::UPDATE, names)?;
         let has_more = from.len() > 1;
         let query = Query { with, ..query_of(items, from, update.selection) };
-        let returning = update.returning.map(|items| Returning::new(items, alias, has_more));
-        self.check_returning(&columns, returning.as_ref())?;
-        let columns = scope.current(&Arc::new(columns)).await?;
-        Box::pin(self.change_rows(scope, &columns, query, Work::Update(&assigned), returning)).await
+        Ok(Selected { columns, query, assigned, has_more })
     }
 
     /// DELETE from a table in the heap.
@@ -75,6 +97,22 @@ impl Engine {
         with: Option<With>,
         delete: Delete,
     ) -> Result<Effect, Error> {
+        let returning = delete.returning.clone();
+        let (alias, Selected { columns, query, has_more, .. }) =
+            self.selected_by_delete(with, delete)?;
+        self.check_whole(&columns.name, Rights::DELETE)?;
+        let returning = returning.map(|items| Returning::new(items, alias, has_more));
+        self.check_returning(&columns, returning.as_ref())?;
+        let columns = scope.current(&Arc::new(columns)).await?;
+        Box::pin(self.change_rows(scope, &columns, query, Work::Delete, returning)).await
+    }
+
+    /// The name of the table in a DELETE, and the query for the rows that go.
+    pub(super) fn selected_by_delete(
+        &self,
+        with: Option<With>,
+        delete: Delete,
+    ) -> Result<(Ident, Selected), Error> {
         if !delete.tables.is_empty() || !delete.order_by.is_empty() || delete.limit.is_some() {
             return Err(Error::not_yet("DELETE of several tables, or with ORDER BY or LIMIT"));
         }
@@ -83,17 +121,13 @@ impl Engine {
             return Err(Error::not_yet("DELETE from several tables").next("use USING"));
         };
         let columns = self.target(target)?;
-        self.check_whole(&columns.name, Rights::DELETE)?;
         let alias = alias_of(target)?;
         let mut from = vec![numbered(target)?];
         from.extend(delete.using.unwrap_or_default());
         let has_more = from.len() > 1;
         let items = vec![SelectItem::UnnamedExpr(number_of(&alias))];
         let query = Query { with, ..query_of(items, from, delete.selection) };
-        let returning = delete.returning.map(|items| Returning::new(items, alias, has_more));
-        self.check_returning(&columns, returning.as_ref())?;
-        let columns = scope.current(&Arc::new(columns)).await?;
-        Box::pin(self.change_rows(scope, &columns, query, Work::Delete, returning)).await
+        Ok((alias, Selected { columns, query, assigned: Vec::new(), has_more }))
     }
 
     /// Runs a query for rows, and changes these rows.

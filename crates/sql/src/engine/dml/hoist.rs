@@ -8,7 +8,7 @@ use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{Query, Statement as SqlStatement, VisitorMut};
 
 use super::Effect;
-use super::target::{Made, all_of};
+use super::target::{ResultTable, all_of};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::failure::from_datafusion;
@@ -51,7 +51,7 @@ impl Engine {
         &'a self,
         scope: &Scope,
         statement: &mut SqlStatement,
-        made: &mut Vec<Made<'a>>,
+        made: &mut Vec<ResultTable<'a>>,
     ) -> Result<bool, Error> {
         let outermost = usize::from(matches!(statement, SqlStatement::Query(_)));
         let mut taken = Taken { engine: self, depth: 0, outermost, found: Vec::new() };

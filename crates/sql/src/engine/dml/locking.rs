@@ -22,8 +22,8 @@ use crate::engine::Engine;
 use crate::engine::origins::Origins;
 use crate::error::Error;
 use crate::failure::from_arrow;
-use crate::host::instance::in_table;
 use crate::names;
+use crate::rows::in_table;
 use crate::rows::{ROW_ID, RowColumns, Scope};
 
 /// Prefix of the columns with the numbers of rows to lock.

@@ -7,6 +7,7 @@ mod hoist;
 mod insert;
 mod locking;
 mod returning;
+mod shown;
 mod target;
 mod with;
 

@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::Effect;
-use super::target::{Made, query_of, table_named};
+use super::target::{ResultTable, query_of, table_named};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::failure::{from_arrow, from_datafusion};
@@ -254,7 +254,7 @@ impl Engine {
         what: &str,
         mut fields: Vec<Field>,
         arrays: Vec<ArrayRef>,
-        made: &mut Vec<Made<'a>>,
+        made: &mut Vec<ResultTable<'a>>,
     ) -> Result<String, Error> {
         fields.push(Field::new(PLACE, DataType::UInt64, false));
         let schema = Arc::new(Schema::new(fields));

@@ -17,12 +17,12 @@ use crate::failure::from_datafusion;
 use crate::rows::{ROW_ID, RowColumns, default_expr, with_row_ids};
 
 /// A temporary result table of a statement, registered under its name until this is dropped.
-pub(super) struct Made<'a> {
+pub(super) struct ResultTable<'a> {
     engine: &'a Engine,
     name: String,
 }
 
-impl Drop for Made<'_> {
+impl Drop for ResultTable<'_> {
     fn drop(&mut self) {
         // A missing table is no error.
         let _ = self.engine.context().deregister_table(TableReference::bare(self.name.as_str()));
@@ -41,10 +41,10 @@ impl Engine {
         &self,
         name: String,
         table: Arc<dyn TableProvider>,
-    ) -> Result<Made<'_>, Error> {
+    ) -> Result<ResultTable<'_>, Error> {
         let registered = self.context().register_table(TableReference::bare(name.as_str()), table);
         registered.map_err(|error| from_datafusion(&error))?;
-        Ok(Made { engine: self, name })
+        Ok(ResultTable { engine: self, name })
     }
 
     /// The table that is changed.

@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{Cte, SetExpr, TableAlias, TableAliasColumn
 use std::sync::Arc;
 
 use super::Effect;
-use super::target::{Made, all_of};
+use super::target::{ResultTable, all_of};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::failure::from_datafusion;
@@ -20,7 +20,7 @@ impl Engine {
         &'a self,
         scope: &Scope,
         with: With,
-        made: &mut Vec<Made<'a>>,
+        made: &mut Vec<ResultTable<'a>>,
     ) -> Result<Option<Option<With>>, Error> {
         let mut left = With { cte_tables: Vec::new(), ..with.clone() };
         for cte in with.cte_tables {

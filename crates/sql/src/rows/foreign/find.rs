@@ -63,7 +63,7 @@ async fn find(
     (keys, most): (&[ArrayRef], usize),
 ) -> Result<Vec<(u64, usize)>, Error> {
     let index = index_of(table, columns);
-    match index.filter(|(at, _)| statement.has_whole(&table.rows.indexes[*at])) {
+    match index.filter(|(at, _)| statement.is_complete_index(&table.rows.indexes[*at])) {
         Some(index) => by_index(table, statement, index, (keys, most)).await,
         None => among_all(table, statement, columns, (keys, most)).await,
     }

@@ -6,7 +6,7 @@
 mod check;
 mod find;
 mod note;
-mod put_off;
+mod postponed;
 mod statement_end;
 mod values;
 

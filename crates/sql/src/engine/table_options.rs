@@ -22,7 +22,7 @@ use crate::settings::Now;
 
 /// The group of a table, and the lengths of its columns.
 #[derive(Debug, Default)]
-pub(super) struct Made {
+pub(super) struct TableOptions {
     /// The disk group that is named.
     pub group: Option<String>,
     /// `USING heap`, or `USING columnar`.
@@ -41,11 +41,13 @@ pub(super) struct Made {
     forms: Vec<Option<Form>>,
 }
 
-impl Made {
+impl TableOptions {
     /// What a statement says; the name of the group is taken out of it.
-    pub fn of(statement: &mut DfStatement) -> Made {
-        let DfStatement::Statement(inner) = statement else { return Made::default() };
-        let SqlStatement::CreateTable(create) = inner.as_mut() else { return Made::default() };
+    pub fn of(statement: &mut DfStatement) -> TableOptions {
+        let DfStatement::Statement(inner) = statement else { return TableOptions::default() };
+        let SqlStatement::CreateTable(create) = inner.as_mut() else {
+            return TableOptions::default();
+        };
         let lengths = create.columns.iter().map(|column| length_of(&column.data_type)).collect();
         let forms = create.columns.iter_mut().map(|column| take_form(&mut column.data_type));
         let forms = forms.collect();
@@ -60,7 +62,7 @@ impl Made {
         }
         let is_filled = create.query.is_some();
         let on_commit = create.on_commit.take();
-        Made { group, access, on_commit, is_filled, no_data, names, lengths, forms }
+        TableOptions { group, access, on_commit, is_filled, no_data, names, lengths, forms }
     }
 
     /// The query of the table, with the names of its columns, and without rows where it is to have none.
@@ -104,7 +106,7 @@ impl Made {
 
     /// The same, with the settings' defaults for what the statement does not say. The heap is in one disk
     /// group: a table that names its group is columnar, unless it has keys.
-    pub fn or_as(mut self, settings: &Now) -> Made {
+    pub fn or_as(mut self, settings: &Now) -> TableOptions {
         let in_heap = match self.is_filled {
             true => settings.fills_heap,
             false => settings.makes_heap && self.group.is_none(),

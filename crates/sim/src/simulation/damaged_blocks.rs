@@ -5,7 +5,7 @@ use super::*;
 const BLOCK: u64 = 4096;
 
 /// One damaged block.
-pub struct Hurt {
+pub struct DamagedBlock {
     fault: Fault,
     disk: usize,
     offset: u64,
@@ -22,7 +22,7 @@ pub fn note(w: &World, fault: Fault, disk: usize, at: u64, before: &[u8]) {
             continue;
         }
         w.inject(fault, 1);
-        hurts.push(Hurt { fault, disk, offset, should: should.to_vec() });
+        hurts.push(DamagedBlock { fault, disk, offset, should: should.to_vec() });
     }
 }
 
@@ -38,7 +38,7 @@ fn gather(w: &World) {
                 }
                 w.inject(fault, 1);
                 let should = should.to_vec();
-                w.hurts.borrow_mut().push(Hurt { fault, disk, offset, should });
+                w.hurts.borrow_mut().push(DamagedBlock { fault, disk, offset, should });
             }
         }
     }
@@ -47,7 +47,7 @@ fn gather(w: &World) {
 /// Heals a disk of its read faults, counting those that needed no repair.
 pub fn heal(w: &World, disk: usize) {
     let device = &w.rig.disks[disk];
-    let left = |hurt: &mut Hurt| {
+    let left = |hurt: &mut DamagedBlock| {
         let end = hurt.offset + hurt.should.len() as u64;
         hurt.fault == Fault::Latent && hurt.disk == disk && device.is_latent(&(hurt.offset..end))
     };
