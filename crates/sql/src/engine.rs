@@ -3,6 +3,7 @@
 mod advisory_calls;
 mod alter;
 mod altered;
+mod block;
 pub mod cancel;
 mod columnar;
 mod comments;
@@ -52,6 +53,7 @@ mod write;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -78,6 +80,7 @@ use futures_util::StreamExt;
 use object_store::ObjectStore;
 
 use crate::allowed;
+use crate::blocks;
 use crate::copy::CopyOutput;
 use crate::engine::cancel::Canceller;
 pub use crate::engine::common::Common;
@@ -223,6 +226,8 @@ pub struct Engine {
     canceller: Canceller,
     /// Named prepared statements.
     prepared: Arc<NamedStatements>,
+    /// A block has begun the transaction in progress, and not ended it.
+    in_block: AtomicBool,
 }
 
 impl std::fmt::Debug for Engine {
@@ -332,6 +337,7 @@ impl Engine {
             paths,
             prepared,
             canceller: Canceller::default(),
+            in_block: AtomicBool::new(false),
         }
     }
 
@@ -412,6 +418,10 @@ impl Engine {
 
     /// Runs a statement by the common path.
     async fn run_common(&self, sql: &str) -> Result<Outcome, Error> {
+        if blocks::is_block(sql) {
+            self.refuse_in_failure().await?;
+            return self.run_block(sql).await;
+        }
         let statement = parse(sql)?;
         self.refuse_behind_failure(&statement).await?;
         match statement {

@@ -32,6 +32,7 @@ mod allowed;
 mod ambiguous_names;
 mod apply;
 mod arrays;
+mod blocks;
 mod bytes;
 mod call;
 mod catalog;

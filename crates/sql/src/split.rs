@@ -1,5 +1,7 @@
 //! The splitter of a text of many statements at its semicolons, for a shell or `-f FILE`.
 
+use crate::blocks::is_open;
+
 /// One statement of a text, without its semicolon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece<'a> {
@@ -44,8 +46,15 @@ pub fn split(text: &str) -> Split<'_> {
     let mut code = false;
     let mut open = None;
     while let Some(c) = text[at..].chars().next() {
-        let token = token_length(&text[at..], &text[..at]);
+        let mut token = token_length(&text[at..], &text[..at]);
         open = token.open;
+        if code && matches!(token.kind, Kind::Semicolon) && is_open(&text[start..=at]) {
+            token.kind = Kind::Code;
+        }
+        if !code && is_slash_line(text, at) {
+            token.kind = Kind::Comment;
+            start = at + 1;
+        }
         match token.kind {
             Kind::Semicolon => {
                 if code {
@@ -63,12 +72,27 @@ pub fn split(text: &str) -> Split<'_> {
     Split { complete, rest, open }
 }
 
+/// Whether a `/` stands alone on its line, as it ends a block in SQL*Plus.
+fn is_slash_line(text: &str, at: usize) -> bool {
+    let before = text[..at].rsplit('\n').next().unwrap_or_default();
+    let behind =
+        text[at..].strip_prefix('/').map(|rest| rest.split('\n').next().unwrap_or_default());
+    before.trim().is_empty() && behind.is_some_and(|rest| rest.trim().is_empty())
+}
+
 /// The first statement of `text` that ends with a semicolon, and the semicolon's position; the rest is
 /// not examined.
 pub fn first(text: &str) -> Option<(Piece<'_>, usize)> {
     let (mut start, mut at, mut code) = (0, 0, false);
     while let Some(c) = text[at..].chars().next() {
-        let token = token_length(&text[at..], &text[..at]);
+        let mut token = token_length(&text[at..], &text[..at]);
+        if code && matches!(token.kind, Kind::Semicolon) && is_open(&text[start..=at]) {
+            token.kind = Kind::Code;
+        }
+        if !code && is_slash_line(text, at) {
+            token.kind = Kind::Comment;
+            start = at + 1;
+        }
         match token.kind {
             Kind::Semicolon if code => return Some((piece(text, start, at), at)),
             Kind::Semicolon => start = at + 1,
@@ -226,6 +250,27 @@ mod tests {
     fn pieces(text: &str) -> (Vec<&str>, Option<&str>, Option<Open>) {
         let split = split(text);
         (split.complete.iter().map(|p| p.sql).collect(), split.rest.map(|p| p.sql), split.open)
+    }
+
+    #[test]
+    fn a_block_is_one_statement_up_to_its_end() {
+        let block = "begin\nfor i in 1 .. 3 loop\nif i > 1 then null; end if;\nend loop;\nend";
+        let text = format!("select 1;\n{block};\n/\nselect 2; begin; select 3; commit;");
+        let wanted = ["select 1", block, "select 2", "begin", "select 3", "commit"];
+        assert_eq!(pieces(&text), (wanted.to_vec(), None, None));
+        let declared =
+            "declare x int; begin x := case when true then 1 end; drop table if exists t; end";
+        assert_eq!(
+            pieces(&format!("{declared}; select 4")),
+            (vec![declared], Some("select 4"), None)
+        );
+        let text = format!("{block}; select 1;");
+        let (piece, _) = first(&text).unwrap();
+        assert_eq!(piece.sql, block);
+        // Without its end it goes on, as a quote does.
+        assert_eq!(pieces("begin null; select 1;").0, Vec::<&str>::new());
+        assert_eq!(pieces("declare c cursor for select 1; fetch c;").0.len(), 2);
+        assert_eq!(pieces("select 6\n/ 2;").0, ["select 6\n/ 2"]);
     }
 
     #[test]

@@ -5,6 +5,9 @@
 ///
 /// Source: the tags of PostgreSQL's `CommandComplete` and its `cmdtaglist.h`.
 pub fn tag(sql: &str) -> String {
+    if crate::blocks::is_block(sql) {
+        return "DO".to_owned();
+    }
     let mut words = Words { rest: without_opening(sql), depth: 0 };
     let Some(first) = words.next() else { return String::new() };
     match &*first {

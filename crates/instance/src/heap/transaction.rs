@@ -652,7 +652,7 @@ impl Statement {
     /// with it.
     ///
     /// # Errors
-    /// The index is gone; 08177 it is not [whole](Statement::has_whole).
+    /// The index is gone; 08177 it is not [whole](Statement::is_complete_index).
     pub fn range(
         &self,
         index: &Index,

@@ -215,7 +215,8 @@ impl Reader {
         let mut steps = Vec::new();
         while !ends.iter().any(|end| self.tokens.is(&[end])) {
             if self.tokens.peek().is_none() {
-                return Err(self.tokens.wrong(&ends.join(" or ").to_uppercase()));
+                let ends: Vec<String> = ends.iter().map(|end| end.to_uppercase()).collect();
+                return Err(self.tokens.wrong(&ends.join(" or ")));
             }
             steps.push(self.step()?);
         }
@@ -345,7 +346,7 @@ mod tests {
     #[test]
     fn what_is_no_block_is_refused_where_it_is_not() {
         for (sql, line, column) in [
-            ("begin\n  if x then\n    null;\n", 4, 1),
+            ("begin\n  if x then\n    null;\n", 3, 10),
             ("begin\n  x := ;\nend;", 2, 8),
             ("begin\n  for i in 1 .. loop null; end loop;\nend;", 2, 17),
             ("declare\n  x constant int;\nbegin null; end;", 2, 3),

@@ -70,12 +70,12 @@ impl Code {
         Code { at, parts }
     }
 
-    /// `(operand) = (this)`, of CASE with an operand.
+    /// `(operand) in (this)`, of CASE with an operand: WHEN may list several values.
     pub(super) fn compared_with(self, operand: &Code) -> Code {
         let text = |text: &str| Part::Text(text.to_owned());
         let mut parts = vec![text("(")];
         parts.extend(operand.parts.iter().cloned());
-        parts.push(text(") = ("));
+        parts.push(text(") in ("));
         parts.extend(self.parts);
         parts.push(text(")"));
         Code { at: self.at, parts }

@@ -6,7 +6,7 @@ use crate::error::{Error, Position};
 use crate::grammar::CellarDialect;
 
 /// `..` of a range, which the tokenizer would take for the points of two numbers.
-pub(super) const RANGE: char = '\u{2025}';
+pub(super) const RANGE: char = '\u{2}';
 
 /// Tokens, with blanks among them.
 pub(super) struct Tokens {

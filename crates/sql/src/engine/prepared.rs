@@ -15,6 +15,7 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 
 pub use self::bind::Parameter;
+use crate::blocks;
 use crate::engine::fast::{FastOutcome, values_of};
 use crate::engine::settings::columns_of;
 use crate::engine::{Engine, Outcome};
@@ -107,7 +108,11 @@ impl Engine {
         self.concluded(prepared.and_then(|prepared| prepared)).await
     }
 
-    async fn prepared_of(&self, sql: &str, types: &[Option<DataType>]) -> Result<Prepared, Error> {
+    pub(super) async fn prepared_of(
+        &self,
+        sql: &str,
+        types: &[Option<DataType>],
+    ) -> Result<Prepared, Error> {
         let plain = |columns| Prepared {
             sql: sql.to_owned(),
             lexed: None,
@@ -117,6 +122,9 @@ impl Engine {
             columns,
         };
         self.check_role()?;
+        if blocks::is_block(sql) {
+            return Ok(plain(None));
+        }
         let statement = parse(sql)?;
         self.refuse_behind_failure(&statement).await?;
         let statement = match statement {

@@ -2,6 +2,7 @@
 //! tables in the heap.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_recursion::async_recursion as boxed;
 use cellar_instance::catalog::OWNER_OID;
@@ -87,6 +88,10 @@ impl Engine {
         {
             let _turn = self.turn.lock().await;
             rows.fail().await;
+            // A block that was stopped could not end its transaction itself.
+            if self.in_block.swap(false, Ordering::AcqRel) {
+                let _ = self.end_with_path(rows, false).await;
+            }
         }
         // A missing object may be in a catalog that cannot be read.
         match rows.catalog() {
@@ -97,13 +102,18 @@ impl Engine {
 
     /// Refuses a statement in a failed transaction, unless it ends the transaction.
     pub(super) async fn refuse_behind_failure(&self, statement: &Statement) -> Result<(), Error> {
-        let Some(rows) = self.host.rows() else { return Ok(()) };
         if let Statement::Query(query) = statement
             && let DfStatement::Statement(inner) = query.as_ref()
             && matches!(**inner, SqlStatement::Commit { .. } | SqlStatement::Rollback { .. })
         {
             return Ok(());
         }
+        self.refuse_in_failure().await
+    }
+
+    /// Refuses whatever does not end a failed transaction.
+    pub(super) async fn refuse_in_failure(&self) -> Result<(), Error> {
+        let Some(rows) = self.host.rows() else { return Ok(()) };
         // While another statement is running, the answer is not known yet.
         match self.turn.try_lock() {
             Some(_turn) => rows.refuse_behind_failure().await,

@@ -11,6 +11,7 @@ mod values;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_recursion::async_recursion as boxed;
 
@@ -70,6 +71,8 @@ impl Engine {
             None => false,
         };
         if owns_transaction {
+            // Whoever stops the block, from here on, ends the transaction for it.
+            self.in_block.store(true, Ordering::Release);
             Box::pin(self.run_common("begin")).await?;
         }
         let mut run = Run {
@@ -90,6 +93,7 @@ impl Engine {
         if owns_transaction {
             let end = if done.is_ok() { "commit" } else { "rollback" };
             let ended = Box::pin(self.run_common(end)).await;
+            self.in_block.store(false, Ordering::Release);
             done?;
             ended?;
         } else {

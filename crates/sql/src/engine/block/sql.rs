@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::visit_relations;
 use super::computed;
 use super::evaluate::{Expression, Ref};
 use super::names::Named;
+use super::values::no_variable;
 use super::{Run, place_of};
 use crate::blocks::{Code, Dialect, Into};
 use crate::engine::Outcome;
@@ -234,6 +235,9 @@ impl Run<'_> {
         batches: &[RecordBatch],
         into: &Into,
     ) -> Result<(), Error> {
+        if let Some(target) = into.targets.iter().find(|own| self.scopes.find(own).is_none()) {
+            return Err(no_variable(target));
+        }
         let count: usize = batches.iter().map(RecordBatch::num_rows).sum();
         self.slots.found = count > 0;
         if into.is_strict && count == 0 {
