@@ -318,3 +318,57 @@ fn a_loop_that_never_ends_is_stopped() {
     at.done(&["set statement_timeout = 0", "begin insert into t values (4); end"]);
     at.answers(&[("select id from t", "4")]);
 }
+
+/// Each was wrong once.
+#[test]
+fn texts_names_and_transactions_within_a_block_mean_what_they_say() {
+    let database = TestDatabase::new();
+    let at = database.session();
+    at.done(&[
+        "create table t (id int primary key, n int, s text) using heap",
+        "insert into t values (1, 10, 'a'), (2, 20, 'b')",
+        "create table told (what text) using heap",
+    ]);
+    // Quotes stay as they are written, and `..` within them.
+    at.done(&["do $$ declare s text; begin
+        s := 'it''s'; insert into told values (s || ' a'' || ''b');
+        s := $q$a..b's$q$; insert into told values (s);
+        s := E'x\\'y..z'; insert into told values (s); -- one .. two
+        for i in 1..2 loop /* 1..2 /* 3 */ .. */ insert into told values ('r' || i); end loop;
+        execute 'insert into told values (''q'' || $1)' using 'v';
+      end $$"]);
+    at.answers(&[("select what from told", "it's a' || 'b a..b's x'y..z r1 r2 qv")]);
+    // A block ends no transaction but by its own steps.
+    at.done(&["begin", "insert into t values (3, 30, 'c')"]);
+    at.states(&[("do $$ begin execute 'commit'; end $$", "0A000")]);
+    at.done(&["rollback"]);
+    at.states(&[
+        ("begin insert into t values (3, 1, 'c'); execute immediate 'commit'; end", "0A000"),
+        ("begin insert into t values (3, 1, 'c'); savepoint a; end", "0A000"),
+        ("begin execute immediate 'do $q$ begin null; end $q$'; end", "0A000"),
+        ("begin exit; end", "42601"),
+        ("do $$ begin loop exit nolabel; end loop; end $$", "42601"),
+        ("declare a int := 'abc'; begin null; exception when others then null; end", "22P02"),
+    ]);
+    at.answers(&[("select count(*) from t", "2")]);
+    at.done(&["delete from told"]);
+    at.done(&["declare x int := 0; y int; id int := 7; total int := 5; q t%rowtype; begin
+        select case when x = 0 then -1 else 100 / x end into y; insert into told values ('c' || y);
+        insert into t (id, n) values (id, 1);
+        select total into y from (select sum(n) as total from t) z; insert into told values ('s' || y);
+        q.id := 1; select count(*) into y from t q where q.id = q.id; insert into told values ('q' || y);
+        update t set n = case when x = 0 then 99 else 0 end where n = 1;
+        declare x int := x + 1; begin insert into told values ('x' || x); end;
+        for r in (select n as total from t where n < 99 order by total desc) loop
+          insert into told values ('o' || r.total);
+        end loop;
+      end"]);
+    at.answers(&[
+        ("select what from told", "c-1 s31 q3 x1 o20 o10"),
+        ("select id, n from t where n = 99", "7,99"),
+    ]);
+    at.done(&["do $$ declare c int := 0; begin
+        perform 1; for r in select * from t where id = 0 loop null; end loop;
+        if not found then insert into told values ('none'); end if; end $$"]);
+    at.answers(&[("select count(*) from told where what = 'none'", "1")]);
+}

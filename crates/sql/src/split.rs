@@ -1,6 +1,6 @@
 //! The splitter of a text of many statements at its semicolons, for a shell or `-f FILE`.
 
-use crate::blocks::is_open;
+use crate::blocks::{begins_with_end, is_block, is_do, is_open};
 
 /// One statement of a text, without its semicolon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,15 +45,20 @@ pub fn split(text: &str) -> Split<'_> {
     let mut at = 0;
     let mut code = false;
     let mut open = None;
+    let mut last = 0;
     while let Some(c) = text[at..].chars().next() {
         let mut token = token_length(&text[at..], &text[..at]);
         open = token.open;
-        if code && matches!(token.kind, Kind::Semicolon) && is_open(&text[start..=at]) {
+        if code && matches!(token.kind, Kind::Semicolon) && is_within(&text[start..=at], &mut last)
+        {
             token.kind = Kind::Code;
         }
         if !code && is_slash_line(text, at) {
             token.kind = Kind::Comment;
             start = at + 1;
+        }
+        if !code {
+            last = 0;
         }
         match token.kind {
             Kind::Semicolon => {
@@ -72,6 +77,14 @@ pub fn split(text: &str) -> Split<'_> {
     Split { complete, rest, open }
 }
 
+/// Whether a text, which ends with a semicolon, is within a block. `last`: what follows the semicolon before it.
+fn is_within(text: &str, last: &mut usize) -> bool {
+    let since = text.get(*last..).unwrap_or_default();
+    *last = text.len();
+    // Only behind END it may be over: not all of it is looked at again at each semicolon.
+    is_block(text) && !is_do(text) && (!begins_with_end(since) || is_open(text))
+}
+
 /// Whether a `/` stands alone on its line, as it ends a block in SQL*Plus.
 fn is_slash_line(text: &str, at: usize) -> bool {
     let before = text[..at].rsplit('\n').next().unwrap_or_default();
@@ -83,15 +96,19 @@ fn is_slash_line(text: &str, at: usize) -> bool {
 /// The first statement of `text` that ends with a semicolon, and the semicolon's position; the rest is
 /// not examined.
 pub fn first(text: &str) -> Option<(Piece<'_>, usize)> {
-    let (mut start, mut at, mut code) = (0, 0, false);
+    let (mut start, mut at, mut code, mut last) = (0, 0, false, 0);
     while let Some(c) = text[at..].chars().next() {
         let mut token = token_length(&text[at..], &text[..at]);
-        if code && matches!(token.kind, Kind::Semicolon) && is_open(&text[start..=at]) {
+        if code && matches!(token.kind, Kind::Semicolon) && is_within(&text[start..=at], &mut last)
+        {
             token.kind = Kind::Code;
         }
         if !code && is_slash_line(text, at) {
             token.kind = Kind::Comment;
             start = at + 1;
+        }
+        if !code {
+            last = 0;
         }
         match token.kind {
             Kind::Semicolon if code => return Some((piece(text, start, at), at)),
@@ -267,6 +284,15 @@ mod tests {
         let text = format!("{block}; select 1;");
         let (piece, _) = first(&text).unwrap();
         assert_eq!(piece.sql, block);
+        for block in [
+            "begin while case when true then false else true end loop null; end loop; end",
+            "begin insert into ev (begin, fin) values (1, 2); end",
+            "declare \"my v\" int; begin null; /* ; */ -- end;\n end",
+            "begin begin null; end; begin null; exception when others then null; end; end",
+        ] {
+            assert_eq!(pieces(&format!("{block}; select 5;")).0, [block, "select 5"]);
+        }
+        assert_eq!(pieces("declare \"my c\" cursor for select 1; fetch c;").0.len(), 2);
         // Without its end it goes on, as a quote does.
         assert_eq!(pieces("begin null; select 1;").0, Vec::<&str>::new());
         assert_eq!(pieces("declare c cursor for select 1; fetch c;").0.len(), 2);

@@ -33,6 +33,10 @@ fn bare(mut sql: &str) -> &str {
 /// The first word in lower case, and what follows it.
 fn first_word(sql: &str) -> (String, &str) {
     let sql = bare(sql);
+    if let Some(quoted) = sql.strip_prefix('"') {
+        let (name, rest) = quoted.split_once('"').unwrap_or((quoted, ""));
+        return (format!("\"{name}\""), rest);
+    }
     let end = sql.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '$').unwrap_or(sql.len());
     (sql[..end].to_ascii_lowercase(), &sql[end..])
 }
@@ -59,6 +63,16 @@ pub(crate) fn is_block(sql: &str) -> bool {
     }
 }
 
+/// Whether a text begins with DO.
+pub(crate) fn is_do(sql: &str) -> bool {
+    first_word(sql).0 == "do"
+}
+
+/// Whether a part of a block begins with END.
+pub(crate) fn begins_with_end(sql: &str) -> bool {
+    first_word(sql).0 == "end"
+}
+
 /// Whether a text, which ends with a semicolon, begins an anonymous block and has not reached its end.
 pub(crate) fn is_open(sql: &str) -> bool {
     let (word, _) = first_word(sql);
@@ -66,21 +80,22 @@ pub(crate) fn is_open(sql: &str) -> bool {
         return false;
     }
     let Ok(mut tokens) = Tokens::of(sql, 0) else { return true };
-    let (mut depth, mut has_begun, mut is_first) = (0usize, false, true);
+    let (mut open, mut has_begun, mut is_first) = (Vec::new(), false, true);
     while let Some(TokenWithSpan { token, .. }) = tokens.next() {
         let word = word_of(&token);
         match word.as_deref() {
-            Some("begin") => {
+            // Elsewhere it is a name.
+            Some("begin") if is_first || !has_begun => {
                 has_begun = true;
-                depth += 1;
+                open.push("begin");
             }
-            Some("case" | "loop") => depth += 1,
+            Some("loop") => open.push("loop"),
+            Some("case") => open.push(if is_first { "case" } else { "expression" }),
             // Elsewhere it is that of IF EXISTS.
-            Some("if") if is_first => depth += 1,
+            Some("if") if is_first => open.push("if"),
             Some("end") => {
-                depth = depth.saturating_sub(1);
-                for word in ["if", "loop", "case"] {
-                    tokens.takes(&[word]);
+                if let Some(own @ ("if" | "loop" | "case")) = open.pop() {
+                    tokens.takes(&[own]);
                 }
             }
             _ => {}
@@ -91,7 +106,7 @@ pub(crate) fn is_open(sql: &str) -> bool {
             None => matches!(token, Token::SemiColon | Token::ShiftRight),
         };
     }
-    !has_begun || depth > 0
+    !has_begun || !open.is_empty()
 }
 
 /// Reads a block.
@@ -335,6 +350,7 @@ mod tests {
             "begin read only",
             "declare c cursor for select 1",
             "declare c no scroll cursor with hold for select 1",
+            "declare \"my c\" cursor for select 1",
             "do nothing",
             "select 1",
             "",

@@ -220,6 +220,7 @@ impl Reader {
             return Ok(Raise::Named(self.tokens.name()?));
         };
         self.tokens.next();
+        let format = format.replace("''", "'");
         let mut values = Vec::new();
         while self.tokens.takes_token(&Token::Comma) {
             values.push(self.code_until(&[",", "using"])?);
@@ -345,7 +346,9 @@ impl Reader {
             }
             while let Some(own) = self.tokens.next_raw() {
                 let is_blank = matches!(own.token, Token::Whitespace(_));
-                taken.push(own);
+                if !(is_blank && taken.is_empty()) {
+                    taken.push(own);
+                }
                 if !is_blank {
                     break;
                 }

@@ -54,10 +54,7 @@ impl Code {
                 next += length;
                 continue;
             }
-            let text = match token {
-                Token::Char(RANGE) => "..".to_owned(),
-                token => token.to_string(),
-            };
+            let text = text_of(token);
             match parts.last_mut() {
                 Some(Part::Text(last)) => last.push_str(&text),
                 _ => parts.push(Part::Text(text)),
@@ -101,6 +98,18 @@ impl Code {
     }
 }
 
+/// A token as text.
+fn text_of(token: &Token) -> String {
+    match token {
+        Token::Char(RANGE) => "..".to_owned(),
+        // The tokenizer has taken their backslashes out.
+        Token::EscapedStringLiteral(own) | Token::UnicodeStringLiteral(own) => {
+            format!("'{}'", own.replace('\'', "''"))
+        }
+        token => token.to_string(),
+    }
+}
+
 /// Whether a word behind this token may name a variable: not behind a point, in a type, or as an alias.
 fn may_be_name(before: Option<&Token>) -> bool {
     let is_as = before.and_then(word_of).is_some_and(|word| word == "as");
@@ -138,23 +147,29 @@ fn words_of(tokens: &[&Token]) -> Vec<String> {
 struct ColumnPlaces {
     last: String,
     depth: usize,
-    /// Behind INSERT INTO: the next parentheses at its depth list columns.
-    awaits_list: bool,
+    /// Behind INSERT INTO at this depth: the next parentheses list columns.
+    awaits_list: Option<usize>,
     /// The depth of the parentheses that list columns.
     list: Option<usize>,
     in_set: bool,
+    /// Directly behind SET, or a comma of it.
+    begins_set: bool,
 }
 
 impl ColumnPlaces {
     /// Sees a token; whether it may only be a column. `behind`: what follows it.
     fn see(&mut self, token: &Token, behind: &[&Token]) -> bool {
+        if matches!(token, Token::Whitespace(_)) {
+            return false;
+        }
+        let begins_set = std::mem::take(&mut self.begins_set);
         match token {
             Token::LParen => {
-                self.depth += 1;
-                if self.awaits_list && self.depth == 1 || self.last == "conflict" {
-                    self.list = Some(self.depth);
-                    self.awaits_list = false;
+                if self.awaits_list == Some(self.depth) || begins_set || self.last == "conflict" {
+                    self.list = Some(self.depth + 1);
+                    self.awaits_list = None;
                 }
+                self.depth += 1;
                 false
             }
             Token::RParen => {
@@ -164,23 +179,28 @@ impl ColumnPlaces {
                 self.depth = self.depth.saturating_sub(1);
                 false
             }
-            Token::Word(word) => self.see_word(folded(word), behind),
+            Token::Comma => {
+                self.begins_set = self.in_set && self.depth == 0;
+                false
+            }
+            Token::Word(word) => self.see_word(folded(word), begins_set, behind),
             _ => false,
         }
     }
 
-    fn see_word(&mut self, own: String, behind: &[&Token]) -> bool {
-        if self.depth == 0 {
-            match own.as_str() {
-                "into" if self.last == "insert" => self.awaits_list = true,
-                "values" | "select" | "with" | "default" => self.awaits_list = false,
-                "set" => self.in_set = true,
-                "where" | "from" | "returning" => self.in_set = false,
-                _ => {}
+    fn see_word(&mut self, own: String, begins_set: bool, behind: &[&Token]) -> bool {
+        match own.as_str() {
+            "into" if self.last == "insert" => self.awaits_list = Some(self.depth),
+            "values" | "select" | "with" | "default" => self.awaits_list = None,
+            "set" if self.depth == 0 => {
+                self.in_set = true;
+                self.begins_set = true;
             }
+            "where" | "from" | "returning" if self.depth == 0 => self.in_set = false,
+            _ => {}
         }
         let mut behind = behind.iter().filter(|token| !matches!(token, Token::Whitespace(_)));
-        let is_set = self.depth == 0 && self.in_set && matches!(behind.next(), Some(Token::Eq));
+        let is_set = begins_set && matches!(behind.next(), Some(Token::Eq));
         self.last = own;
         self.list.is_some() && self.list == Some(self.depth) || is_set
     }

@@ -16,24 +16,74 @@ pub(super) struct Tokens {
     first_line: u64,
 }
 
+/// The bytes of a quote, with its ends; with `escapes`, a backslash is before any character.
+fn quote_length(rest: &str, quote: u8, escapes: bool) -> usize {
+    let bytes = rest.as_bytes();
+    let mut at = 1;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' if escapes => at += 2,
+            own if own == quote => return at + 1,
+            _ => at += 1,
+        }
+    }
+    rest.len()
+}
+
+/// The bytes of a comment, with those within it.
+fn comment_length(rest: &str) -> usize {
+    let (mut at, mut depth) = (0, 0);
+    while at < rest.len() {
+        let behind = &rest.as_bytes()[at..];
+        if behind.starts_with(b"/*") {
+            depth += 1;
+            at += 2;
+        } else if behind.starts_with(b"*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += 1;
+        }
+    }
+    rest.len()
+}
+
+/// The bytes of `$tag$ .. $tag$`; 0: it is none.
+fn dollar_length(rest: &str) -> usize {
+    let Some(end) = rest[1..].find('$') else { return 0 };
+    let tag = &rest[..end + 2];
+    let is_tag = tag[1..=end].chars().all(|c| c.is_alphanumeric() || c == '_');
+    match rest[tag.len()..].find(tag) {
+        Some(at) if is_tag => 2 * tag.len() + at,
+        _ => 0,
+    }
+}
+
 /// The text with `..` outside quotes and comments as one character and a blank.
 fn with_ranges(text: &str) -> String {
     let mut made = String::with_capacity(text.len());
-    let mut rest = text;
+    let (mut rest, mut before) = (text, ' ');
     while let Some(c) = rest.chars().next() {
         let length = match c {
-            '\'' | '"' => rest[1..].find(c).map_or(rest.len(), |at| at + 2),
+            '\'' => quote_length(rest, b'\'', matches!(before, 'e' | 'E')),
+            '"' => quote_length(rest, b'"', false),
             '-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
-            '/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |at| at + 2),
+            '/' if rest.starts_with("/*") => comment_length(rest),
+            '$' if !before.is_alphanumeric() => dollar_length(rest).max(1),
             '.' if rest.starts_with("..") => {
                 made.push(RANGE);
                 made.push(' ');
                 rest = &rest[2..];
+                before = ' ';
                 continue;
             }
             other => other.len_utf8(),
         };
         made.push_str(&rest[..length]);
+        before = rest[..length].chars().next_back().unwrap_or(' ');
         rest = &rest[length..];
     }
     made
@@ -43,7 +93,10 @@ impl Tokens {
     /// Of a text that begins on this line of the statement, from 0.
     pub fn of(text: &str, first_line: u64) -> Result<Tokens, Error> {
         let text = with_ranges(text);
-        let all = Tokenizer::new(&CellarDialect, &text).tokenize_with_location();
+        let all = Tokenizer::new(&CellarDialect, &text)
+            // Quotes stay as they are written: the tokens become text again.
+            .with_unescape(false)
+            .tokenize_with_location();
         let all = all.map_err(|error| {
             Error::syntax(error.message.clone()).at(place(error.location, first_line))
         })?;

@@ -30,8 +30,9 @@ fn placeholder(expr: &Expr) -> Option<usize> {
 fn is_pure(expr: &Expr, has_parameters: &mut bool) -> bool {
     match expr {
         Expr::Nested(inner) => is_pure(inner, has_parameters),
+        // `- -1` would be a comment as a text.
         Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => {
-            is_pure(expr, has_parameters)
+            !matches!(expr.as_ref(), Expr::UnaryOp { .. }) && is_pure(expr, has_parameters)
         }
         Expr::BinaryOp {
             left,

@@ -62,13 +62,13 @@ impl Run<'_> {
     pub(super) async fn handled_body(&mut self, block: &Block) -> Result<Flow, Error> {
         self.check_conditions(block)?;
         let in_transaction = self.engine.host.rows().is_some_and(|rows| rows.are_open());
-        let savepoint = format!("cellar_block_{}", self.savepoints);
+        let savepoint = format!("\"block {} of cellar\"", self.savepoints);
         if in_transaction {
             Box::pin(self.engine.run_common(&format!("savepoint {savepoint}"))).await?;
         }
         let (depth, savepoints) = (self.scopes.depth(), self.savepoints);
         self.savepoints += 1;
-        let outcome = self.body(block).await;
+        let outcome = self.steps(&block.steps).await;
         self.savepoints = savepoints;
         let error = match outcome {
             Ok(flow) => {
@@ -86,6 +86,8 @@ impl Run<'_> {
         if in_transaction {
             let back = format!("rollback to savepoint {savepoint}");
             Box::pin(self.engine.run_common(&back)).await?;
+            let release = format!("release savepoint {savepoint}");
+            Box::pin(self.engine.run_common(&release)).await?;
         }
         self.handled.push(error);
         // Its own expressions name the error: they are compiled while it is handled.

@@ -119,8 +119,10 @@ impl Run<'_> {
         };
         let slot = self.slots.at(place_of(step), slot);
         self.scopes.add(variable, Named::Slot(slot));
+        let mut has_run = false;
         while if by > 0 { at <= last } else { at >= last } {
             self.turn().await;
+            has_run = true;
             self.slots.all[slot].value = whole(at, is_wide);
             if let Err(flow) = after(self.steps(steps).await?, label.as_ref()) {
                 return Ok(flow);
@@ -128,6 +130,7 @@ impl Run<'_> {
             let Some(next) = at.checked_add(by) else { break };
             at = next;
         }
+        self.slots.found = has_run;
         Ok(Flow::Next)
     }
 
@@ -156,6 +159,7 @@ impl Run<'_> {
                 }
             }
         }
+        self.slots.found = batches.iter().any(|batch| batch.num_rows() > 0);
         Ok(Flow::Next)
     }
 

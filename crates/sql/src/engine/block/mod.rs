@@ -88,7 +88,11 @@ impl Engine {
             handled: Vec::new(),
             steps: 0,
         };
-        let done = run.block(&block).await;
+        let done = match run.block(&block).await {
+            Ok(Flow::Exit(label) | Flow::Continue(label)) => Err(no_loop(label.as_deref())),
+            Ok(Flow::Next | Flow::Return) => Ok(()),
+            Err(error) => Err(error),
+        };
         let notices = run.notices;
         if owns_transaction {
             let end = if done.is_ok() { "commit" } else { "rollback" };
@@ -108,9 +112,10 @@ impl Run<'_> {
     #[boxed]
     async fn block(&mut self, block: &Block) -> Result<Flow, Error> {
         let depth = self.scopes.open(block.label.clone());
-        let outcome = match block.handlers.is_empty() {
-            true => self.body(block).await,
-            false => self.handled_body(block).await,
+        let outcome = match self.declare_all(block).await {
+            Err(error) => Err(error),
+            Ok(()) if block.handlers.is_empty() => self.steps(&block.steps).await,
+            Ok(()) => self.handled_body(block).await,
         };
         self.scopes.close(depth);
         Ok(match outcome? {
@@ -119,11 +124,12 @@ impl Run<'_> {
         })
     }
 
-    async fn body(&mut self, block: &Block) -> Result<Flow, Error> {
+    /// Errors of declarations are for the block around it.
+    async fn declare_all(&mut self, block: &Block) -> Result<(), Error> {
         for variable in &block.variables {
             self.declare(variable).await.map_err(|error| placed(error, variable))?;
         }
-        self.steps(&block.steps).await
+        Ok(())
     }
 
     /// Steps one after the other.
@@ -223,6 +229,15 @@ impl Run<'_> {
         Box::pin(self.engine.run_common(word)).await?;
         Box::pin(self.engine.run_common("begin")).await?;
         Ok(())
+    }
+}
+
+fn no_loop(label: Option<&str>) -> Error {
+    match label {
+        Some(label) => {
+            Error::syntax(format!("EXIT or CONTINUE of \"{label}\", which is no loop around it"))
+        }
+        None => Error::syntax("EXIT or CONTINUE outside a loop"),
     }
 }
 

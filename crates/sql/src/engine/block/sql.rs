@@ -8,24 +8,53 @@ use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::TableReference;
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::visit_relations;
+use datafusion::sql::sqlparser::ast::{
+    Query, SelectItem, SetExpr, Statement as SqlStatement, TableFactor, TableObject, Visitor,
+    visit_relations,
+};
 
 use super::computed;
 use super::evaluate::{Expression, Ref};
 use super::names::Named;
 use super::values::no_variable;
 use super::{Run, place_of};
-use crate::blocks::{Code, Dialect, Into};
+use crate::blocks::{self, Code, Dialect, Into};
 use crate::engine::Outcome;
 use crate::engine::prepared::{Answer, Parameter};
 use crate::error::Error;
 use crate::fast::Prepared;
+use crate::names::folded;
 use crate::parse::parse;
 use crate::statement::Statement;
+use crate::walk;
 
 /// Statements in which names may be those of variables.
 const WITH_VARIABLES: [&str; 7] =
     ["select", "insert", "update", "delete", "with", "values", "table"];
+
+/// Statements that would end or divide the transaction that a block is in.
+const OF_TRANSACTIONS: [&str; 10] = [
+    "begin",
+    "start",
+    "commit",
+    "end",
+    "rollback",
+    "abort",
+    "savepoint",
+    "release",
+    "prepare",
+    "do",
+];
+
+/// Refuses statements that a block has other words for.
+fn refuse_transactions(text: &str) -> Result<(), Error> {
+    let word = first_word(text);
+    match OF_TRANSACTIONS.contains(&word.as_str()) || blocks::is_block(text) {
+        true => Err(Error::not_yet(format!("{} as a statement of a block", word.to_uppercase()))
+            .next("COMMIT and ROLLBACK are steps of their own; EXCEPTION undoes the changes of a block")),
+        false => Ok(()),
+    }
+}
 
 /// The number of an error that a statement prepared before its table changed has.
 const CHANGED: u32 = 4068;
@@ -40,6 +69,50 @@ pub(super) struct CompiledSql {
     computed: Vec<Expression>,
 }
 
+/// Names that hide variables.
+#[derive(Default)]
+struct Hidden {
+    columns: BTreeSet<String>,
+    tables: BTreeSet<String>,
+    depth: usize,
+}
+
+impl Visitor for Hidden {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        self.depth += 1;
+        let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
+        for cte in ctes {
+            self.tables.insert(folded(&cte.alias.name));
+            self.columns.extend(cte.alias.columns.iter().map(|own| folded(&own.name)));
+        }
+        let SetExpr::Select(select) = query.body.as_ref() else { return ControlFlow::Continue(()) };
+        let is_sorted = query.order_by.is_some() || self.depth > 1;
+        for item in select.projection.iter().filter(|_| is_sorted) {
+            if let SelectItem::ExprWithAlias { alias, .. } = item {
+                self.columns.insert(folded(alias));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. } = factor
+        {
+            self.tables.insert(folded(&alias.name));
+            self.columns.extend(alias.columns.iter().map(|own| folded(&own.name)));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 fn first_word(text: &str) -> String {
     let text = text.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
     let word: String = text.chars().take_while(|c| c.is_alphanumeric()).collect();
@@ -47,38 +120,51 @@ fn first_word(text: &str) -> String {
 }
 
 impl Run<'_> {
-    /// The columns of the tables that a statement names: they hide variables.
-    async fn columns_in(&self, text: &str) -> BTreeSet<String> {
-        let Ok(Statement::Query(statement)) = parse(text) else { return BTreeSet::new() };
-        let DfStatement::Statement(statement) = *statement else { return BTreeSet::new() };
-        let mut tables = BTreeSet::new();
+    /// What hides variables in a statement: columns of its tables, of queries within it, and names of tables.
+    async fn hidden_in(&self, text: &str) -> Hidden {
+        let mut hidden = Hidden::default();
+        let Ok(Statement::Query(statement)) = parse(text) else { return hidden };
+        let DfStatement::Statement(statement) = *statement else { return hidden };
+        let mut tables: Vec<String> = Vec::new();
         let _: ControlFlow<()> = visit_relations(statement.as_ref(), |name| {
-            tables.insert(name.to_string());
+            tables.push(name.to_string());
             ControlFlow::Continue(())
         });
-        let mut columns = BTreeSet::new();
+        let _: ControlFlow<()> = walk::look(statement.as_ref(), &mut hidden);
+        if let SqlStatement::Insert(insert) = statement.as_ref()
+            && let TableObject::TableName(name) = &insert.table
+            && insert.on.is_none()
+            && insert.returning.is_none()
+            && let Some(at) = tables.iter().position(|own| *own == name.to_string())
+        {
+            // Its columns are no names in what is inserted.
+            tables.remove(at);
+        }
         for table in tables {
             let reference = TableReference::parse_str(&table);
+            hidden.tables.insert(reference.table().to_owned());
             if let Ok(found) = self.engine.context().table_provider(reference).await {
                 let schema = found.schema();
-                columns.extend(schema.fields().iter().map(|field| field.name().clone()));
+                hidden.columns.extend(schema.fields().iter().map(|field| field.name().clone()));
             }
         }
-        columns
+        hidden
     }
 
-    async fn compile_sql(&self, code: &Code) -> Result<CompiledSql, Error> {
+    async fn compile_sql(&self, code: &Code, takes_out: bool) -> Result<CompiledSql, Error> {
         let text = code.text();
+        refuse_transactions(&text)?;
         let may_name = WITH_VARIABLES.contains(&first_word(&text).as_str());
         let (text, refs) = match may_name {
             false => (text, Vec::new()),
             true => {
-                let columns = self.columns_in(&text).await;
+                let hidden = self.hidden_in(&text).await;
                 self.replaced(
                     code,
                     |at| format!("${}", at + 1),
                     |words, is_column| match words {
-                        [name] if is_column || columns.contains(name) => {
+                        [table, _] if hidden.tables.contains(table) => Ok(true),
+                        [name] if is_column || hidden.columns.contains(name) => {
                             if self.dialect == Dialect::Postgres && !is_column {
                                 let text = format!("column reference \"{name}\" is ambiguous");
                                 return Err(Error::new(918, "42702", text).next(
@@ -95,7 +181,7 @@ impl Run<'_> {
         let types: Vec<DataType> =
             self.all_referred(&refs)?.iter().map(|own| own.data_type().clone()).collect();
         let mut given: Vec<Option<DataType>> = types.iter().cloned().map(Some).collect();
-        let taken = computed::take_out(&text, refs.len()).filter(|_| !refs.is_empty());
+        let taken = computed::take_out(&text, refs.len()).filter(|_| takes_out && !refs.is_empty());
         let (mut text, mut parts) = (text, Vec::new());
         if let Some(taken) = taken {
             for part in taken.parts {
@@ -112,12 +198,12 @@ impl Run<'_> {
     /// Runs a statement.
     pub(super) async fn answer_of(&mut self, code: &Code) -> Result<Answer, Error> {
         let place = place_of(code);
-        let mut was_changed = false;
+        let (mut was_changed, mut takes_out) = (false, true);
         loop {
             let compiled = match self.statements.get(&place) {
                 Some(compiled) => Arc::clone(compiled),
                 None => {
-                    let compiled = Arc::new(self.compile_sql(code).await?);
+                    let compiled = Arc::new(self.compile_sql(code, takes_out).await?);
                     self.statements.insert(place, Arc::clone(&compiled));
                     compiled
                 }
@@ -129,9 +215,17 @@ impl Run<'_> {
                 continue;
             }
             let mut values = values;
-            for part in &compiled.computed {
-                let own = values[..compiled.refs.len()].to_vec();
-                values.extend(part.evaluate(own)?);
+            let parts = compiled.computed.iter();
+            let own =
+                parts.map(|part| part.evaluate(values.clone())).collect::<Result<Vec<_>, Error>>();
+            match own {
+                Ok(own) => values.extend(own.into_iter().flatten()),
+                // The statement may never come to that part.
+                Err(_) => {
+                    takes_out = false;
+                    self.statements.remove(&place);
+                    continue;
+                }
             }
             let parameters = values.into_iter().zip(&compiled.prepared.parameters);
             let parameters =
@@ -177,6 +271,7 @@ impl Run<'_> {
         for code in using {
             values.push(self.value(code, None).await?);
         }
+        refuse_transactions(&text)?;
         let text = numbered(&text, values.len());
         let types: Vec<Option<DataType>> =
             values.iter().map(|own| Some(own.data_type().clone())).collect();

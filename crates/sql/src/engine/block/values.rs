@@ -141,15 +141,17 @@ impl Run<'_> {
                 self.new_slot(place, variable, data_type, length)
             }
         };
-        if !self.scopes.add(&variable.name, named.clone()) {
+        // The default does not see the variable itself, but one outside that it hides.
+        match (&named, &variable.default) {
+            (_, None) => {}
+            (Named::Slot(slot), Some(default)) => self.put(*slot, default, true).await?,
+            (_, Some(_)) => return Err(Error::not_yet("a default of a record")),
+        }
+        if !self.scopes.add(&variable.name, named) {
             let text = format!("variable \"{}\" is declared twice", variable.name);
             return Err(Error::new(957, "42701", text));
         }
-        let Some(default) = &variable.default else { return Ok(()) };
-        match named {
-            Named::Slot(slot) => self.put(slot, default, true).await,
-            _ => Err(Error::not_yet("a default of a record")),
-        }
+        Ok(())
     }
 
     fn new_record(&mut self, place: usize, name: &str, schema: Option<SchemaRef>) -> Named {
