@@ -63,6 +63,7 @@ mod ordered;
 mod partial_aggregates;
 mod pgcatalog;
 mod portions;
+mod quotes;
 mod recorded_errors;
 mod remaining_files;
 mod rules;

@@ -1,6 +1,8 @@
 //! The splitter of a text of many statements at its semicolons, for a shell or `-f FILE`.
 
 use crate::blocks::{begins_with_end, is_block, is_do, is_open};
+pub use crate::quotes::Open;
+use crate::quotes::{Kind, token_length};
 
 /// One statement of a text, without its semicolon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,45 +27,42 @@ pub struct Split<'a> {
     pub open: Option<Open>,
 }
 
-/// Constructs that a text may leave unclosed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Open {
-    /// A `'` quote.
-    Quote,
-    /// A `"` name.
-    Name,
-    /// A `/*` comment.
-    Comment,
-    /// A `$tag$` quote.
-    Dollar,
-}
-
 /// Splits `text` at the semicolons outside quotes and comments. Accepts any text.
 pub fn split(text: &str) -> Split<'_> {
     let mut complete = Vec::new();
-    let mut start = 0;
-    let mut at = 0;
-    let mut code = false;
+    let (rest, open) = cut(text, |piece, _| {
+        complete.push(piece);
+        true
+    });
+    Split { complete, rest, open }
+}
+
+/// Gives each statement that ends with a semicolon, and where that is, as long as `takes` wants more; returns what
+/// follows the last one.
+fn cut<'a>(
+    text: &'a str,
+    mut takes: impl FnMut(Piece<'a>, usize) -> bool,
+) -> (Option<Piece<'a>>, Option<Open>) {
+    let (mut start, mut at, mut code, mut last) = (0, 0, false, 0);
     let mut open = None;
-    let mut last = 0;
     while let Some(c) = text[at..].chars().next() {
         let mut token = token_length(&text[at..], &text[..at]);
         open = token.open;
-        if code && matches!(token.kind, Kind::Semicolon) && is_within(&text[start..=at], &mut last)
-        {
+        let is_end = code && matches!(token.kind, Kind::Semicolon);
+        if is_end && is_within(&text[start..=at], &mut last) {
             token.kind = Kind::Code;
-        }
-        if !code && is_slash_line(text, at) {
-            token.kind = Kind::Comment;
-            start = at + 1;
         }
         if !code {
             last = 0;
+            if c == '/' && is_alone(text, at) {
+                token.kind = Kind::Comment;
+                start = at + 1;
+            }
         }
         match token.kind {
             Kind::Semicolon => {
-                if code {
-                    complete.push(piece(text, start, at));
+                if code && !takes(piece(text, start, at), at) {
+                    return (None, None);
                 }
                 start = at + 1;
                 code = false;
@@ -73,8 +72,7 @@ pub fn split(text: &str) -> Split<'_> {
         }
         at += token.length;
     }
-    let rest = code.then(|| piece(text, start, text.len()));
-    Split { complete, rest, open }
+    (code.then(|| piece(text, start, text.len())), open)
 }
 
 /// Whether a text, which ends with a semicolon, is within a block. `last`: what follows the semicolon before it.
@@ -85,40 +83,22 @@ fn is_within(text: &str, last: &mut usize) -> bool {
     is_block(text) && !is_do(text) && (!begins_with_end(since) || is_open(text))
 }
 
-/// Whether a `/` stands alone on its line, as it ends a block in SQL*Plus.
-fn is_slash_line(text: &str, at: usize) -> bool {
+/// Whether the character there stands alone on its line, as the `/` that ends a block in SQL*Plus.
+fn is_alone(text: &str, at: usize) -> bool {
     let before = text[..at].rsplit('\n').next().unwrap_or_default();
-    let behind =
-        text[at..].strip_prefix('/').map(|rest| rest.split('\n').next().unwrap_or_default());
-    before.trim().is_empty() && behind.is_some_and(|rest| rest.trim().is_empty())
+    let behind = text[at + 1..].split('\n').next().unwrap_or_default();
+    before.trim().is_empty() && behind.trim().is_empty()
 }
 
 /// The first statement of `text` that ends with a semicolon, and the semicolon's position; the rest is
 /// not examined.
 pub fn first(text: &str) -> Option<(Piece<'_>, usize)> {
-    let (mut start, mut at, mut code, mut last) = (0, 0, false, 0);
-    while let Some(c) = text[at..].chars().next() {
-        let mut token = token_length(&text[at..], &text[..at]);
-        if code && matches!(token.kind, Kind::Semicolon) && is_within(&text[start..=at], &mut last)
-        {
-            token.kind = Kind::Code;
-        }
-        if !code && is_slash_line(text, at) {
-            token.kind = Kind::Comment;
-            start = at + 1;
-        }
-        if !code {
-            last = 0;
-        }
-        match token.kind {
-            Kind::Semicolon if code => return Some((piece(text, start, at), at)),
-            Kind::Semicolon => start = at + 1,
-            Kind::Code => code |= !c.is_whitespace(),
-            Kind::Comment => {}
-        }
-        at += token.length;
-    }
-    None
+    let mut found = None;
+    cut(text, |piece, at| {
+        found = Some((piece, at));
+        false
+    });
+    found
 }
 
 /// The rows that follow a COPY FROM STDIN in a text, from its next line to before the line `\.`; and the
@@ -140,109 +120,6 @@ fn piece(text: &str, start: usize, end: usize) -> Piece<'_> {
     let offset = start + (raw.len() - raw.trim_start().len());
     let lines_before = text[..offset].bytes().filter(|b| *b == b'\n').count();
     Piece { sql: raw.trim(), offset, line: lines_before as u64 + 1 }
-}
-
-enum Kind {
-    Code,
-    Comment,
-    Semicolon,
-}
-
-struct Token {
-    kind: Kind,
-    length: usize,
-    open: Option<Open>,
-}
-
-fn token_length(rest: &str, prefix: &str) -> Token {
-    let before = prefix.chars().next_back();
-    let bytes = rest.as_bytes();
-    let quoted = |length: Option<usize>, open: Open| Token {
-        kind: Kind::Code,
-        length: length.unwrap_or(rest.len()),
-        open: length.is_none().then_some(open),
-    };
-    match bytes[0] {
-        b';' => Token { kind: Kind::Semicolon, length: 1, open: None },
-        b'\'' => {
-            // In E'..' a backslash escapes; in a plain quote it does not.
-            let escapes = matches!(before, Some('e' | 'E'))
-                && !prefix.chars().rev().nth(1).is_some_and(is_name_part);
-            quoted(quote_length(bytes, b'\'', escapes), Open::Quote)
-        }
-        b'"' => quoted(quote_length(bytes, b'"', false), Open::Name),
-        b'-' if bytes.get(1) == Some(&b'-') => {
-            let length = rest.find('\n').unwrap_or(rest.len());
-            Token { kind: Kind::Comment, length, open: None }
-        }
-        b'/' if bytes.get(1) == Some(&b'*') => {
-            let length = comment_length(bytes);
-            let open = length.is_none().then_some(Open::Comment);
-            Token { kind: Kind::Comment, length: length.unwrap_or(rest.len()), open }
-        }
-        b'$' if !before.is_some_and(is_name_part) => match dollar_tag(rest) {
-            Some(tag) => {
-                let body = &rest[tag.len()..];
-                quoted(body.find(tag).map(|at| at + 2 * tag.len()), Open::Dollar)
-            }
-            None => Token { kind: Kind::Code, length: 1, open: None },
-        },
-        _ => {
-            let length = rest.chars().next().map_or(1, char::len_utf8);
-            Token { kind: Kind::Code, length, open: None }
-        }
-    }
-}
-
-fn is_name_part(c: char) -> bool {
-    c.is_alphanumeric() || matches!(c, '_' | '$' | '#')
-}
-
-fn quote_length(bytes: &[u8], quote: u8, escapes: bool) -> Option<usize> {
-    let mut at = 1;
-    while at < bytes.len() {
-        if escapes && bytes[at] == b'\\' {
-            at += 2;
-        } else if bytes[at] != quote {
-            at += 1;
-        } else if bytes.get(at + 1) == Some(&quote) {
-            at += 2;
-        } else {
-            return Some(at + 1);
-        }
-    }
-    None
-}
-
-fn comment_length(bytes: &[u8]) -> Option<usize> {
-    let mut depth = 0;
-    let mut at = 0;
-    while at + 1 < bytes.len() {
-        match &bytes[at..at + 2] {
-            b"/*" => {
-                depth += 1;
-                at += 2;
-            }
-            b"*/" => {
-                depth -= 1;
-                at += 2;
-                if depth == 0 {
-                    return Some(at);
-                }
-            }
-            _ => at += 1,
-        }
-    }
-    None
-}
-
-/// `$$` or `$name$` at the start of `rest`.
-fn dollar_tag(rest: &str) -> Option<&str> {
-    let end = rest[1..].find('$')? + 1;
-    let name = &rest[1..end];
-    let legal = name.chars().all(|c| c.is_alphanumeric() || c == '_')
-        && !name.starts_with(|c: char| c.is_ascii_digit());
-    legal.then(|| &rest[..=end])
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 
 use crate::error::{Error, Position};
 use crate::grammar::CellarDialect;
+use crate::quotes::token_length;
 
 /// `..` of a range, which the tokenizer would take for the points of two numbers.
 pub(super) const RANGE: char = '\u{2}';
@@ -16,75 +17,24 @@ pub(super) struct Tokens {
     first_line: u64,
 }
 
-/// The bytes of a quote, with its ends; with `escapes`, a backslash is before any character.
-fn quote_length(rest: &str, quote: u8, escapes: bool) -> usize {
-    let bytes = rest.as_bytes();
-    let mut at = 1;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' if escapes => at += 2,
-            own if own == quote => return at + 1,
-            _ => at += 1,
-        }
-    }
-    rest.len()
-}
-
-/// The bytes of a comment, with those within it.
-fn comment_length(rest: &str) -> usize {
-    let (mut at, mut depth) = (0, 0);
-    while at < rest.len() {
-        let behind = &rest.as_bytes()[at..];
-        if behind.starts_with(b"/*") {
-            depth += 1;
-            at += 2;
-        } else if behind.starts_with(b"*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                return at;
-            }
-        } else {
-            at += 1;
-        }
-    }
-    rest.len()
-}
-
-/// The bytes of `$tag$ .. $tag$`; 0: it is none.
-fn dollar_length(rest: &str) -> usize {
-    let Some(end) = rest[1..].find('$') else { return 0 };
-    let tag = &rest[..end + 2];
-    let is_tag = tag[1..=end].chars().all(|c| c.is_alphanumeric() || c == '_');
-    match rest[tag.len()..].find(tag) {
-        Some(at) if is_tag => 2 * tag.len() + at,
-        _ => 0,
-    }
-}
-
 /// The text with `..` outside quotes and comments as one character and a blank.
 fn with_ranges(text: &str) -> String {
-    let mut made = String::with_capacity(text.len());
-    let (mut rest, mut before) = (text, ' ');
-    while let Some(c) = rest.chars().next() {
-        let length = match c {
-            '\'' => quote_length(rest, b'\'', matches!(before, 'e' | 'E')),
-            '"' => quote_length(rest, b'"', false),
-            '-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
-            '/' if rest.starts_with("/*") => comment_length(rest),
-            '$' if !before.is_alphanumeric() => dollar_length(rest).max(1),
-            '.' if rest.starts_with("..") => {
+    let (mut made, mut at) = (String::with_capacity(text.len()), 0);
+    while at < text.len() {
+        let rest = &text[at..];
+        let length = match rest.starts_with("..") {
+            true => {
                 made.push(RANGE);
                 made.push(' ');
-                rest = &rest[2..];
-                before = ' ';
-                continue;
+                2
             }
-            other => other.len_utf8(),
+            false => {
+                let length = token_length(rest, &text[..at]).length;
+                made.push_str(&rest[..length]);
+                length
+            }
         };
-        made.push_str(&rest[..length]);
-        before = rest[..length].chars().next_back().unwrap_or(' ');
-        rest = &rest[length..];
+        at += length;
     }
     made
 }

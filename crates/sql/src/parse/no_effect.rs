@@ -1,12 +1,9 @@
 //! Words that change nothing here: DROP INDEX CONCURRENTLY, and [NOT] DEFERRABLE of a transaction, which is about
 //! SERIALIZABLE alone.
 
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-fn is_word(token: &Token, words: &[&str]) -> bool {
-    matches!(token, Token::Word(Word { value, quote_style: None, .. })
-        if words.iter().any(|word| value.eq_ignore_ascii_case(word)))
-}
+use super::only::is_word;
 
 /// Removes the words.
 pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) {

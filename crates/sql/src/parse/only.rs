@@ -5,7 +5,8 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 /// The words before ONLY where it is a keyword.
 const BEFORE: [&str; 5] = ["FROM", "JOIN", "UPDATE", "USING", "TRUNCATE"];
 
-fn is_word(token: &Token, words: &[&str]) -> bool {
+/// Whether a token is one of these words, without quotes.
+pub(super) fn is_word(token: &Token, words: &[&str]) -> bool {
     matches!(token, Token::Word(Word { value, quote_style: None, .. })
         if words.iter().any(|word| value.eq_ignore_ascii_case(word)))
 }
