@@ -15,8 +15,9 @@ const DEPTH_MAX: usize = 100;
 const OF_TRANSACTIONS: [&str; 6] =
     ["transaction", "work", "isolation", "read", "not", "deferrable"];
 
-/// Words behind `DECLARE name` that make it a cursor of the session.
-const OF_CURSORS: [&str; 6] = ["cursor", "binary", "insensitive", "asensitive", "scroll", "no"];
+/// Words behind `DECLARE name` that make it a cursor of the session; FOR where CURSOR was forgotten.
+const OF_CURSORS: [&str; 7] =
+    ["cursor", "binary", "insensitive", "asensitive", "scroll", "no", "for"];
 
 /// The text without blanks and comments before it.
 fn bare(mut sql: &str) -> &str {
@@ -349,6 +350,7 @@ mod tests {
             "begin isolation level repeatable read",
             "begin read only",
             "declare c cursor for select 1",
+            "declare c for select 1",
             "declare c no scroll cursor with hold for select 1",
             "declare \"my c\" cursor for select 1",
             "do nothing",
