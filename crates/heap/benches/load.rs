@@ -114,7 +114,7 @@ fn run(rig: &Rig, arm: Arm, rows: u64, bytes: usize) -> (f64, f64) {
             memory: 256 << 20,
             key: &|row| Ok(Some(Bytes::copy_from_slice(&row[..8]))),
             may_repeat: &|_, _| false,
-            progress: &|_| {},
+            progress: &|_, _| {},
         };
         store.build_index(&session, &build).await.unwrap();
         let built = rig.env.now();

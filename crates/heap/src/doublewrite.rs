@@ -9,14 +9,23 @@ use cellar_page::{PAGE_BYTES, PageRef, Raw, check, seal};
 
 use crate::error::Error;
 use crate::geometry::{BATCH_PAGES_MAX, Geometry};
+use crate::header::LSN_MAX;
 
 pub(crate) const MAGIC: [u8; 4] = *b"CLHD";
 
 /// Bytes before the numbers in the first page of a slot.
 pub(crate) const HEAD_BYTES: usize = 32;
 
+/// Where the first page of a slot has the newest LSN of a page that this or an earlier batch has written; 0: it was
+/// written by a build that did not note it.
+pub(crate) const NEWEST_AT: usize = PAGE_BYTES - 8;
+
 /// Numbers of batches are below.
 const BATCH_MAX: u64 = 1 << 62;
+
+fn lsn_of(raw: &Raw) -> u64 {
+    PageRef::new(raw).lsn()
+}
 
 /// Where a page is in the file, in bytes.
 fn offset_of(page: u32) -> u64 {
@@ -30,13 +39,15 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// A batch of these pages, which are in the order of their numbers.
-    pub fn new(store: u64, batch: u64, pages: &[(u32, &Raw)]) -> Batch {
+    /// A batch of these pages, which are in the order of their numbers. `newest`: the newest LSN of a page that was
+    /// ever written.
+    pub fn new(store: u64, batch: u64, newest: u64, pages: &[(u32, &Raw)]) -> Batch {
         let mut bytes = Buffer::zeroed((1 + pages.len()) * PAGE_BYTES);
         let (head, images) = bytes.split_at_mut(PAGE_BYTES);
         head[8..16].copy_from_slice(&store.to_le_bytes());
         head[16..24].copy_from_slice(&batch.to_le_bytes());
         head[24..28].copy_from_slice(&(pages.len() as u32).to_le_bytes());
+        head[NEWEST_AT..].copy_from_slice(&newest.to_le_bytes());
         for (place, (number, raw)) in pages.iter().enumerate() {
             let at = HEAD_BYTES + place * 4;
             head[at..at + 4].copy_from_slice(&number.to_le_bytes());
@@ -93,6 +104,8 @@ impl Batch {
 pub(crate) struct Ring {
     /// The number of the last batch.
     pub last: u64,
+    /// The newest LSN of a page that was written by way of it, as far as that is known.
+    pub newest: u64,
     pages: BTreeMap<u32, Buffer>,
 }
 
@@ -105,12 +118,13 @@ impl Ring {
         checkpoint: u64,
     ) -> Result<Ring, Error> {
         let mut slots = BTreeMap::new();
-        let mut lacks_any = false;
+        let (mut lacks_any, mut newest) = (false, 0);
         for slot in 0..geometry.ring_batches {
             let first = geometry.ring_slot(u64::from(slot));
             let pages = read_slot(device, first, geometry.ring_slot_pages()).await;
             let found = Slot::of(store, pages).and_then(|found| found.checked(geometry, slot));
             lacks_any |= found.as_ref().is_none_or(|slot| slot.lacks_any);
+            newest = newest.max(found.as_ref().map_or(0, |slot| slot.newest));
             slots.extend(found.map(|slot| (slot.batch, slot.pages)));
         }
         let last = slots.keys().last().copied().unwrap_or(0);
@@ -119,14 +133,14 @@ impl Ring {
         // in a batch that has not reached its places all do, because the checkpoint waits for it.
         let counts = |image: &Buffer| {
             let raw = <&Raw>::try_from(&image[..]);
-            !lacks_any || raw.is_ok_and(|raw| PageRef::new(raw).lsn() >= checkpoint)
+            !lacks_any || raw.is_ok_and(|raw| lsn_of(raw) >= checkpoint)
         };
         for (number, image) in slots.into_values().rev().flatten() {
             if counts(&image) {
                 pages.entry(number).or_insert(image);
             }
         }
-        Ok(Ring { last, pages })
+        Ok(Ring { last, newest, pages })
     }
 
     /// The pages that are not whole in their places, as the ring has them.
@@ -177,6 +191,8 @@ async fn read_slot(device: &dyn Device, first: u32, count: u32) -> Vec<Option<Bu
 /// A slot whose first page says what is in it.
 struct Slot {
     batch: u64,
+    /// The newest LSN of a page that was written so far.
+    newest: u64,
     /// The images that are whole.
     pages: Vec<(u32, Buffer)>,
     /// Whether other images are damaged.
@@ -211,7 +227,10 @@ impl Slot {
             whole.extend(image.filter(is_whole).map(|image| (number, image)));
         }
         let lacks_any = whole.len() < count;
-        Some(Slot { batch: long(16), pages: whole, lacks_any })
+        let lsn =
+            |(_, image): &(u32, Buffer)| <&Raw>::try_from(&image[..]).map(lsn_of).unwrap_or(0);
+        let newest = whole.iter().map(lsn).fold(long(NEWEST_AT), u64::max).min(LSN_MAX);
+        Some(Slot { batch: long(16), newest, pages: whole, lacks_any })
     }
 
     /// `None` where its number is none of this slot's, or so high that none can follow. Only pages of extents are

@@ -50,6 +50,8 @@ pub struct Replayed {
     pub pages: u64,
     /// The last record of the log, if there is one behind the checkpoint.
     pub(crate) last: u64,
+    /// No page may have this LSN or a higher one: the log has its whole records below, and what pages had before.
+    pub(crate) known: u64,
     /// The newest LSN of a page that was looked at.
     pub(crate) newest: u64,
     /// How long the reads of pages took.
@@ -95,13 +97,14 @@ pub(crate) struct Replay<'a> {
 impl Replay<'_> {
     /// Applies all that the log has.
     pub async fn run(mut self, recovery: &mut Recovery) -> Result<Replayed, Error> {
-        let (start, mut last) = (self.env.now(), self.from);
+        let (start, mut last, mut known) = (self.env.now(), self.from, self.from);
         loop {
             let (mut records, mut bytes, mut pages) = (Vec::new(), 0, BTreeMap::new());
             let mut unlogged = None;
             while bytes < CHUNK_BYTES {
                 let Some(record) = recovery.next().await? else { break };
                 last = last.max(record.lsn.0);
+                known = known.max(record.lsn.0 + 1);
                 if record.kind == COMMIT && record.lsn.0 >= self.from {
                     bytes += record.body.len() + RECORD_BYTES;
                     let generation = note_pages(&record, &mut pages)?;
@@ -116,6 +119,7 @@ impl Replay<'_> {
             if records.is_empty() {
                 self.done.redo = last - self.from;
                 self.done.last = last;
+                self.done.known = known;
                 self.done.time = self.env.now().since(start);
                 return Ok(self.done);
             }

@@ -9,7 +9,7 @@ use cellar_redo::{Log, Lsn};
 use cellar_wait::{Event, Session, Wait};
 
 use crate::dirty::Dirty;
-use crate::doublewrite::Batch;
+use crate::doublewrite::{Batch, Ring};
 use crate::error::Error;
 use crate::frames::{Frame, Frames, Image};
 use crate::geometry::Geometry;
@@ -21,8 +21,28 @@ pub(crate) struct Writer {
     pub frames: Arc<Frames>,
     pub geometry: Geometry,
     pub dirty: Arc<Dirty>,
+    pub place: RingPlace,
+}
+
+/// How far the ring is written.
+pub(crate) struct RingPlace {
     /// The number of the last batch.
-    pub batch: AtomicU64,
+    batch: AtomicU64,
+    /// The newest LSN of a page that was written.
+    newest: AtomicU64,
+}
+
+impl RingPlace {
+    /// Behind what is there.
+    pub fn behind(ring: &Ring) -> RingPlace {
+        RingPlace { batch: AtomicU64::new(ring.last), newest: AtomicU64::new(ring.newest) }
+    }
+
+    /// The number of the next batch, and the newest LSN so far, this one included.
+    fn next(&self, newest: u64) -> (u64, u64) {
+        let before = self.newest.fetch_max(newest, Ordering::Relaxed);
+        (self.batch.fetch_add(1, Ordering::Relaxed) + 1, newest.max(before))
+    }
 }
 
 /// A batch that is in the ring, and not yet in its places.
@@ -61,9 +81,23 @@ impl Writer {
 
     /// Writes an empty batch to the ring: its slot then names no page. Likewise nobody else may do so.
     pub async fn pass_slot(&self) -> Result<(), Error> {
-        let number = self.batch.fetch_add(1, Ordering::Relaxed) + 1;
-        let batch = Batch::new(self.frames.store(), number, &[]);
+        let (number, newest) = self.place.next(0);
+        let batch = Batch::new(self.frames.store(), number, newest, &[]);
         batch.write_to_ring(&**self.frames.device(), self.geometry.ring_slot(number)).await
+    }
+
+    /// The newest LSN of a page that was ever written by way of the ring, as far as that is known.
+    pub fn newest(&self) -> u64 {
+        self.place.newest.load(Ordering::Relaxed)
+    }
+
+    /// Forgets that LSN, also in the ring, whose pages must be whole in their places.
+    pub async fn forget_ring(&self) -> Result<(), Error> {
+        self.place.newest.store(0, Ordering::Relaxed);
+        for _ in 0..self.geometry.ring_batches {
+            self.pass_slot().await?;
+        }
+        Ok(())
     }
 
     async fn try_ring(
@@ -78,8 +112,9 @@ impl Writer {
             log.wait_durable(&self.session, Lsn(end)).await?;
         }
         let pages: Vec<_> = images.iter().map(|(number, image)| (*number, image.raw())).collect();
-        let number = self.batch.fetch_add(1, Ordering::Relaxed) + 1;
-        let batch = Batch::new(self.frames.store(), number, &pages);
+        let newest = images.values().map(|image| image.lsn()).max().unwrap_or(0);
+        let (number, newest) = self.place.next(newest);
+        let batch = Batch::new(self.frames.store(), number, newest, &pages);
         let wait = self.begin_write(pages.len());
         let slot = self.geometry.ring_slot(number);
         let written = batch.write_to_ring(&**self.frames.device(), slot).await;

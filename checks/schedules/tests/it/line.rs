@@ -14,6 +14,16 @@ use shuttle::thread;
 use crate::env::{below, env};
 use crate::in_many_orders;
 use crate::locks::{Held, LockError, LockTimeout, Locks, Mode, Owner, Resource};
+use crate::row_id::RowId;
+
+/// Something that can be locked: a row, a key, the table.
+fn resource(number: u64) -> Resource {
+    match number {
+        0 => Resource::Row(1, RowId { page: 7, slot: 0 }),
+        1 => Resource::Key(1, 0x0123_4567_89AB_CDEF),
+        _ => Resource::Table(number as u32),
+    }
+}
 
 fn locks() -> Arc<Locks> {
     Arc::new(Locks::new(Arc::default()))
@@ -62,7 +72,7 @@ impl Truth {
 async fn transact(locks: Arc<Locks>, truth: Arc<Truth>, owner: Owner) {
     let mut held = Held::new(Arc::clone(&locks), owner);
     for _ in 0..3 {
-        let resource = Resource::Table(below(2) as u32);
+        let resource = resource(below(3));
         let modes = [Mode::RowShare, Mode::RowExclusive, Mode::Share, Mode::Exclusive];
         let mode = modes[below(4) as usize];
         let patience = match below(4) {
@@ -104,7 +114,7 @@ fn ring(members: u64) -> usize {
             let (locks, barrier) = (Arc::clone(&locks), Arc::clone(&barrier));
             thread::spawn(move || {
                 let mut held = Held::new(Arc::clone(&locks), owner + 1);
-                let of = |owner| (Resource::Table(owner as u32), Mode::Exclusive);
+                let of = |owner| (resource(owner), Mode::Exclusive);
                 block_on(lock(&locks, &mut held, of(owner), LockTimeout::Forever)).unwrap();
                 barrier.wait();
                 let next = of((owner + 1) % members);
@@ -133,7 +143,7 @@ fn two_who_share_a_lock_and_want_more_are_a_circle_of_which_one_is_told() {
                 let (locks, barrier) = (Arc::clone(&locks), Arc::clone(&barrier));
                 thread::spawn(move || {
                     let mut held = Held::new(Arc::clone(&locks), owner);
-                    let of = |mode| (Resource::Table(1), mode);
+                    let of = |mode| (resource(0), mode);
                     let shared = of(Mode::Share);
                     block_on(lock(&locks, &mut held, shared, LockTimeout::Forever)).unwrap();
                     barrier.wait();
@@ -152,7 +162,7 @@ fn two_who_share_a_lock_and_want_more_are_a_circle_of_which_one_is_told() {
 fn who_comes_first_is_served_first_and_who_goes_leaves_nothing() {
     in_many_orders(|| {
         let (locks, served) = (locks(), Arc::new(Mutex::new(Vec::new())));
-        let what = (Resource::Table(1), Mode::Exclusive);
+        let what = (resource(1), Mode::Exclusive);
         let mut first = Held::new(Arc::clone(&locks), 1);
         block_on(lock(&locks, &mut first, what, LockTimeout::Forever)).unwrap();
         let goes = 2 + below(3);

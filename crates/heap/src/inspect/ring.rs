@@ -7,7 +7,7 @@ use cellar_page::{PAGE_BYTES, Raw, check};
 use super::source::Source;
 use super::text;
 use super::tree::Inspection;
-use crate::doublewrite::{HEAD_BYTES, MAGIC};
+use crate::doublewrite::{HEAD_BYTES, MAGIC, NEWEST_AT};
 use crate::geometry::{BATCH_PAGES_MAX, HEADER_PAGES};
 use crate::store::Header;
 
@@ -15,6 +15,7 @@ use crate::store::Header;
 pub(super) struct Head {
     store: u64,
     batch: u64,
+    newest: u64,
     count: u32,
     /// Each page of the batch and its checksum.
     pub pages: Vec<(u32, u32)>,
@@ -38,8 +39,8 @@ impl Head {
             let at = HEAD_BYTES + place * 4;
             (u32_at(raw, at), u32_at(raw, at + named * 4))
         };
-        let (store, batch) = (u64_at(raw, 8), u64_at(raw, 16));
-        Head { store, batch, count, pages: (0..named).map(page).collect() }
+        let (store, batch, newest) = (u64_at(raw, 8), u64_at(raw, 16), u64_at(raw, NEWEST_AT));
+        Head { store, batch, newest, count, pages: (0..named).map(page).collect() }
     }
 
     /// The head of a slot of this store.
@@ -91,6 +92,7 @@ pub(super) fn head_page(raw: &Raw, name: String, place: Option<(&Header, u32)>) 
         Inspection::leaf("checksum", format!("{:08x}", u32_at(raw, 4))),
         Inspection::leaf("store", format!("{:016x}", head.store)),
         Inspection::leaf("batch", head.batch),
+        Inspection::leaf("newest LSN of a page so far", head.newest),
         Inspection::leaf("pages", head.count).with(head.pages.iter().map(named).collect()),
     ];
     match (is_blank(raw), decoded) {

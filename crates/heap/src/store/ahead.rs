@@ -60,8 +60,8 @@ pub(super) async fn ahead_of_log(
         return header.ahead;
     }
     let (newest, all) = newest_page(device, header.store).await;
-    let (below, end) = (header.checkpoint.max(newest.max(replayed.newest) + 1), recovery.end().0);
+    let (newest, end) = (newest.max(replayed.newest), recovery.end().0);
     // A page that cannot be read may come back, and have what is lost.
-    let below = if all { below } else { below.max(end + 1) };
-    if below > end { below } else { 0 }
+    let is_ahead = newest >= replayed.known || header.checkpoint > end || !all;
+    if is_ahead { header.checkpoint.max(newest.max(end) + 1) } else { 0 }
 }

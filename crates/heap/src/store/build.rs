@@ -49,8 +49,9 @@ pub struct BuildIndex<'a> {
     pub key: KeyOf<'a>,
     /// Called where another row has the key too, in a unique index: whether both may have it.
     pub may_repeat: MayRepeat<'a>,
-    /// Is told how many rows were read.
-    pub progress: &'a (dyn Fn(u64) + Send + Sync),
+    /// Is told what was done, and of how much: a row counts once when it is read and once when its entry is in a
+    /// page. How many rows there are is estimated until all are read.
+    pub progress: &'a (dyn Fn(u64, u64) + Send + Sync),
 }
 
 impl std::fmt::Debug for BuildIndex<'_> {
@@ -83,7 +84,7 @@ impl Store {
         self.0.pages.space.index(index.index)?;
         let mut sorted = Sorted::new(&self.0, index.index, memory);
         let mut scan = Scan::new(Arc::new(self.newest()), table)?;
-        let mut count = 0;
+        let (extents, mut count) = (scan.extents_left(), 0);
         while let Some(page) = scan.next_page(session).await? {
             for (id, found) in page.rows() {
                 let Found::Here(row) = found else { continue };
@@ -92,11 +93,22 @@ impl Store {
                 }
                 count += 1;
             }
-            progress(count);
+            let read = extents.saturating_sub(scan.extents_left()).max(1) as u64;
+            progress(count, 2 * count.saturating_mul(extents as u64) / read);
         }
-        let built = self.0.build(session, (index, may_repeat), sorted).await?;
+        let written = |entries| progress(count + entries, 2 * count);
+        let load = FillIndex { index, may_repeat, written: &written };
+        let built = self.0.build(session, load, sorted).await?;
         self.0.commit_load(session, vec![built], Together::default()).await
     }
+}
+
+/// An empty index that gets sorted entries.
+pub(super) struct FillIndex<'a> {
+    pub index: LoadIndex,
+    pub may_repeat: MayRepeat<'a>,
+    /// Is told how many entries are in pages.
+    pub written: &'a (dyn Fn(u64) + Send + Sync),
 }
 
 pub(super) fn check_key(key: &[u8]) -> Result<(), Error> {
@@ -140,14 +152,15 @@ impl Inner {
     pub(super) async fn build(
         self: &Arc<Self>,
         session: &Session,
-        (load, may_repeat): (LoadIndex, MayRepeat<'_>),
+        filling: FillIndex<'_>,
         sorted: Sorted,
     ) -> Result<Built, Error> {
-        let LoadIndex { index: object, is_unique } = load;
+        let FillIndex { index: LoadIndex { index: object, is_unique }, may_repeat, written } =
+            filling;
         let index: Index = self.pages.space.index(object)?;
         let mut pages = DirectPages::begin(self, object, Kind::Leaf)?;
         let (mut tree, mut before) = (Tree::default(), Vec::new());
-        let mut entries = sorted.read(session).await?;
+        let (mut entries, mut count) = (sorted.read(session).await?, 0);
         while let Some(cell) = entries.next(session).await? {
             let split = |cell: &[u8]| cell.len().saturating_sub(ROW_ID_BYTES);
             let (key, row) = cell.split_at(split(&cell));
@@ -159,6 +172,8 @@ impl Inner {
             pages.prepare(session, STEP_PAGES).await?;
             before.clone_from(&cell);
             tree.add(cell, &mut pages);
+            count += 1;
+            written(count);
         }
         let root = tree.finish(&mut pages);
         let finished = pages.finish(session).await?;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cellar_page::{CELL_BYTES_MAX, Kind, SLOT_BYTES};
 use cellar_wait::Session;
 
-use super::build::{Built, LoadIndex, Together, add_entry, check_key};
+use super::build::{Built, FillIndex, LoadIndex, Together, add_entry, check_key};
 use super::direct::{DirectPages, put_row};
 use super::plan::check_row;
 use super::sorted::Sorted;
@@ -233,7 +233,8 @@ impl Load {
             match filling {
                 Filling::Built(sorted) => {
                     let may_repeat = |key: &[u8], _| may_share(index.index, key);
-                    built.push(store.0.build(&session, (index, &may_repeat), sorted).await?);
+                    let load = FillIndex { index, may_repeat: &may_repeat, written: &|_| {} };
+                    built.push(store.0.build(&session, load, sorted).await?);
                 }
                 Filling::Added(mut entries) => {
                     entries.sort_unstable();

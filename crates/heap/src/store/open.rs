@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use async_recursion::async_recursion as boxed;
 use cellar_io::Device;
@@ -23,7 +22,7 @@ use crate::recovery::{Replay, Replayed};
 use crate::snapshots::Snapshots;
 use crate::space::{Space, map};
 use crate::spilled::Spilled;
-use crate::writer::Writer;
+use crate::writer::{RingPlace, Writer};
 
 /// The result of an opening.
 pub enum Opened {
@@ -128,11 +127,15 @@ fn check_header(header: &Header, recovery: &Recovery, bytes: u64) -> Result<u32,
     Ok(extents)
 }
 
-/// Whether the log is as long as the store says that it is.
-fn check_log_end(end: u64, lsn: u64) -> Result<(), Error> {
-    match lsn <= end {
-        true => Ok(()),
-        false => Err(Error::Older { what: "the log", other: "the store", end, lsn }),
+/// Whether the log is as long as the store says that it is, and has each record that a page has. `newest`: the newest
+/// LSN of a page that was written by way of the ring.
+fn check_log_end(end: u64, header: &Header, replayed: &Replayed, newest: u64) -> Result<(), Error> {
+    let older = |end, lsn| Err(Error::Older { what: "the log", other: "the store", end, lsn });
+    // Part of a record may be there, so that the log goes on behind it.
+    match newest.max(replayed.newest) {
+        _ if header.checkpoint > end => older(end, header.checkpoint),
+        newest if newest >= replayed.known => older(replayed.known, newest),
+        _ => Ok(()),
     }
 }
 
@@ -164,15 +167,19 @@ impl Store {
         let extents = check_header(&header, &recovery, device.geometry().size)?;
         let Header { store, geometry, .. } = header;
         let ring = Ring::read(&*device, store, &geometry, header.checkpoint).await?;
-        let batch = AtomicU64::new(ring.last);
-        let repaired = ring.repair(&*device, store).await?;
         let (cache, disk) = (options.cache_pages, Arc::clone(&device));
         let spilled = Arc::new(Spilled::new(spill, options.spilled_max));
         let frames = Arc::new(Frames::new(store, env.clone(), disk, cache, spilled));
         let dirty = Arc::new(Dirty::default());
-        let (env_of, frames_of, dirty_of) = (env.clone(), Arc::clone(&frames), Arc::clone(&dirty));
-        let writer =
-            Writer { env: env_of, session, frames: frames_of, geometry, dirty: dirty_of, batch };
+        let writer = Writer {
+            env: env.clone(),
+            session,
+            frames: Arc::clone(&frames),
+            geometry,
+            dirty: Arc::clone(&dirty),
+            place: RingPlace::behind(&ring),
+        };
+        let repaired = ring.repair(&*device, store).await?;
         let session = waits.session("store recovery", Kind::Background);
         let (from, done) = (header.checkpoint, Replayed { repaired, ..Replayed::default() });
         let (session, frames_of) = (&session, &*frames);
@@ -196,10 +203,13 @@ impl Store {
             return Ok(Opened::Ahead { reader, log, report });
         }
         header.rates = replayed.rates(header.rates);
+        match recovery.is_forced() {
+            // No page has it that is the newest by the ring: all were looked at.
+            true => writer.forget_ring().await?,
+            false => check_log_end(recovery.end().0, &header, &replayed, writer.newest())?,
+        }
         let (log, report) = recovery.open().await?;
-        let end = report.end.0;
-        check_log_end(end, header.checkpoint.max(replayed.newest + 1))?;
-        frames.set_limit(end);
+        frames.set_limit(report.end.0);
         if extents > header.extents {
             map::make(&*device, store, geometry, header.extents, extents).await?;
             (header.extents, header.generation) = (extents, header.generation + 1);
@@ -237,6 +247,7 @@ impl Store {
         check_header(&header, &recovery, device.geometry().size)?;
         let Header { store, geometry, extents, checkpoint: from, .. } = header;
         let ring = Ring::read(&*device, store, &geometry, header.checkpoint).await?;
+        let newest = ring.newest;
         let (cache, disk) = (options.cache_pages, Arc::clone(&device));
         let frames = Arc::new(Frames::new(store, env.clone(), disk, cache, Arc::default()));
         if is_ahead {
@@ -251,7 +262,7 @@ impl Store {
         let end = recovery.end().0;
         let end = match header.ahead {
             0 => {
-                check_log_end(end, header.checkpoint.max(replayed.newest + 1))?;
+                check_log_end(end, &header, &replayed, newest)?;
                 frames.set_limit(end);
                 end
             }

@@ -207,6 +207,11 @@ impl Scan {
         Ok(Scan { view, table, extents, ahead: VecDeque::new(), read: VecDeque::new() })
     }
 
+    /// Extents of which not all pages were returned or are about to be.
+    pub fn extents_left(&self) -> usize {
+        self.extents.len() + self.ahead.len()
+    }
+
     /// The next page; `None` after the last. Dropping the call loses no page.
     pub async fn next_page(&mut self, session: &Session) -> Result<Option<Page>, Error> {
         let frames = &self.view.pages.frames;

@@ -121,7 +121,7 @@ fn many_tables_loads_and_indexes_grow_one_file_together() {
                 load.commit().await.unwrap();
                 let index = LoadIndex { index: table + 1, is_unique: true };
                 let (key, progress) =
-                    (|row: &[u8]| Ok(Some(Bytes::copy_from_slice(&row[..8]))), |_| {});
+                    (|row: &[u8]| Ok(Some(Bytes::copy_from_slice(&row[..8]))), |_, _| {});
                 let (key, progress): (cellar_heap::KeyOf<'_>, _) = (&key, &progress);
                 let may_repeat = &|_: &[u8], _| false;
                 let memory = 64 << 10;

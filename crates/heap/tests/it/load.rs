@@ -184,15 +184,18 @@ fn an_index_is_built_of_a_table_with_all_kinds_of_rows() {
         });
         store.commit(&session, changes.collect()).await.unwrap();
         store.create_index(&session, BY_KEY).await.unwrap();
-        let told = Mutex::new(0);
+        let told = Mutex::new(Vec::new());
         let of = |row: &[u8]| Ok(Some(Bytes::copy_from_slice(&row[..8])));
-        let progress = |rows| *told.lock().unwrap() = rows;
+        let progress = |done, total| told.lock().unwrap().push((done, total));
         let index = LoadIndex { index: BY_KEY, is_unique: true };
         let (memory, key, may_repeat) = (16 << 10, &of, &|_: &[u8], _| false);
         let progress = &progress;
         let build = BuildIndex { table: TABLE, index, memory, key, may_repeat, progress };
         store.build_index(&session, &build).await.unwrap();
-        assert_eq!(*told.lock().unwrap(), 2_700);
+        let told = told.into_inner().unwrap();
+        assert_eq!(told.last(), Some(&(5_400, 5_400)), "2,700 rows are read, and written");
+        assert!(told.is_sorted_by_key(|(done, _)| *done) && told.iter().all(|(d, t)| d <= t));
+        assert!(told[0].1 > 2_700, "all extents are thought to be as the first: {:?}", told[0]);
         let all = &[][..]..=&[0xFF; 9][..];
         let view = store.view();
         let entries = view.range(&session, BY_KEY, all, false, usize::MAX).await.unwrap();
@@ -257,7 +260,7 @@ fn rows_may_have_the_same_key_of_a_unique_index_where_whoever_builds_it_says_so(
                 memory: 1 << 20,
                 key: &of,
                 may_repeat: &may_repeat,
-                progress: &|_| {},
+                progress: &|_, _| {},
             };
             assert_eq!(store.build_index(&session, &build).await.is_ok(), is_built);
             assert_eq!(*told.lock().unwrap(), [key(77), key(77), key(78)]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_heap::locks::{LockTimeout, Mode};
-use cellar_heap::{Change, Error, Isolation, Key, RowKey, RowRef, Store};
+use cellar_heap::{Change, Error, Isolation, Key, RowKey, RowRef, Store, View};
 use cellar_io::EnvExt;
 use cellar_io::sim::Rng;
 use cellar_wait::Session;
@@ -20,6 +20,8 @@ const COUNTER: u32 = 1;
 const ROWS: u32 = 2;
 const INDEX: u32 = 3;
 
+pub const CLIENTS_MAX: u64 = 8;
+
 fn row(number: u64) -> Bytes {
     let mut bytes = vec![number as u8; 30 + (number * 131 % 900) as usize];
     bytes[..8].copy_from_slice(&number.to_be_bytes());
@@ -31,7 +33,7 @@ fn number_of(row: &Bytes) -> u64 {
 }
 
 /// Adds one to the counter, and a row with the sum.
-async fn add_one(store: &Store, session: &Session, counter: RowRef) -> Result<u64, Error> {
+pub async fn add_one(store: &Store, session: &Session, counter: RowRef) -> Result<u64, Error> {
     let mut own = store.begin(session, Isolation::ReadCommitted, LockTimeout::Forever);
     let before = own.lock_row(COUNTER, counter, Mode::Exclusive).await?.unwrap();
     let next = number_of(&before) + 1;
@@ -53,8 +55,7 @@ struct Counts {
 }
 
 /// What is there after a cut: all up to some number, which is at least `acknowledged`.
-async fn check(store: &Store, session: &Session, seed: u64, acknowledged: u64) -> (RowRef, u64) {
-    let view = store.view();
+pub async fn check(view: &View, session: &Session, seed: u64, acknowledged: u64) -> (RowRef, u64) {
     let counter = view.scan(session, COUNTER).await.unwrap();
     assert_eq!(counter.len(), 1, "seed {seed}");
     let last = number_of(&counter[0].1);
@@ -73,8 +74,8 @@ async fn check(store: &Store, session: &Session, seed: u64, acknowledged: u64) -
     (RowRef::Stored(counter[0].0), last)
 }
 
-fn life(seed: u64, counts: &mut Counts) {
-    let mut rng = Rng::stream(seed, 3);
+/// An empty store on disks of which a seed says how they are.
+pub fn created(seed: u64, rng: &mut Rng) -> Rig {
     let mut rig = Rig::new(seed, 6 << 20, 1 << 20);
     rig.options.cache_pages = rng.within(4..=60) as usize;
     rig.options.dirty_max = rng.within(8..=64) as usize;
@@ -97,37 +98,49 @@ fn life(seed: u64, counts: &mut Counts) {
         store.commit(&session, vec![first]).await.unwrap();
         store.close().await.unwrap();
     });
-    let acknowledged = Arc::new(Mutex::new(0));
+    rig
+}
+
+/// Several clients commit until the power goes. Returns the last number that was acknowledged.
+pub fn until_the_power_goes(rig: &Rig, rng: &mut Rng, store: Store, from: (RowRef, u64)) -> u64 {
+    let (counter, last) = from;
+    let acknowledged = Arc::new(Mutex::new(last));
+    rig.sim.crash_after(rng.within(20..=400));
+    let env = rig.sim.env();
+    let clients = (0..rng.within(2..=CLIENTS_MAX)).map(|_| {
+        let (store, session) = (store.clone(), rig.session());
+        let acknowledged = Arc::clone(&acknowledged);
+        env.run("client", async move {
+            while let Ok(number) = add_one(&store, &session, counter).await {
+                let mut known = acknowledged.lock().unwrap();
+                *known = number.max(*known);
+            }
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    drop(store);
+    let _ = rig.sim.run(futures_util::future::join_all(clients));
+    rig.sim.crash();
+    rig.sim.crash_never();
+    rig.sim.restart();
+    *acknowledged.lock().unwrap()
+}
+
+fn life(seed: u64, counts: &mut Counts) {
+    let mut rng = Rng::stream(seed, 3);
+    let rig = created(seed, &mut rng);
+    let mut known = 0;
     for _ in 0..5 {
-        let (store, counter) = rig.run(async {
+        let (store, counter, last) = rig.run(async {
             let (store, _) = rig.open().await.unwrap();
-            let known = *acknowledged.lock().unwrap();
-            let (counter, last) = check(&store, &rig.session(), seed, known).await;
-            counts.beyond += u64::from(last > known);
-            counts.several += u64::from(last > known + 1);
-            *acknowledged.lock().unwrap() = last;
-            (store, counter)
+            let (counter, last) = check(&store.view(), &rig.session(), seed, known).await;
+            (store, counter, last)
         });
-        rig.sim.crash_after(rng.within(20..=400));
-        let env = rig.sim.env();
-        let clients = (0..rng.within(2..=8)).map(|_| {
-            let (store, session) = (store.clone(), rig.session());
-            let acknowledged = Arc::clone(&acknowledged);
-            env.run("client", async move {
-                while let Ok(number) = add_one(&store, &session, counter).await {
-                    let mut known = acknowledged.lock().unwrap();
-                    *known = number.max(*known);
-                }
-            })
-        });
-        let clients: Vec<_> = clients.collect();
-        drop(store);
-        let _ = rig.sim.run(futures_util::future::join_all(clients));
-        rig.sim.crash();
-        rig.sim.crash_never();
-        rig.sim.restart();
+        counts.beyond += u64::from(last > known);
+        counts.several += u64::from(last > known + 1);
+        known = until_the_power_goes(&rig, &mut rng, store, (counter, last));
     }
-    counts.commits += *acknowledged.lock().unwrap();
+    counts.commits += known;
 }
 
 #[test]
