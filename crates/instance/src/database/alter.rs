@@ -95,6 +95,28 @@ impl Definitions {
         self.alteration(transaction, session, locked).await
     }
 
+    /// Waits until nobody else changes a heap table, keeps it so until the transaction ends, and begins to index it.
+    /// Readers go on, and so do those who lock rows. If the transaction has changed rows of the table, they and the
+    /// others move, as an index is built from what is in the heap: then nobody else may use the table.
+    ///
+    /// # Errors
+    /// As of [`Definitions::alter`].
+    #[boxed]
+    pub async fn begin_index(
+        &self,
+        transaction: &mut Transaction,
+        session: &Session,
+        name: &str,
+    ) -> Result<Alteration> {
+        let (_, rows) = self.row_table(name)?;
+        let lock = match transaction.has_changed(&rows) {
+            true => TableLock::AccessExclusive,
+            false => TableLock::ShareRowExclusive,
+        };
+        let locked = self.lock_table_as(transaction, name, lock).await?;
+        self.alteration(transaction, session, locked).await
+    }
+
     async fn alteration(
         &self,
         transaction: &mut Transaction,
@@ -207,9 +229,10 @@ impl Alteration {
             memory: SORT_BYTES,
             key: &of_row,
             may_repeat: &may_repeat,
-            progress: &|_| {},
+            progress: &|done, total| self.definitions.set_index_progress(done, total),
         };
         let built = store.build_index(&self.session, &build).await;
+        self.definitions.set_index_progress(0, 0);
         let take = |slot: Mutex<Option<Error>>| slot.into_inner().unwrap_or_default();
         match built {
             Ok(_) => {

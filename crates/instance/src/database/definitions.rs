@@ -4,7 +4,7 @@
 //! transaction is rolled back, or the machine stops first, what was made is removed.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ struct Shared {
     inner: Mutex<Inner>,
     /// The number of the role that owns what is made.
     maker: AtomicU32,
+    /// How far the index is that is being built: steps done, and steps in all.
+    building: [AtomicU64; 2],
 }
 
 #[derive(Default)]
@@ -80,8 +82,12 @@ impl std::fmt::Debug for Defined {
 impl Database {
     /// What a transaction that has just begun defines: nothing.
     pub fn definitions(&self) -> Definitions {
-        let (database, inner) = (self.clone(), Mutex::default());
-        Definitions(Arc::new(Shared { database, inner, maker: AtomicU32::new(OWNER_OID) }))
+        Definitions(Arc::new(Shared {
+            database: self.clone(),
+            inner: Mutex::default(),
+            maker: AtomicU32::new(OWNER_OID),
+            building: Default::default(),
+        }))
     }
 }
 
@@ -116,6 +122,18 @@ impl Definitions {
     /// needed to undo them.
     pub fn changed_bytes_max(&self) -> u64 {
         self.database().instance().budget().limit(Consumer::SqlWork) / 2
+    }
+
+    /// How far the index is that is being built: steps done, and an estimate of all; `None`: there is none.
+    pub fn index_progress(&self) -> Option<(u64, u64)> {
+        let [done, total] = self.0.building.each_ref().map(|n| n.load(Ordering::Relaxed));
+        (total > 0).then_some((done.min(total), total))
+    }
+
+    /// An index is being built; 0 of 0: no longer.
+    pub(super) fn set_index_progress(&self, done: u64, total: u64) {
+        let both = self.0.building.iter().zip([done, total]);
+        both.for_each(|(n, value)| n.store(value, Ordering::Relaxed));
     }
 
     /// Objects made from now on belong to this role.
@@ -270,7 +288,7 @@ impl Definitions {
         self.database().catalog().settled().await;
     }
 
-    fn row_table(&self, name: &str) -> Result<(Table, RowTable)> {
+    pub(super) fn row_table(&self, name: &str) -> Result<(Table, RowTable)> {
         let catalog = self.catalog()?;
         let found = catalog.row_table(name).map(|(table, rows)| (table.clone(), rows.clone()));
         found.ok_or_else(|| Error::new(942, format!("table \"{name}\" does not exist")))

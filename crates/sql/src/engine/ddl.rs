@@ -83,9 +83,23 @@ impl Engine {
 
     /// Begins to change a heap table, once nobody else uses it.
     pub(super) async fn alteration(&self, name: &ObjectName) -> Result<Alteration, Error> {
+        let (scope, name) = self.alterable(name).await?;
+        let (mut open, rows) = (scope.open().await?, self.row_tables()?);
+        Ok(scope.definitions.alter(&mut open, rows.session().waits(), &name).await?)
+    }
+
+    /// Begins to index a heap table, once nobody else changes it.
+    pub(super) async fn indexing(&self, name: &ObjectName) -> Result<Alteration, Error> {
+        let (scope, name) = self.alterable(name).await?;
+        let (mut open, rows) = (scope.open().await?, self.row_tables()?);
+        Ok(scope.definitions.begin_index(&mut open, rows.session().waits(), &name).await?)
+    }
+
+    /// The name of a heap table, and the scope in which it may be changed.
+    async fn alterable(&self, name: &ObjectName) -> Result<(Scope, String), Error> {
         let reference = TableReference::parse_str(&name.to_string());
         self.check_own(&reference)?;
-        let (rows, name) = (self.row_tables()?, bare_name(name)?);
+        let name = bare_name(name)?;
         match self.catalog()?.table(&name).map(|table| table.kind) {
             Some(TableKind::Heap) => {}
             Some(TableKind::Sequence) => {
@@ -108,13 +122,12 @@ impl Engine {
             }
             None => {
                 let text = format!("table \"{name}\" does not exist");
-                return Err(Error::new(942, "42P01", text));
+                return Err(Error::new(942, "42P01", text).of_name([&*name]));
             }
         }
         let scope = self.definer()?;
         refuse_unchecked(&scope, &name)?;
-        let mut open = scope.open().await?;
-        Ok(scope.definitions.alter(&mut open, rows.session().waits(), &name).await?)
+        Ok((scope, name))
     }
 
     /// Replaces the old table by the altered one.

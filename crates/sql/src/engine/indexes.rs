@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use arrow::datatypes::Field;
 use async_recursion::async_recursion as boxed;
+use cellar_instance::administration::UnderWay;
 use cellar_instance::catalog::{Index, IndexColumn, Table, name};
 use cellar_instance::database::Alteration;
 use datafusion::sql::sqlparser::ast::{
@@ -34,7 +35,7 @@ impl Engine {
             }
             self.check_free(&catalog, name)?;
         }
-        let mut alteration = self.alteration(&create.table_name).await?;
+        let mut alteration = self.indexing(&create.table_name).await?;
         let (table, name) = self.indexed(&mut alteration, create, named).await?;
         self.finish(alteration, table).await?;
         let notice = "CONCURRENTLY: changes of the table have waited while the index was built";
@@ -42,6 +43,12 @@ impl Engine {
             message: format!("Index {name} created."),
             notices: create.concurrently.then(|| notice.to_owned()).into_iter().collect(),
         })
+    }
+
+    /// How far the index is that the running statement builds.
+    pub(super) fn index_progress(&self) -> Option<UnderWay> {
+        let (done, total) = self.scope()?.definitions.index_progress()?;
+        Some(UnderWay { what: "indexed", done, total })
     }
 
     /// Builds the index; returns the table with it, and its name.

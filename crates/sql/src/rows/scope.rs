@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cellar_instance::catalog::Catalog;
 use cellar_instance::database::{Database, Definitions};
-use cellar_instance::heap::{Savepoint, Statement, Transaction};
+use cellar_instance::heap::{Savepoint, Statement, TableLock, Transaction};
 use futures_util::lock::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::deferred::Deferred;
@@ -129,22 +129,30 @@ impl Scope {
     /// # Errors
     /// Those of locks; 00942 it is gone, or has other columns.
     pub async fn current(&self, planned: &Arc<RowColumns>) -> Result<Arc<RowColumns>, Error> {
-        let columns = self.locked(planned).await?;
+        let columns = self.locked_as(planned, TableLock::AccessShare).await?;
         match self.knows(&columns) {
             true => Ok(columns),
             false => Err(table_was_rewritten(&columns.name)),
         }
     }
 
-    /// As [`Scope::current`], for a statement that only adds rows: it need not see any.
+    /// As [`Scope::current`], for a statement that only adds rows: it need not see any. No index is made meanwhile.
     ///
     /// # Errors
     /// As [`Scope::current`].
     pub async fn locked(&self, planned: &Arc<RowColumns>) -> Result<Arc<RowColumns>, Error> {
+        self.locked_as(planned, TableLock::RowExclusive).await
+    }
+
+    async fn locked_as(
+        &self,
+        planned: &Arc<RowColumns>,
+        lock: TableLock,
+    ) -> Result<Arc<RowColumns>, Error> {
         let mut columns = Arc::clone(planned);
         loop {
             if !matches!(self.read_only, ReadOnly::Database(_)) {
-                let locked = self.open().await?.lock_to_read(&columns.rows).await;
+                let locked = self.open().await?.lock_table(&columns.rows, lock, false).await;
                 locked.map_err(in_table(&columns.name))?;
                 if self.definitions.may_have_moved(&columns.rows) {
                     self.definitions.settled().await;
@@ -180,17 +188,22 @@ impl Scope {
             && before.is_none_or(|(_, before)| before.object == columns.rows.object)
     }
 
-    /// Refuses changes just made to rows of a table that others have moved meanwhile. Once a row is changed, its table
-    /// can no longer be moved.
+    /// Refuses changes just made to rows of a table that others have moved or indexed meanwhile. Once a row is
+    /// changed, neither can be done.
     ///
     /// # Errors
-    /// 70219 it was moved.
+    /// 70219 it was moved, or has other indexes.
     pub fn check_place(&self, columns: &RowColumns) -> Result<(), Error> {
         if matches!(self.since, Since::Always) {
             return Ok(());
         }
         match self.definitions.catalog()?.row_table(&columns.name) {
-            Some((_, rows)) if rows.object == columns.rows.object => Ok(()),
+            Some((_, rows)) if rows.object == columns.rows.object => {
+                match rows.indexes == columns.rows.indexes {
+                    true => Ok(()),
+                    false => Err(planned_before(&columns.name)),
+                }
+            }
             _ => Err(table_was_rewritten(&columns.name)),
         }
     }
