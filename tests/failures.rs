@@ -229,6 +229,15 @@ fn names_and_numbers_that_do_not_do_are_told() {
         ("select nosuch(1)", 904, "42883", "nosuch"),
         ("select id from t where", 900, "42601", ""),
         ("select id frm t where id = 1", 900, "42601", "line 1, column 15"),
+        ("select id, nothing from t", 904, "42703", "line 1, column 12"),
+        ("select 'nothing' as nothing from t where t.nothing = 1", 904, "42703", "column 42"),
+        ("select id from t, u where t.id = u.id", 918, "42702", "line 1, column 8"),
+        ("select id\nfrom public.nosuch", 942, "42P01", "line 2, column 6"),
+        ("update t set a = nosuch(id)", 904, "42883", "line 1, column 18"),
+        ("delete from nosuch where id = 1", 942, "42P01", "line 1, column 13"),
+        ("insert into t (id, nosuch) values (1, 2)", 904, "42703", "line 1, column 20"),
+        ("update t set nosuch = 1", 904, "42703", "line 1, column 14"),
+        ("select id::nosuch from t", 902, "42704", "line 1, column 12"),
     ]);
     at.answers(&[
         ("select * from t order by id", "1,32767,999.99,9223372036854775807 2,0,0.00,0"),

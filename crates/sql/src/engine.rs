@@ -97,6 +97,7 @@ use crate::fast::{NamedStatements, Plans};
 use crate::files::host::HostStore;
 use crate::host::Host;
 use crate::instants::zoned::rows_in_zone;
+use crate::name_position::located;
 use crate::names::path::Paths;
 use crate::names::{self, CATALOG};
 use crate::parse::parse;
@@ -402,6 +403,7 @@ impl Engine {
     pub async fn execute(&self, sql: &str) -> Result<Outcome, Error> {
         let began = self.began();
         let outcome = began.ends(caught(Box::pin(self.run(sql)))).await.and_then(|ran| ran);
+        let outcome = outcome.map_err(|error| located(error, sql));
         match self.told_in_time(self.concluded(outcome).await?.shown(), &began) {
             Outcome::Rows(stream) => Ok(Outcome::Rows(caught_stream(stream))),
             other => Ok(other),
@@ -482,7 +484,7 @@ impl Engine {
 
     /// The progress of the long-running work that a statement of this engine currently waits for, if any.
     pub fn progress(&self) -> Option<UnderWay> {
-        self.host.progress()
+        self.host.progress().or_else(|| self.index_progress())
     }
 
     /// The steps before a statement is planned, or explained.
@@ -671,7 +673,9 @@ impl Engine {
             let message = format!("the table \"{name}\" cannot be opened");
             return Some(Error::new(29913, "58P01", message).caused_by(cause));
         }
-        let error = Error::new(942, "42P01", format!("table or view \"{name}\" does not exist"));
+        let parts = missing.schema().into_iter().chain([missing.table()]);
+        let error = Error::new(942, "42P01", format!("table or view \"{name}\" does not exist"))
+            .of_name(parts);
         if name == "v" {
             return Some(error.next(
                 "a shell replaces $name inside \"double quotes\": write 'single quotes', or \

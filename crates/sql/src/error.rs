@@ -31,7 +31,13 @@ pub struct Error {
     pub cause: Option<Box<Error>>,
     /// The catalog objects it is about, for programs that do not read the message.
     pub about: Option<Box<About>>,
+    /// The name in the statement that it is about, until its position is known.
+    pub(crate) name: Option<Box<Name>>,
 }
+
+/// A name in a statement: its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name(pub Vec<String>);
 
 /// Names of the objects that an error is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,6 +87,7 @@ impl Error {
             position: None,
             cause: None,
             about: None,
+            name: None,
         }
     }
 
@@ -108,6 +115,13 @@ impl Error {
     #[must_use]
     pub fn next(mut self, step: impl Into<NextStep>) -> Error {
         self.next_step = Some(step.into().with_words(shown));
+        self
+    }
+
+    /// Adds the name in the statement that it is about, which tells its position.
+    #[must_use]
+    pub(crate) fn of_name<'a>(mut self, parts: impl IntoIterator<Item = &'a str>) -> Error {
+        self.name = Some(Box::new(Name(parts.into_iter().map(str::to_owned).collect())));
         self
     }
 

@@ -1,7 +1,7 @@
 //! DataFusion's, Arrow's and the object store's errors as numbered ones.
 
 use arrow::error::ArrowError;
-use datafusion::common::SchemaError;
+use datafusion::common::{Column, SchemaError};
 use datafusion::error::DataFusionError;
 use parquet::errors::ParquetError;
 
@@ -38,7 +38,7 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
         .next("write it as a join with GROUP BY, or with row_number() OVER (PARTITION BY ..)"),
         DataFusionError::NotImplemented(m) if is_no_type(m) => {
             let name = m.rsplit(' ').next().unwrap_or_default();
-            Error::new(902, "42704", format!("type \"{name}\" does not exist"))
+            Error::new(902, "42704", format!("type \"{name}\" does not exist")).of_name([name])
         }
         DataFusionError::NotImplemented(m) if m.starts_with("Unsupported CAST from ") => {
             Error::new(932, "42846", first_line(&m.replacen("Unsupported CAST", "there is no cast", 1)))
@@ -115,6 +115,7 @@ fn no_function(words: &str) -> Error {
     let mut quoted = words.split('\'').skip(1).step_by(2);
     let name = quoted.next().unwrap_or_default();
     let error = Error::new(904, "42883", format!("function \"{name}\" does not exist"));
+    let error = error.of_name([name]);
     match quoted.next() {
         Some(near) => error.next(format!("the nearest name is {near}")),
         None => error,
@@ -167,6 +168,12 @@ pub(crate) fn from_any(error: &(dyn std::error::Error + 'static)) -> Error {
     }
 }
 
+/// A column's name as a statement may have it: with the table where one was given.
+fn parts_of(field: &Column) -> impl Iterator<Item = &str> {
+    let table = field.relation.as_ref().map(|relation| relation.table());
+    table.into_iter().chain([&*field.name])
+}
+
 fn from_schema(error: &SchemaError) -> Error {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => {
@@ -176,13 +183,14 @@ fn from_schema(error: &SchemaError) -> Error {
             {
                 let (name, message) = (table.table(), "is not among the tables of the statement");
                 return Error::new(904, "42P01", format!("\"{name}\" {message}"))
+                    .of_name([name, &field.name])
                     .next("name it in FROM, or by the other name that it has there");
             }
             let mut names: Vec<&str> = valid_fields.iter().map(|c| c.name.as_str()).collect();
             names.sort_by_key(|name| distance(name, &field.name));
             names.dedup();
             let message = format!("there is no column \"{}\"", field.name);
-            let error = Error::new(904, "42703", message);
+            let error = Error::new(904, "42703", message).of_name(parts_of(field));
             if names.is_empty() {
                 return error;
             }
@@ -195,6 +203,7 @@ fn from_schema(error: &SchemaError) -> Error {
             "42702",
             format!("the column \"{}\" is in more than one of the tables", field.name),
         )
+        .of_name(parts_of(field))
         .next(format!("say which: table.{}", field.name)),
         SchemaError::DuplicateUnqualifiedField { name } => {
             Error::new(957, "42701", format!("there are two columns \"{name}\""))

@@ -54,6 +54,7 @@ mod lateral_unnest;
 mod lazy_build_side;
 mod mark_joins;
 mod memory;
+mod name_position;
 mod names;
 mod nested;
 mod numbers;

@@ -141,7 +141,7 @@ impl Altered {
         self.position(name).ok_or_else(|| {
             let text = format!("table \"{}\" has no column \"{name}\"", self.name);
             let names = self.names().join(", ");
-            Error::new(904, "42703", text).next(format!("its columns are {names}"))
+            Error::new(904, "42703", text).of_name([name]).next(format!("its columns are {names}"))
         })
     }
 

@@ -211,7 +211,9 @@ impl Engine {
         match is_public(reference) && self.has_table(name) {
             true => Error::not_yet(format!("COPY into the external table \"{name}\""))
                 .next("its rows are files of yours: create a table, and copy the rows into that"),
-            false => Error::new(942, "42P01", format!("table \"{name}\" does not exist")),
+            false => {
+                Error::new(942, "42P01", format!("table \"{name}\" does not exist")).of_name([name])
+            }
         }
     }
 
@@ -336,6 +338,7 @@ fn places(schema: &SchemaRef, table: &str, names: &[String]) -> Result<Vec<usize
                 schema.fields().iter().map(|field| field.name().as_str()).collect();
             let text = format!("table \"{table}\" has no column \"{name}\"");
             return Err(Error::new(904, "42703", text)
+                .of_name([name.as_str()])
                 .next(format!("its columns are {}", known.join(", "))));
         };
         if places.contains(&at) {

@@ -22,6 +22,7 @@ use crate::engine::{Engine, Outcome};
 use crate::error::Error;
 use crate::fast::{NamedStatement, Prepared, lex};
 use crate::instants::zoned::{KEPT, in_zone};
+use crate::name_position::located;
 use crate::names;
 use crate::parse::parse;
 use crate::statement::Statement;
@@ -105,7 +106,8 @@ impl Engine {
     ) -> Result<Prepared, Error> {
         let began = self.began();
         let prepared = Box::pin(began.ends(caught(self.prepared_of(sql, types)))).await;
-        self.concluded(prepared.and_then(|prepared| prepared)).await
+        let prepared = prepared.and_then(|prepared| prepared);
+        self.concluded(prepared.map_err(|error| located(error, sql))).await
     }
 
     pub(super) async fn prepared_of(

@@ -53,6 +53,6 @@ impl Engine {
                 "lock table {name} in access share mode keeps it from being dropped; rows may be added meanwhile"
             ));
         }
-        Error::new(942, "42P01", format!("table \"{name}\" does not exist"))
+        Error::new(942, "42P01", format!("table \"{name}\" does not exist")).of_name([name])
     }
 }

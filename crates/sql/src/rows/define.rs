@@ -196,6 +196,7 @@ impl Definition {
             let name = name_of(ident);
             self.names.iter().position(|own| *own == name).ok_or_else(|| {
                 Error::new(904, "42703", format!("column \"{name}\" of the key does not exist"))
+                    .of_name([&*name])
                     .next(format!("the columns are {}", self.names.join(", ")))
             })
         };
@@ -209,6 +210,7 @@ impl Definition {
             self.names.iter().position(|own| *own == name).ok_or_else(|| {
                 let text = format!("column \"{name}\" of the foreign key does not exist");
                 Error::new(904, "42703", text)
+                    .of_name([&*name])
                     .next(format!("the columns are {}", self.names.join(", ")))
             })
         };

@@ -225,7 +225,9 @@ impl RowColumns {
         fields.iter().position(|field| field.name() == name).ok_or_else(|| {
             let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
             let text = format!("table \"{}\" has no column \"{name}\"", self.name);
-            Error::new(904, "42703", text).next(format!("its columns are {}", names.join(", ")))
+            Error::new(904, "42703", text)
+                .of_name([name])
+                .next(format!("its columns are {}", names.join(", ")))
         })
     }
 

@@ -88,7 +88,7 @@ impl Engine {
         let name = reference.table();
         if !is_public(reference) || !self.has_table(name) {
             let text = format!("table \"{name}\" does not exist");
-            return Error::new(942, "42P01", text);
+            return Error::new(942, "42P01", text).of_name([name]);
         }
         if self.is_columnar(name) {
             return Error::not_yet(format!("UPDATE and DELETE of the columnar table \"{name}\""))
@@ -110,7 +110,9 @@ pub(super) fn column(columns: &RowColumns, name: &ObjectName) -> Result<usize, E
         let names: Vec<&str> =
             columns.schema.fields().iter().map(|field| field.name().as_str()).collect();
         let text = format!("table \"{}\" has no column {name}", columns.name);
-        Error::new(904, "42703", text).next(format!("its columns are {}", names.join(", ")))
+        Error::new(904, "42703", text)
+            .of_name(wanted.as_deref())
+            .next(format!("its columns are {}", names.join(", ")))
     })
 }
 
