@@ -414,69 +414,6 @@ fn who_wants_a_table_for_himself_is_not_passed_by_those_who_change_it() {
     one.answers(&[("select id, v from t order by id", "1,2 2,3 3,0")]);
 }
 
-#[test]
-fn who_only_reads_goes_on_while_an_index_is_built() {
-    let database = TestDatabase::new();
-    let (one, two, three) = (database.session(), database.session(), database.session());
-    one.run("create table t (id int primary key, v int)");
-    one.run("insert into t values (1, 10), (2, 20)");
-    three.run("begin isolation level repeatable read");
-    three.answers(&[("select count(*) from t", "2")]);
-    one.run("begin");
-    one.answers(&[("create index t_v on t (v)", "Index t_v created.")]);
-    two.answers(&[
-        ("select id from t where v = 20", "2"),
-        ("select count(*) from t", "2"),
-        // Locking a row is no change of the table.
-        ("select v from t where id = 1 for update", "10"),
-    ]);
-    let changes = two.begin("update t set v = v + 1 where id = 1");
-    database.wait_for(|_| three.run(WAITS) == "1");
-    one.run("commit");
-    assert_eq!(changes.get(), "1 row updated.");
-    one.answers(&[("select id from t where v = 11", "1")]);
-    // Who looks at an older state finds it, also by a condition on the column of the index.
-    three.answers(&[("select id from t where v = 20", "2"), ("select count(*) from t", "2")]);
-    three.answers(&[("select id from t where v = 10", "1"), ("commit", "Transaction committed.")]);
-    // The other changes, which wait as well, each keep the index.
-    for (round, change) in [
-        "insert into t values (3, 30)",
-        "insert into t select 3, 30",
-        "insert into t values (1, 0) on conflict (id) do update set v = 30",
-        "delete from t where v = 11",
-        "update t set v = 30 from (values (1)) x (k) where id = x.k",
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        one.answers(&[("drop index t_v", "Index t_v dropped.")]);
-        one.run("begin");
-        one.run("create index t_v on t (v)");
-        two.run("begin");
-        let changes = two.begin(change);
-        database.wait_for(|_| three.run(WAITS) == "1");
-        one.run("commit");
-        changes.get();
-        two.answers(&[
-            ("select count(*) from t where v = 30", if round == 3 { "0" } else { "1" }),
-            ("select count(*) from t where v = 11", if round < 2 { "1" } else { "0" }),
-            ("rollback", "Transaction rolled back."),
-            ("select id from t where v = 11", "1"),
-        ]);
-    }
-    // Rows of one's own that are not committed move with all others: who reads waits.
-    one.run("drop index t_v");
-    one.answers(&[
-        ("begin", "Transaction begun."),
-        ("insert into t values (3, 30)", "1 row inserted."),
-        ("create index t_v on t (v)", "Index t_v created."),
-    ]);
-    let reads = two.begin("select id from t where v = 30");
-    database.wait_for(|_| three.run(WAITS) == "1");
-    one.run("commit");
-    assert_eq!(reads.get(), "3");
-}
-
 const WAITS: &str =
     "select count(*) from v$session where event like 'enq: T%' and state = 'WAITING'";
 

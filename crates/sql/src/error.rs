@@ -35,9 +35,13 @@ pub struct Error {
     pub(crate) name: Option<Box<Name>>,
 }
 
-/// A name in a statement: its parts.
+/// A name in a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Name(pub Vec<String>);
+pub(crate) struct Name {
+    pub parts: Vec<String>,
+    /// It is a function's.
+    pub is_called: bool,
+}
 
 /// Names of the objects that an error is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -121,7 +125,15 @@ impl Error {
     /// Adds the name in the statement that it is about, which tells its position.
     #[must_use]
     pub(crate) fn of_name<'a>(mut self, parts: impl IntoIterator<Item = &'a str>) -> Error {
-        self.name = Some(Box::new(Name(parts.into_iter().map(str::to_owned).collect())));
+        let parts = parts.into_iter().map(str::to_owned).collect();
+        self.name = Some(Box::new(Name { parts, is_called: false }));
+        self
+    }
+
+    /// As [`Error::of_name`], of a function.
+    #[must_use]
+    pub(crate) fn of_function(mut self, name: &str) -> Error {
+        self.name = Some(Box::new(Name { parts: vec![name.to_owned()], is_called: true }));
         self
     }
 

@@ -115,7 +115,7 @@ fn no_function(words: &str) -> Error {
     let mut quoted = words.split('\'').skip(1).step_by(2);
     let name = quoted.next().unwrap_or_default();
     let error = Error::new(904, "42883", format!("function \"{name}\" does not exist"));
-    let error = error.of_name([name]);
+    let error = error.of_function(name);
     match quoted.next() {
         Some(near) => error.next(format!("the nearest name is {near}")),
         None => error,

@@ -109,6 +109,37 @@ fn rows_keys_and_numbers_that_cannot_be_are_refused_and_the_store_goes_on() {
 }
 
 #[test]
+fn a_write_set_of_too_many_pages_or_too_much_redo_is_refused_whole() {
+    let rig = Rig::new(64, 24 << 20, 1 << 20);
+    rig.run(async {
+        let (store, session) = with_table(&rig).await;
+        let mut ids = Vec::new();
+        for _ in 0..1_100 {
+            ids.push(store.commit(&session, vec![insert(8000)]).await.unwrap().rows[0].unwrap());
+        }
+        let mut row = vec![7; 8000];
+        row[0] = 8;
+        let row = Bytes::from(row);
+        let update = |id: &_| {
+            let (gone, new) = (Vec::new(), Vec::new());
+            Change::Update { table: TABLE, id: *id, row: row.clone(), gone, new }
+        };
+        let error = store.commit(&session, ids.iter().map(update).collect()).await.unwrap_err();
+        told(&error, 70207, "1100 pages");
+        let inserts = (0..200).map(|_| insert(8000)).collect();
+        let error = store.commit(&session, inserts).await.unwrap_err();
+        told(&error, 70207, "bytes of redo");
+        let changed = async |store: &Store| {
+            let rows = store.view().scan(&session, TABLE).await.unwrap();
+            (rows.len(), rows.iter().filter(|(_, row)| row[0] == 8).count())
+        };
+        assert_eq!(changed(&store).await, (1_100, 0), "all or nothing");
+        store.commit(&session, ids[..900].iter().map(update).collect()).await.unwrap();
+        assert_eq!(changed(&store).await, (1_100, 900), "fewer pages are no more than fit");
+    });
+}
+
+#[test]
 fn a_header_without_a_good_copy_is_named() {
     let rig = Rig::new(64, 4 << 20, 1 << 20);
     rig.run(async {

@@ -95,28 +95,6 @@ impl Definitions {
         self.alteration(transaction, session, locked).await
     }
 
-    /// Waits until nobody else changes a heap table, keeps it so until the transaction ends, and begins to index it.
-    /// Readers go on, and so do those who lock rows. If the transaction has changed rows of the table, they and the
-    /// others move, as an index is built from what is in the heap: then nobody else may use the table.
-    ///
-    /// # Errors
-    /// As of [`Definitions::alter`].
-    #[boxed]
-    pub async fn begin_index(
-        &self,
-        transaction: &mut Transaction,
-        session: &Session,
-        name: &str,
-    ) -> Result<Alteration> {
-        let (_, rows) = self.row_table(name)?;
-        let lock = match transaction.has_changed(&rows) {
-            true => TableLock::AccessExclusive,
-            false => TableLock::ShareRowExclusive,
-        };
-        let locked = self.lock_table_as(transaction, name, lock).await?;
-        self.alteration(transaction, session, locked).await
-    }
-
     async fn alteration(
         &self,
         transaction: &mut Transaction,

@@ -124,6 +124,19 @@ impl Definitions {
         self.database().instance().budget().limit(Consumer::SqlWork) / 2
     }
 
+    /// As [`Definitions::catalog`], for whoever must not miss what others have committed.
+    ///
+    /// # Errors
+    /// 08177 it contradicts what the transaction defines; why it cannot be read.
+    pub fn newest_catalog(&self) -> Result<Arc<Catalog>> {
+        let shared = self.database().catalog().known()?;
+        let catalog = self.catalog()?;
+        match &self.inner().draft {
+            Some(draft) if !draft.is_of(&shared) => draft.onto(&shared).map(|_| catalog),
+            _ => Ok(catalog),
+        }
+    }
+
     /// How far the index is that is being built: steps done, and an estimate of all; `None`: there is none.
     pub fn index_progress(&self) -> Option<(u64, u64)> {
         let [done, total] = self.0.building.each_ref().map(|n| n.load(Ordering::Relaxed));
@@ -288,7 +301,7 @@ impl Definitions {
         self.database().catalog().settled().await;
     }
 
-    pub(super) fn row_table(&self, name: &str) -> Result<(Table, RowTable)> {
+    fn row_table(&self, name: &str) -> Result<(Table, RowTable)> {
         let catalog = self.catalog()?;
         let found = catalog.row_table(name).map(|(table, rows)| (table.clone(), rows.clone()));
         found.ok_or_else(|| Error::new(942, format!("table \"{name}\" does not exist")))

@@ -88,13 +88,6 @@ impl Engine {
         Ok(scope.definitions.alter(&mut open, rows.session().waits(), &name).await?)
     }
 
-    /// Begins to index a heap table, once nobody else changes it.
-    pub(super) async fn indexing(&self, name: &ObjectName) -> Result<Alteration, Error> {
-        let (scope, name) = self.alterable(name).await?;
-        let (mut open, rows) = (scope.open().await?, self.row_tables()?);
-        Ok(scope.definitions.begin_index(&mut open, rows.session().waits(), &name).await?)
-    }
-
     /// The name of a heap table, and the scope in which it may be changed.
     async fn alterable(&self, name: &ObjectName) -> Result<(Scope, String), Error> {
         let reference = TableReference::parse_str(&name.to_string());

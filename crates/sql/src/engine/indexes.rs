@@ -35,7 +35,7 @@ impl Engine {
             }
             self.check_free(&catalog, name)?;
         }
-        let mut alteration = self.indexing(&create.table_name).await?;
+        let mut alteration = self.alteration(&create.table_name).await?;
         let (table, name) = self.indexed(&mut alteration, create, named).await?;
         self.finish(alteration, table).await?;
         let notice = "CONCURRENTLY: changes of the table have waited while the index was built";

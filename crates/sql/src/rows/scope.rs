@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cellar_instance::catalog::Catalog;
 use cellar_instance::database::{Database, Definitions};
-use cellar_instance::heap::{Savepoint, Statement, TableLock, Transaction};
+use cellar_instance::heap::{Savepoint, Statement, Transaction};
 use futures_util::lock::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::deferred::Deferred;
@@ -129,30 +129,22 @@ impl Scope {
     /// # Errors
     /// Those of locks; 00942 it is gone, or has other columns.
     pub async fn current(&self, planned: &Arc<RowColumns>) -> Result<Arc<RowColumns>, Error> {
-        let columns = self.locked_as(planned, TableLock::AccessShare).await?;
+        let columns = self.locked(planned).await?;
         match self.knows(&columns) {
             true => Ok(columns),
             false => Err(table_was_rewritten(&columns.name)),
         }
     }
 
-    /// As [`Scope::current`], for a statement that only adds rows: it need not see any. No index is made meanwhile.
+    /// As [`Scope::current`], for a statement that only adds rows: it need not see any.
     ///
     /// # Errors
     /// As [`Scope::current`].
     pub async fn locked(&self, planned: &Arc<RowColumns>) -> Result<Arc<RowColumns>, Error> {
-        self.locked_as(planned, TableLock::RowExclusive).await
-    }
-
-    async fn locked_as(
-        &self,
-        planned: &Arc<RowColumns>,
-        lock: TableLock,
-    ) -> Result<Arc<RowColumns>, Error> {
         let mut columns = Arc::clone(planned);
         loop {
             if !matches!(self.read_only, ReadOnly::Database(_)) {
-                let locked = self.open().await?.lock_table(&columns.rows, lock, false).await;
+                let locked = self.open().await?.lock_to_read(&columns.rows).await;
                 locked.map_err(in_table(&columns.name))?;
                 if self.definitions.may_have_moved(&columns.rows) {
                     self.definitions.settled().await;
@@ -197,7 +189,7 @@ impl Scope {
         if matches!(self.since, Since::Always) {
             return Ok(());
         }
-        match self.definitions.catalog()?.row_table(&columns.name) {
+        match self.definitions.newest_catalog()?.row_table(&columns.name) {
             Some((_, rows)) if rows.object == columns.rows.object => {
                 match rows.indexes == columns.rows.indexes {
                     true => Ok(()),
