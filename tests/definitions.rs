@@ -414,6 +414,22 @@ fn who_wants_a_table_for_himself_is_not_passed_by_those_who_change_it() {
     one.answers(&[("select id, v from t order by id", "1,2 2,3 3,0")]);
 }
 
+#[test]
+fn who_defines_what_can_no_longer_be_changes_no_rows() {
+    let database = TestDatabase::new();
+    let (one, two) = (database.session(), database.session());
+    one.run("create type mood as enum ('glad', 'sad')");
+    one.run("create table t (id int, v int)");
+    one.run("begin");
+    one.answers(&[("create table x (m mood)", "Table x created.")]);
+    two.answers(&[("drop type mood", "Type mood dropped.")]);
+    two.answers(&[("create unique index t_v on t (v)", "Index t_v created.")]);
+    one.refuses(&[("insert into t values (1, 1)", "CELLAR-08177")]);
+    one.run("rollback");
+    one.answers(&[("insert into t values (1, 1)", "1 row inserted.")]);
+    two.answers(&[("select id from t where v = 1", "1")]);
+}
+
 const WAITS: &str =
     "select count(*) from v$session where event like 'enq: T%' and state = 'WAITING'";
 

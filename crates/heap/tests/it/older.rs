@@ -1,6 +1,6 @@
 //! Stores of which the file or the log is an older image, or whose log is damaged, opened with and without FORCE: an
-//! opening refuses, or shows the state behind some commit and goes on from there. What it shows without a word has
-//! all that was acknowledged.
+//! opening refuses, or shows the state behind some commit and goes on from there. Without FORCE that state has all
+//! that was acknowledged, but for what one medium alone cannot tell.
 
 use cellar_heap::{Error, Opened, Store};
 use cellar_io::Device;

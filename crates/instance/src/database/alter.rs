@@ -209,8 +209,9 @@ impl Alteration {
             may_repeat: &may_repeat,
             progress: &|done, total| self.definitions.set_index_progress(done, total),
         };
+        let building = self.definitions.index_building();
         let built = store.build_index(&self.session, &build).await;
-        self.definitions.set_index_progress(0, 0);
+        drop(building);
         let take = |slot: Mutex<Option<Error>>| slot.into_inner().unwrap_or_default();
         match built {
             Ok(_) => {

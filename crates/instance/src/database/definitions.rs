@@ -63,6 +63,15 @@ impl Drop for Shared {
     }
 }
 
+/// See [`Definitions::index_building`].
+pub(super) struct Building<'a>(&'a Definitions);
+
+impl Drop for Building<'_> {
+    fn drop(&mut self) {
+        self.0.set_index_progress(0, 0);
+    }
+}
+
 /// What was defined at one time.
 #[derive(Clone)]
 pub struct Defined(Option<Draft>);
@@ -143,7 +152,12 @@ impl Definitions {
         (total > 0).then_some((done.min(total), total))
     }
 
-    /// An index is being built; 0 of 0: no longer.
+    /// An index is being built until the returned value is dropped.
+    pub(super) fn index_building(&self) -> Building<'_> {
+        Building(self)
+    }
+
+    /// How far it is.
     pub(super) fn set_index_progress(&self, done: u64, total: u64) {
         let both = self.0.building.iter().zip([done, total]);
         both.for_each(|(n, value)| n.store(value, Ordering::Relaxed));

@@ -83,16 +83,9 @@ impl Engine {
 
     /// Begins to change a heap table, once nobody else uses it.
     pub(super) async fn alteration(&self, name: &ObjectName) -> Result<Alteration, Error> {
-        let (scope, name) = self.alterable(name).await?;
-        let (mut open, rows) = (scope.open().await?, self.row_tables()?);
-        Ok(scope.definitions.alter(&mut open, rows.session().waits(), &name).await?)
-    }
-
-    /// The name of a heap table, and the scope in which it may be changed.
-    async fn alterable(&self, name: &ObjectName) -> Result<(Scope, String), Error> {
         let reference = TableReference::parse_str(&name.to_string());
         self.check_own(&reference)?;
-        let name = bare_name(name)?;
+        let (rows, name) = (self.row_tables()?, bare_name(name)?);
         match self.catalog()?.table(&name).map(|table| table.kind) {
             Some(TableKind::Heap) => {}
             Some(TableKind::Sequence) => {
@@ -120,7 +113,8 @@ impl Engine {
         }
         let scope = self.definer()?;
         refuse_unchecked(&scope, &name)?;
-        Ok((scope, name))
+        let mut open = scope.open().await?;
+        Ok(scope.definitions.alter(&mut open, rows.session().waits(), &name).await?)
     }
 
     /// Replaces the old table by the altered one.

@@ -39,9 +39,7 @@ pub(crate) const PLANNED_BEFORE: u32 = 70219;
 
 /// The error of such a statement.
 pub(super) fn planned_before(table: &str) -> Error {
-    let text = format!(
-        "table \"{table}\" has other columns or indexes than when the statement was planned"
-    );
+    let text = format!("table \"{table}\" has other columns than when the statement was planned");
     Error::new(PLANNED_BEFORE, "40001", text).next("run the statement again")
 }
 

@@ -180,22 +180,17 @@ impl Scope {
             && before.is_none_or(|(_, before)| before.object == columns.rows.object)
     }
 
-    /// Refuses changes just made to rows of a table that others have moved or indexed meanwhile. Once a row is
-    /// changed, neither can be done.
+    /// Refuses changes just made to rows of a table that others have moved meanwhile. Once a row is changed, its table
+    /// can no longer be moved.
     ///
     /// # Errors
-    /// 70219 it was moved, or has other indexes.
+    /// 70219 it was moved; 08177 the catalog contradicts what the transaction defines.
     pub fn check_place(&self, columns: &RowColumns) -> Result<(), Error> {
         if matches!(self.since, Since::Always) {
             return Ok(());
         }
         match self.definitions.newest_catalog()?.row_table(&columns.name) {
-            Some((_, rows)) if rows.object == columns.rows.object => {
-                match rows.indexes == columns.rows.indexes {
-                    true => Ok(()),
-                    false => Err(planned_before(&columns.name)),
-                }
-            }
+            Some((_, rows)) if rows.object == columns.rows.object => Ok(()),
             _ => Err(table_was_rewritten(&columns.name)),
         }
     }
