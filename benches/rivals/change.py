@@ -70,7 +70,8 @@ class HeapCellar(arms.Cellar):
 
     def build(self, gigabytes, memory):
         shutil.rmtree(self.directory, ignore_errors=True)
-        self.run("init", self.directory, "--disks", 1, "--disk-size", f"{gigabytes}G")
+        self.run("init", self.directory, "--disks", 1, "--redundancy", "external",
+                 "--disk-size", f"{gigabytes}G")
         self.run("sql", self.directory, "-c", f"alter system set memory_target = '{memory}G'")
 
     def change(self, sql):
