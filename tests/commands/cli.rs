@@ -1,35 +1,16 @@
-//! The real program, driven in a temporary directory as a person would.
+//! Loading and queries, kills, two commands at once, the demo, wrong words, damage, names that two groups have.
 
 #![cfg(feature = "sql")]
 
 use std::io::BufRead;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-fn cellar(dir: &Path, words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_cellar"))
-        .args(words)
-        .current_dir(dir)
-        .env_remove("CELLAR_DIR")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-}
+use crate::program::{self, cellar, out, told};
 
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// What it told, lines that were folded at 80 columns made whole again.
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).replace("\n  ", " ")
-}
-
-/// Runs a command that must do.
+/// What a command printed that must do.
 fn done(dir: &Path, words: &[&str]) -> String {
-    let output = cellar(dir, words);
-    assert!(output.status.success(), "{words:?}: {}{}", out(&output), told(&output));
-    out(&output)
+    out(&program::done(dir, words))
 }
 
 fn small() -> tempfile::TempDir {

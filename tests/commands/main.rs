@@ -1,6 +1,10 @@
 //! The real program, driven in directories of its own as a person or a client would.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![cfg_attr(
+    not(feature = "sql"),
+    allow(dead_code, reason = "tests of the small program need less")
+)]
 
 mod advice;
 mod answers;

@@ -1,7 +1,5 @@
 //! A driver of the real program, in a directory of its own.
 
-#![allow(dead_code, reason = "each test takes what it needs")]
-
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! A client that speaks PostgreSQL's protocol byte by byte, so that a test can also speak it wrongly.
 
-#![allow(dead_code, reason = "each test takes what it needs")]
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;

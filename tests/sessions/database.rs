@@ -59,19 +59,16 @@ impl TestDatabase {
     }
 
     /// The database.
-    #[allow(dead_code, reason = "most tests know sessions only")]
     pub fn database(&self) -> &Arc<Database> {
         &self.database
     }
 
     /// Runs what is no statement.
-    #[allow(dead_code, reason = "most tests know sessions only")]
     pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
     }
 
     /// How many objects of the catalog last as long as a session.
-    #[allow(dead_code, reason = "not all tests look")]
     pub fn temporary(&self) -> usize {
         let catalog = self.database.catalog().current();
         let names = catalog.tables.iter().map(|table| table.name.as_str());
@@ -79,7 +76,6 @@ impl TestDatabase {
     }
 
     /// Waits until something is so.
-    #[allow(dead_code, reason = "not all tests wait")]
     #[expect(clippy::disallowed_methods, reason = "a test of the real clock")]
     pub fn wait_for(&self, is_so: impl Fn(&TestDatabase) -> bool) {
         for _ in 0..600 {
@@ -116,7 +112,6 @@ pub struct Session<'a> {
 const REST: usize = 5;
 
 /// What a statement that was begun will tell.
-#[allow(dead_code, reason = "not all tests need it")]
 pub struct Answer<'a> {
     runtime: &'a Runtime,
     task: tokio::task::JoinHandle<String>,
@@ -124,7 +119,6 @@ pub struct Answer<'a> {
 
 impl Answer<'_> {
     /// It, where it comes within half a minute: else somebody waits for ever.
-    #[allow(dead_code, reason = "not all tests need it")]
     #[track_caller]
     pub fn soon(self) -> String {
         let Answer { runtime, task } = self;
@@ -134,13 +128,11 @@ impl Answer<'_> {
     }
 
     /// The client has gone.
-    #[allow(dead_code, reason = "not all tests need it")]
     pub fn give_up(self) {
         self.task.abort();
     }
 
     /// It.
-    #[allow(dead_code, reason = "not all tests need it")]
     pub fn get(self) -> String {
         self.runtime.block_on(self.task).unwrap()
     }
@@ -160,13 +152,11 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// Those of the statement, or of its rows.
-    #[allow(dead_code, reason = "most tests look at words")]
     pub fn tried(&self, sql: &str) -> Result<Reply, cellar_sql::Error> {
         self.runtime.block_on(async { rows_of(begun(&self.engine, sql).await?).await })
     }
 
     /// Runs statements that fail, each with this number and SQLSTATE and with these words.
-    #[allow(dead_code, reason = "most tests look at words")]
     #[track_caller]
     pub fn fails(&self, failing: &[(&str, u32, &str, &str)]) {
         for (sql, number, sqlstate, words) in failing {
@@ -182,7 +172,6 @@ impl<'a> Session<'a> {
     }
 
     /// What a prepared statement gives, as [`Session::run`] tells it.
-    #[allow(dead_code, reason = "not all tests prepare statements")]
     pub fn execute(&self, prepared: &Prepared, parameters: &[Parameter]) -> String {
         self.runtime.block_on(async {
             match self.engine.execute_prepared(prepared, parameters).await {
@@ -196,13 +185,11 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// The statement is none.
-    #[allow(dead_code, reason = "not all tests prepare statements")]
     pub fn prepare(&self, sql: &str) -> Result<Prepared, cellar_sql::Error> {
         self.runtime.block_on(self.engine.prepare_statement(sql, &[]))
     }
 
     /// Begins a statement.
-    #[allow(dead_code, reason = "not all tests need it")]
     pub fn begin(&self, sql: &str) -> Answer<'a> {
         let (engine, sql) = (Arc::clone(&self.engine), sql.to_owned());
         let tokio = self.runtime.block_on(async { tokio::runtime::Handle::current() });
@@ -211,7 +198,6 @@ impl<'a> Session<'a> {
     }
 
     /// Runs statements, and they give what is wanted.
-    #[allow(dead_code, reason = "not all tests need it")]
     #[track_caller]
     pub fn answers(&self, answers: &[(&str, &str)]) {
         for (sql, wanted) in answers {
@@ -221,7 +207,6 @@ impl<'a> Session<'a> {
 
     /// Runs statements that tell something, whatever it is.
     #[track_caller]
-    #[allow(dead_code, reason = "not all tests need it")]
     pub fn done(&self, statements: &[&str]) {
         for statement in statements {
             let told = self.run(statement);
@@ -231,7 +216,6 @@ impl<'a> Session<'a> {
 
     /// Runs statements that fail, each with this SQLSTATE.
     #[track_caller]
-    #[allow(dead_code, reason = "not all tests look at states")]
     pub fn states(&self, failing: &[(&str, &str)]) {
         for (sql, wanted) in failing {
             let outcome = self.runtime.block_on(self.engine.execute(sql));
@@ -243,7 +227,6 @@ impl<'a> Session<'a> {
 
     /// Runs statements that are refused, each with this in its words.
     #[track_caller]
-    #[allow(dead_code, reason = "not all tests need it")]
     pub fn refuses(&self, refused: &[(&str, &str)]) {
         for (sql, wanted) in refused {
             let told = self.run(sql);
@@ -253,7 +236,6 @@ impl<'a> Session<'a> {
 }
 
 /// What a statement told.
-#[allow(dead_code, reason = "most tests look at words")]
 #[derive(Debug)]
 pub enum Reply {
     /// Rows.
@@ -264,7 +246,6 @@ pub enum Reply {
     Done(String),
 }
 
-#[allow(dead_code, reason = "most tests look at words")]
 async fn rows_of(outcome: Outcome) -> Result<Reply, cellar_sql::Error> {
     let failed = |error| cellar_sql::failure::from_datafusion(&error);
     match outcome {
@@ -286,7 +267,6 @@ async fn rows_of(outcome: Outcome) -> Result<Reply, cellar_sql::Error> {
 }
 
 /// So much of a statement as a message can show.
-#[allow(dead_code, reason = "most tests look at words")]
 pub fn shortened(sql: &str) -> String {
     sql.chars().take(300).collect()
 }

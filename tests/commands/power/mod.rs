@@ -1,8 +1,6 @@
 //! A database whose disks are files of a chaos disk, and files in it of which it is known what they
 //! must hold.
 
-#![allow(dead_code, reason = "each test takes what it needs")]
-
 pub mod files;
 pub mod programs;
 pub mod rounds;
